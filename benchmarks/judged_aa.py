@@ -39,6 +39,7 @@ KINDS: Final = {
     "yes/no, 10 % pass": App(threshold=1.9),
     "yes/no, 1 % pass": App(threshold=3.4),
 }
+COMPONENTS: Final = ("row", "answer", "judge", "prompt", "row x judge", "row x prompt", "judge x prompt", "judgement")
 FEWEST_PAIRS: Final = 6
 MODULE: Final = "mlflow/genai/evaluation/comparison/significance_tests.py"
 
@@ -177,8 +178,8 @@ def difference_lines(pairs: int) -> Iterator[list[object]]:
 
 def component_lines(evaluations: int) -> Iterator[list[object]]:
     """Yield mean over truth, and coverage, of the variance of each source."""
-    normal = App(prompt=0.3, row_prompt=0.35)
-    half = App(judge=0.2, prompt=0.3, row_prompt=0.35, threshold=0.0)
+    normal = App(prompt=0.3, row_prompt=0.35, judge_prompt=0.2)
+    half = normal._replace(judge=0.2, threshold=0.0)
     tenth = half._replace(threshold=1.8)
     designs = [
         ("score", normal, 200, 5, 5, 1, 0.0),
@@ -194,12 +195,11 @@ def component_lines(evaluations: int) -> Iterator[list[object]]:
         ("yes/no, 12 % pass", tenth, 200, 5, 5, 1, 0.0),
         ("yes/no, 12 % pass", tenth, 50, 3, 5, 1, 0.0),
     ]
-    sources = ("row", "answer", "judge", "prompt", "row x judge", "row x prompt", "judgement")
     for kind, app, rows, repeats, judges, prompts, missing in designs:
-        app = app if prompts > 1 else app._replace(prompt=0.0, row_prompt=0.0)
+        app = app if prompts > 1 else app._replace(prompt=0.0, row_prompt=0.0, judge_prompt=0.0)
         random, truth = np.random.default_rng(4), app.truth()
-        held: dict[str, list[bool]] = {name: [] for name in sources}
-        sizes: dict[str, list[float]] = {name: [] for name in sources}
+        held: dict[str, list[bool]] = {name: [] for name in COMPONENTS}
+        sizes: dict[str, list[float]] = {name: [] for name in COMPONENTS}
         for _ in range(evaluations):
             for each in components(
                 app.draw(random, rows, repeats, judges, prompts, missing=missing)
@@ -207,7 +207,7 @@ def component_lines(evaluations: int) -> Iterator[list[object]]:
                 sizes[each.source].append(each.variance / truth[each.source])
                 held[each.source].append(each.low <= truth[each.source] <= each.high)
         texts = [
-            f"{100 * np.mean(held[name]):.0f} ({np.mean(sizes[name]):.2f})" if held[name] else "" for name in sources
+            f"{100 * np.mean(held[name]):.0f} ({np.mean(sizes[name]):.2f})" if held[name] else "" for name in COMPONENTS
         ]
         yield [kind, f"{rows} x {repeats} x {judges} x {prompts}", *texts]
 
@@ -276,17 +276,7 @@ def main() -> None:
         ),
         "components": (
             "Coverage of 95 % intervals of variances, in % (mean over truth)",
-            [
-                "values",
-                "rows x repeats x judges x prompts",
-                "row",
-                "answer",
-                "judge",
-                "prompt",
-                "row x judge",
-                "row x prompt",
-                "judgement",
-            ],
+            ["values", "rows x repeats x judges x prompts", *COMPONENTS],
             lambda: component_lines(max(2, pairs // 5)),
         ),
         "pass": (

@@ -5,17 +5,12 @@ MLflow evaluates in threads of its own and is not safe to be called from several
 
 from __future__ import annotations
 
-import asyncio
 import copy
-import inspect
 import json
 import os
-import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from contextvars import ContextVar
-from functools import partial, update_wrapper
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from unittest.mock import patch
 
@@ -26,6 +21,7 @@ from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.connection import Client, error_line
+from mlflow_l3d.tracking.judged.app import App, prompt_changes
 
 if TYPE_CHECKING:
     from mlflow.entities import Trace
@@ -43,76 +39,6 @@ _SETTINGS: Final = {
 _NO_TRIAL: Final = "MLFLOW_GENAI_EVAL_SKIP_TRACE_VALIDATION"
 """Without it MLflow calls the app once more, with the first row, to see whether it makes traces; ours always does."""
 _RUN: Final = "mlflow.assessment.sourceRunId"
-_PROMPT: Final = "prompts:/"
-_CONTENT: Final = ("template", "is_text_prompt", "variables", "model_config", "response_format")
-_active: ContextVar[App | None] = ContextVar("active", default=None)
-
-
-class App:
-    """An app with its arguments beyond the inputs of a row.
-
-    Parameters
-    ----------
-    function, passed
-        Called with the inputs of a row, by their names, and with further arguments.
-    tags
-        Of its traces: written with each, while those of a row cost a call each.
-    prompts
-        Name in the registry -> the version that takes the place of others while the app answers, in its own context.
-
-    Attributes
-    ----------
-    count
-        How often a prompt took the place of another.
-    refused
-        The error of an output that cannot be stored; nobody is asked after it.
-    """
-
-    refused: L3DError | None = None
-
-    def __init__(
-        self, function: Callable[..., Any], passed: Mapping[str, Any], prompts: Mapping[str, Any], tags: dict[str, str]
-    ) -> None:
-        self.function, self.passed, self.prompts, self.tags, self.count = function, passed, prompts, tags, 0
-
-    def get(self, name: str) -> Any:
-        """Return the prompt of this name, and count it; None if there is none."""
-        prompt = self.prompts.get(name)
-        self.count += prompt is not None
-        return prompt
-
-    def traced(self) -> Callable[..., Any]:
-        """Return the app as MLflow calls it: one trace per call, with the inputs of the row."""
-        import mlflow
-
-        def answer(**inputs: Any) -> Any:
-            with mlflow.start_span(name=getattr(self.function, "__name__", "predict_fn")) as span:
-                span.set_inputs(inputs)
-                mlflow.update_current_trace(tags=self.tags)
-                if self.refused is not None:
-                    raise self.refused
-                token = _active.set(self)
-                try:
-                    output = self.function(**inputs, **self.passed)
-                    output = asyncio.run(output) if inspect.iscoroutine(output) else output
-                finally:
-                    _active.reset(token)
-                self._check(output)
-                span.set_outputs(output)
-                span.set_attribute(names.OUTPUT, {"output": output})  # on its own, '{"a": 1}' is read as a dict
-                return output
-
-        return update_wrapper(answer, self.function)
-
-    def _check(self, output: Any) -> None:
-        """Raise an L3DError if an output is another one when it was stored, as JSON, and read."""
-        with suppress(TypeError, ValueError, RecursionError):
-            read = json.loads(json.dumps(output, ensure_ascii=False).encode())
-            if read == output or repr(read) == repr(output):  # nan is not equal to itself
-                return
-        fix = "Return text, numbers, lists, or dicts with texts as keys; of a stream its whole text."
-        self.refused = L3DError(f"predict_fn: returned what JSON cannot represent ({type(output).__name__}). {fix}")
-        raise self.refused
 
 
 @contextmanager
@@ -151,7 +77,7 @@ def write_answers(run_id: str, app: App, rows: Sequence[Mapping[str, Any]], work
     Raises
     ------
     L3DError
-        If the app returned what cannot be stored.
+        If the app returned what cannot be stored, or does not load a prompt.
     """
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import PromptVersion
@@ -172,6 +98,13 @@ def write_judgements(pairs: Sequence[tuple[Mapping[str, Any], Trace]], scorer: A
     parts = [{name: row[name] for name in ("inputs", "expectations") if name in row} for row, _ in pairs]
     data = [{**copy.deepcopy(part), "trace": trace} for part, (_, trace) in zip(parts, pairs, strict=True)]
     for each in data:
+        info, expected = each["trace"].info, each.get("expectations", {})
+        # What was expected when others judged is not what is expected now.
+        info.assessments = [
+            one
+            for one in info.assessments
+            if one.expectation is None or expected.get(one.name) == one.expectation.value
+        ]
         (root,) = (span for span in each["trace"].data.spans if span.parent_id is None)
         each["outputs"] = root.attributes[names.OUTPUT]["output"]
     # Columns of objects: next to None, whole numbers would be floats.
@@ -233,10 +166,8 @@ def _evaluating(workers: int | None) -> Iterator[dict[str, set[str]]]:
     Yields
     ------
     dict
-        Name or URI without a version -> versions, of prompts as they are loaded.
+        URI with an alias -> versions, of prompts as they are loaded.
     """
-    from mlflow import MlflowClient
-    from mlflow.entities.model_registry import PromptVersion
     from mlflow.genai.evaluation import base, harness
 
     loaded: dict[str, set[str]] = {}
@@ -247,9 +178,7 @@ def _evaluating(workers: int | None) -> Iterator[dict[str, set[str]]]:
         replaced: dict[tuple[Any, str], Any] = {
             (base, "display_evaluation_output"): lambda _: None,
             (harness, "tqdm"): None,
-            (MlflowClient, "load_prompt"): _loading(MlflowClient.load_prompt, loaded),
-            (PromptVersion, "__init__"): _marking(PromptVersion.__init__),
-            **{(PromptVersion, name): property(partial(_read, vars(PromptVersion)[name].fget)) for name in _CONTENT},
+            **prompt_changes(loaded),
         }
         for name, value in values.items():
             changes.callback(_set_variable, name, os.environ.get(name))
@@ -262,32 +191,3 @@ def _evaluating(workers: int | None) -> Iterator[dict[str, set[str]]]:
 
 def _set_variable(name: str, value: str | None) -> None:
     os.environ.pop(name, None) if value is None else os.environ.update({name: value})
-
-
-def _loading(load: Callable[..., Any], loaded: dict[str, set[str]]) -> Callable[..., Any]:
-    """Return `MlflowClient.load_prompt`, which every way to load a prompt calls, with the prompts of an app."""
-
-    def load_prompt(self: Any, name_or_uri: str, version: Any = None, *args: Any, **kwargs: Any) -> Any:
-        app, (name, *which) = _active.get(), re.split("[/@]", name_or_uri.removeprefix(_PROMPT))
-        prompt = (app and app.get(name)) or load(self, name_or_uri, version, *args, **kwargs)
-        if version is None and not "".join(which).isdigit() and not (app and name in app.prompts):
-            loaded.setdefault(name_or_uri, set()).add(str(prompt and prompt.version))
-        return prompt
-
-    return load_prompt
-
-
-def _marking(init: Callable[..., None]) -> Callable[..., None]:
-    """Return the constructor of prompts, which marks those that an app makes: a prompt that it has filled in part."""
-
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        self._is_of_app = _active.get() is not None
-
-    return __init__
-
-
-def _read(read: Callable[[Any], Any], prompt: Any) -> Any:
-    """Return a property of a prompt, or of the one that takes its place if it was loaded before the app was called."""
-    app = None if getattr(prompt, "_is_of_app", False) else _active.get()
-    return read((app and app.get(prompt.name)) or prompt)

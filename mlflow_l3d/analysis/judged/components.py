@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.intervals import IntArray
 from mlflow_l3d.analysis.judged.limits import NOTHING, variance_limits
-from mlflow_l3d.analysis.judged.moments import estimate_moments, pair_counts
+from mlflow_l3d.analysis.judged.moments import Effect, Effects, estimate_moments, pair_counts
 from mlflow_l3d.analysis.judged.results import Components
 from mlflow_l3d.analysis.judged.table import level_codes, mean_interval, rows_apart, usable_judgements
 from mlflow_l3d.errors import ParameterError
@@ -20,6 +21,8 @@ FEWEST_LEVELS: Final = 5
 """Judges or prompts below which an interval of their variance covers less often than it says."""
 FEWEST_ROWS: Final = 3
 """Rows that must show two sources of luck apart."""
+MOST_CELLS: Final = 100
+"""Combinations of levels of two factors above which their interaction is not looked for."""
 JOINED: Final = " + "
 _OF_ANSWER: Final = ("judge", "judgement")
 """Parts of a design that need no further answers."""
@@ -39,8 +42,8 @@ def components(table: pd.DataFrame) -> Components:
     -------
     Components
         Sources are ``row``, ``answer``, ``judge``, each further factor, ``row x judge`` and so on, ``judgement`` (the
-        rest), and ``answer x judge`` if judges rated answers repeatedly. What does not vary is absent. Numbers are
-        nan below three rows.
+        rest), ``answer x judge`` if judges rated answers repeatedly, and ``judge x prompt`` and so on if each judge
+        rated each prompt. What does not vary is absent. Numbers are nan below three rows.
 
     Raises
     ------
@@ -64,9 +67,11 @@ def components(table: pd.DataFrame) -> Components:
     usable = usable_judgements(table)
     data, values = usable.table, usable.table["value"].to_numpy()
     row, answer = level_codes(data["row"]), level_codes(data["answer"])
-    crossed, notes = _crossed_effects(row, {name: level_codes(data[name]) for name in (*usable.factors, "judge")})
-    effects = {**_nested_effects(row, answer, crossed), **crossed}
-    nested = {name: code for name, code in effects.items() if name not in crossed}
+    named = {name: level_codes(data[name]) for name in (*usable.factors, "judge")}
+    crossed, pairs, notes = _crossed_effects(row, named)
+    model = Effects(_nested_effects(row, answer, crossed), crossed, pairs)
+    both = {" x ".join(pair): level_codes(*(crossed[name] for name in pair)) for pair in pairs}
+    effects = {**model.nested, **crossed, **both}
     levels = {name: _size(code) for name, code in effects.items()}
     variance, weights, low, high = (np.full(len(effects), math.nan) for _ in range(4))
     most = 0.25 if np.isin(values, (0, 1)).all() else math.inf  # no variance of shares is larger
@@ -75,21 +80,22 @@ def components(table: pd.DataFrame) -> Components:
         notes.append(f"No luck can be estimated below {FEWEST_ROWS} rows. Add rows.")
     else:
         try:
-            moments = estimate_moments(values, nested, crossed)
+            moments = estimate_moments(values, model)
         except np.linalg.LinAlgError:
             fix = "Let more rows have several answers and judges."
             raise ParameterError("table", f"{len(data)} judgements", "the sources cannot be separated", fix) from None
         weights, row_means = moments.weights, moments.row_means
         nothing = NOTHING * float(np.square(values).mean())
         variance = np.where(np.abs(moments.variances) > nothing, moments.variances, 0.0)
-        low, high = np.minimum(variance_limits(moments, values, nested, crossed), most)
+        low, high = np.minimum(variance_limits(moments, values, model), most)
     positive = np.maximum(variance, 0.0)
     frame = pd.DataFrame({"source": [*effects], "variance": variance, "std": np.sqrt(np.minimum(positive, most))})
     total = float(positive.sum())
     frame = frame.assign(
         share=positive / total if total > 0 else math.nan, low=low, high=high, levels=[*levels.values()]
     )
-    frame["note"] = [_note(*each) for each in zip(effects, variance, high, levels.values(), strict=True)]
+    fewest = {**levels, **{name: min(levels[part] for part in name.split(" x ")) for name in both}}
+    frame["note"] = [_note(*each) for each in zip(effects, variance, high, fewest.values(), strict=True)]
     rows, answers, judges = len(row_means), _size(answer), data["judge"].nunique()
     if judges == 1:
         notes.append("One judge: the judge's luck is not known. Let a second judge rate the same answers.")
@@ -115,8 +121,16 @@ def _size(code: IntArray) -> int:
     return int(code.max(initial=-1)) + 1
 
 
-def _crossed_effects(row: IntArray, codes: Mapping[str, IntArray]) -> tuple[dict[str, IntArray], list[str]]:
-    """Return judges and further factors with several levels, those that always change together under one name."""
+def _crossed_effects(
+    row: IntArray, codes: Mapping[str, IntArray]
+) -> tuple[dict[str, IntArray], list[Effect], list[str]]:
+    """Return judges and further factors with several levels, those that always change together under one name.
+
+    Returns
+    -------
+    tuple
+        Factor -> levels; pairs of factors whose interaction can be seen, as all of their levels meet; and notes.
+    """
     effects: dict[str, IntArray] = {}
     notes = []
     for name, code in codes.items():
@@ -126,17 +140,28 @@ def _crossed_effects(row: IntArray, codes: Mapping[str, IntArray]) -> tuple[dict
         elif _size(code) > 1:
             effects[name] = code
 
-    def rank(kept: Collection[str]) -> int:
-        design = np.hstack([np.zeros((len(row), 1)), *(np.eye(_size(effects[name]))[effects[name]] for name in kept)])
+    def rank(kept: Collection[Effect]) -> int:
+        levels = [level_codes(*(effects[name] for name in each)) for each in kept]
+        design = np.hstack([np.zeros((len(row), 1)), *(np.eye(_size(code))[code] for code in levels)])
         means = np.array([np.bincount(row, column) / np.bincount(row) for column in design.T]).T
         apart = design - means[row]
         return int(np.linalg.matrix_rank(apart.T @ apart, tol=1e-9 * len(row), hermitian=True))
 
-    whole = rank(effects)
-    for name in [name for name, code in effects.items() if whole - rank(effects.keys() - {name}) < code.max()]:
+    def inseparable(every: Collection[Effect]) -> list[Effect]:
+        whole = rank(every)
+        degrees = {each: math.prod(int(effects[name].max()) for name in each) for each in every}
+        return [each for each in every if whole - rank([*{*every} - {each}]) < degrees[each]]
+
+    for (name,) in inseparable([(name,) for name in effects]):
         notes.append(f"{name}: its luck cannot be separated from that of rows or other factors. Cross them.")
         del effects[name]
-    return effects, notes
+    sizes = {
+        pair: [_size(effects[name]) for name in pair] for pair in combinations(sorted(effects, key="judge".__ne__), 2)
+    }
+    pairs = [pair for pair, size in sizes.items() if math.prod(size) <= MOST_CELLS]
+    pairs = [pair for pair in pairs if _size(level_codes(*(effects[name] for name in pair))) == math.prod(sizes[pair])]
+    hidden = inseparable([*((name,) for name in effects), *pairs])
+    return effects, [pair for pair in pairs if pair not in hidden], notes
 
 
 def _is_same(first: IntArray, second: IntArray) -> bool:
@@ -172,23 +197,18 @@ def _note(name: str, variance: float, high: float, levels: int) -> str:
     return "; ".join(notes)
 
 
-def gain(found: Components, *, answers: int | None = None, rows: int | None = None) -> pd.DataFrame:
-    """Return the standard error of the mean: now, with one more of each, and for a budget spent best.
+def gain(found: Components) -> pd.DataFrame:
+    """Return the standard error of the mean: now, and with one more of each.
 
     Parameters
     ----------
     found
         Variance components of the evaluation so far.
-    answers
-        Budget of a new evaluation by the same judges, prompts and so on; None for none. New rows average more kinds of
-        luck than repeats, so all of it goes to rows, and what these leave to repeats.
-    rows
-        Most rows that there are; None for any number.
 
     Returns
     -------
     pandas.DataFrame
-        ``design`` ("now", "one more row", ..., "best for the budget"), the numbers of the design (``row, repeat,
+        ``design`` ("now", "one more row", ...), the numbers of the design (``row, repeat,
         judge, judgement`` and each factor), ``answers``, ``judgements``, ``mean_std`` (see :class:`Components`) and
         ``gain``, the part of today's ``mean_std`` that is saved. Luck that cannot be separated counts as its coarsest
         part, so a gain is never promised that more repeats or judges may not bring.
@@ -202,10 +222,6 @@ def gain(found: Components, *, answers: int | None = None, rows: int | None = No
     """
     now = dict(found.design)
     designs = {"now": now, **{f"one more {name}": {**now, name: size + 1} for name, size in now.items()}}
-    if answers is not None:
-        cells = math.prod(size for name, size in now.items() if name not in ("row", "repeat", *_OF_ANSWER))
-        row = max(1, int(min(rows or answers, answers // cells)))
-        designs["best for the budget"] = {**now, "row": row, "repeat": max(1, int(answers // (cells * row)))}
     frame = pd.DataFrame([_line(name, found, design) for name, design in designs.items()])
     today = frame["mean_std"][0]
     return frame.assign(gain=1 - frame["mean_std"] / today if today > 0 else 0.0)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, jackknife_variance, t_quantile
-from mlflow_l3d.analysis.judged.moments import Moments, estimate_moments
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, jackknife_variance, t_quantile
+from mlflow_l3d.analysis.judged.moments import Effects, Moments, estimate_moments
 from mlflow_l3d.analysis.judged.table import level_codes
 
 SETS: Final = 6
@@ -24,9 +23,7 @@ _KNOWN: Final = 1e6
 """Degrees of freedom of what does not vary."""
 
 
-def variance_limits(
-    moments: Moments, values: FloatArray, nested: Mapping[str, IntArray], crossed: Mapping[str, IntArray]
-) -> tuple[FloatArray, FloatArray]:
+def variance_limits(moments: Moments, values: FloatArray, effects: Effects) -> tuple[FloatArray, FloatArray]:
     """Return the limits of the variances of :class:`Moments`, at least 0; the upper is nan if nothing varied.
 
     Notes
@@ -35,7 +32,8 @@ def variance_limits(
     as in the modified large-sample intervals of Graybill and Wang (1980), with the correlation that leaving rows out
     shows (Zou and Donner 2008). Mean squares of effects nested in rows have chi-square limits with the degrees of
     freedom that fit their jackknife variance over rows, so rows need not be normal. Those of judges and other crossed
-    factors have one degree less than levels. Which judges were drawn also moves the other variances if values are 0
+    factors have one degree less than levels, interactions the product of these; they are noise in those of their
+    factors, of which they are few draws, too. Which judges were drawn also moves the other variances if values are 0
     and 1: the jackknife variance over levels, less what rows explain of it, widens their limits
     (for 0 and 1 less half of what rows explain, by simulation).
     """
@@ -44,23 +42,25 @@ def variance_limits(
     squares, noises, squares_without, noises_without = moments.parts()
     scale = NOTHING * float(np.square(values).mean())
     tails = (1 - LEVEL) / 2, (1 + LEVEL) / 2
-    drawn = [each for name in crossed if (each := _luck_of_levels(values, nested, crossed, name)) is not None]
+    drawn = [each for name in effects.crossed if (each := _luck_of_levels(values, effects, name)) is not None]
+    nested = len(effects.nested)
+    few = 2 * np.square(moments.noise[:, nested:] * moments.variances[nested:]) @ (1 / moments.degrees)
     limits = []
     for place, variance in enumerate(moments.variances):
         without = squares_without[:, place], noises_without[:, place]
-        spreads = [jackknife_variance(each) for each in without]
+        spreads = [jackknife_variance(without[0]), jackknife_variance(without[1]) + few[place]]
         correlation = 0.0
-        if place < len(nested) and min(spreads) > 0:
+        if place < nested and min(spreads) > 0:
             together = jackknife_variance(without[0] + without[1]) - sum(spreads)
             correlation = together / 2 / math.sqrt(spreads[0] * spreads[1])
         reach = []
         for which, size in enumerate((squares[place], noises[place])):
             size = max(float(size), 0.0)
             degrees = max(0.5, 2 * size**2 / spreads[which]) if spreads[which] > 0 else _KNOWN
-            if place >= len(nested) and which == 0:
-                degrees = float([*crossed.values()][place - len(nested)].max())
+            if place >= nested and which == 0:
+                degrees = float(moments.degrees[place - nested])
             below, above = (abs(size - size * degrees / float(chdtri(degrees, tail))) for tail in tails)
-            for errors in drawn if place < len(nested) and size > scale else ():
+            for errors in drawn if place < nested and size > scale else ():
                 ratio = errors[which][place] / size
                 below = math.hypot(below, size * -math.expm1(-ratio))
                 above = math.hypot(above, size * math.expm1(min(ratio, _MOST)))
@@ -76,11 +76,9 @@ def variance_limits(
     return lows, highs
 
 
-def _luck_of_levels(
-    values: FloatArray, nested: Mapping[str, IntArray], crossed: Mapping[str, IntArray], name: str
-) -> FloatArray | None:
+def _luck_of_levels(values: FloatArray, effects: Effects, name: str) -> FloatArray | None:
     """Return half-widths of mean squares and noises from which levels were drawn; None for few or many levels."""
-    code = crossed[name]
+    code = effects.crossed[name]
     levels = int(code.max()) + 1
     if not 3 <= levels <= MOST_LEVELS:
         return None
@@ -89,9 +87,9 @@ def _luck_of_levels(
     parts = []
     for left_out in range(sets):
         kept = set_of[code] != left_out
-        fewer = ({each: level_codes(of[kept]) for each, of in effects.items()} for effects in (nested, crossed))
+        fewer = [{each: level_codes(of[kept]) for each, of in every.items()} for every in effects[:2]]
         try:
-            parts.append(estimate_moments(values[kept], *fewer).parts())
+            parts.append(estimate_moments(values[kept], Effects(fewer[0], fewer[1], effects.pairs)).parts())
         except np.linalg.LinAlgError:  # without these levels some sources cannot be separated
             return None
     # Which judges were drawn moves shares in a skewed way, which few judges understate: half of it makes up for that.

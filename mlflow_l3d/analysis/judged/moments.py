@@ -1,38 +1,45 @@
 """Unbiased variances of random effects from sums of squares, whatever is missing.
 
-The model of one judgement is ``mu + row + judge + further factors + what is nested in a row``: interactions with the
-row, answers and the rest. Judges and further factors are fitted by least squares within rows, so it does not matter
-which rows a judge rated. The rest follows Henderson's method 1 ("Estimation of variance and covariance components",
-Biometrics 9, 1953): sums of squares of level means are set equal to what the model expects. If nothing is missing, that
-is the analysis of variance.
+The model of one judgement is ``mu + row + judge + further factors + their interactions + what is nested in a row``:
+interactions with the row, answers and the rest. Judges, further factors and their interactions are fitted by least
+squares within rows, so it does not matter which rows a judge rated. The rest follows Henderson's method 1 ("Estimation
+of variance and covariance components", Biometrics 9, 1953): sums of squares of level means are set equal to what the
+model expects. If nothing is missing, that is the analysis of variance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import reduce
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
+from mlflow_l3d.analysis.judged.table import level_codes
 
 GROUPS: Final = 250
 """Rows are left out one at a time up to this number, else in so many groups; fewer if there are many judges."""
 FEWEST_GROUPS: Final = 30
+Effect: TypeAlias = tuple[str, ...]
+"""A factor, or several: their interaction."""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Variances of K effects nested in rows (rows first, single judgements last) and of F crossed with them.
+    """Variances of K effects nested in rows (rows first, single judgements last) and of F that cross them, pairs last.
 
     Attributes
     ----------
     variances
         Shape (K + F,): nested effects, then crossed ones; a small one may be below 0 by chance.
     noise
-        Shape (K + F, K): what the nested effects add to the mean square that an effect is estimated from, for a unit
-        of their variances: the mean square is ``variances + noise @ variances[:K]``.
+        Shape (K + F, K + F): what other effects add to the mean square that an effect is estimated from, for a unit
+        of their variances: the mean square is ``variances + noise @ variances``.
+    degrees
+        Shape (F,): degrees of freedom of the mean squares of crossed effects.
     without
         Shape (groups, K + F): the variances without a group of rows.
     weights
@@ -43,14 +50,14 @@ class Moments:
 
     variances: FloatArray
     noise: FloatArray
+    degrees: FloatArray
     without: FloatArray
     weights: FloatArray
     row_means: FloatArray
 
     def parts(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Return mean squares and the noise in them, shape (K + F,), and both without each group of rows."""
-        nested = self.noise.shape[1]
-        noise, noises = self.noise @ self.variances[:nested], self.without[:, :nested] @ self.noise.T
+        noise, noises = self.noise @ self.variances, self.without @ self.noise.T
         return self.variances + noise, noise, self.without + noises, noises
 
 
@@ -61,21 +68,37 @@ def pair_counts(coarse: IntArray, fine: IntArray) -> tuple[IntArray, IntArray]:
     return keys // width, counts
 
 
-def estimate_moments(values: FloatArray, nested: Mapping[str, IntArray], crossed: Mapping[str, IntArray]) -> Moments:
-    """Return the variances of all effects.
+class Effects(NamedTuple):
+    """Effects of a model of n judgements, each as its level in every judgement, numbered from 0.
 
-    Parameters
+    Attributes
     ----------
-    values
-        Shape (n,): judgements.
-    nested, crossed
-        Effect -> shape (n,): its level in each judgement, numbered from 0. `nested` begins with rows, ends with
-        single judgements, and no two of it are the same partition; each level of it lies in one row.
+    nested
+        Begins with rows, ends with single judgements, and no two of it are the same partition; each level of it lies in
+        one row.
+    crossed
+        Judges and further factors.
+    pairs
+        Those of them whose interaction counts, too: each level of one occurs with each of the other.
     """
+
+    nested: Mapping[str, IntArray]
+    crossed: Mapping[str, IntArray]
+    pairs: Sequence[Effect] = ()
+
+
+def estimate_moments(values: FloatArray, effects: Effects) -> Moments:
+    """Return the variances of all effects on the values of judgements, shape (n,)."""
+    nested, crossed, pairs = effects
     codes = list(nested.values())
     row, rows, count = codes[0], int(codes[0].max()) + 1, len(codes)
     sizes = np.bincount(row)
-    dummies = [np.eye(int(each.max()) + 1)[each] for each in crossed.values()]
+    sizes_of = {name: int(code.max()) + 1 for name, code in crossed.items()}
+    crossing: list[Effect] = [*((name,) for name in crossed), *pairs]
+    blocks = [each for each in crossing if each in pairs or not any(each[0] in pair for pair in pairs)]
+    contrasts, degrees, added_by = _contrasts(sizes_of, crossing, blocks)
+    of_crossing = {each: level_codes(*(crossed[name] for name in each)) for each in crossing}
+    dummies = [np.eye(int(of_crossing[each].max()) + 1)[of_crossing[each]] for each in blocks]
     design = np.hstack([values[:, None], *dummies])
     width = design.shape[1]
     groups = min(GROUPS, rows, max(FEWEST_GROUPS, 20 * GROUPS // width))
@@ -136,28 +159,55 @@ def estimate_moments(values: FloatArray, nested: Mapping[str, IntArray], crossed
         every: FloatArray = np.concatenate([variances, of_crossed(-contrast[..., 1:], variances)], axis=-1)
         return every
 
-    ends = np.cumsum([0, *(each.shape[1] for each in dummies)])
-    places = [slice(*ends[each : each + 2]) for each in range(len(dummies))]
-    crossed_noise = np.array([[moved[:, at].var(axis=1, ddof=1).sum() for moved in added] for at in places])
-    crossed_noise = crossed_noise.reshape(len(places), count)
+    noises = [[np.square(moved @ each.T).sum() for moved in added] for each in contrasts]
+    crossed_noise = np.array(noises).reshape(len(contrasts), count) / degrees[:, None]
+    unmixed = np.linalg.inv(np.eye(len(contrasts)) + added_by)
 
-    def of_crossed(effects: FloatArray, variances: FloatArray) -> FloatArray:
-        spreads = [effects[..., at].var(axis=-1, ddof=1) for at in places]
+    def of_crossed(levels: FloatArray, variances: FloatArray) -> FloatArray:
         # The last one only gives the shape if there is no crossed effect.
-        squares = np.stack([*spreads, variances[..., 0]], axis=-1)[..., :-1]
-        less_noise: FloatArray = squares - variances @ crossed_noise.T
-        return less_noise
+        squares = [*(np.square(levels @ each.T).sum(axis=-1) for each in contrasts), variances[..., 0]]
+        less_noise = np.stack(squares, axis=-1)[..., :-1] / degrees - variances @ crossed_noise.T
+        every: FloatArray = less_noise @ unmixed.T
+        return every
 
     sums = [each.sum(axis=0) for each in (expected, of_means, shares_in_group)]
     parts = (within, expected, of_means, shares_in_group)
     weight = 1 / (sizes[row] * rows) - solver @ means[:, 1:].mean(axis=0)
     return Moments(
         variances=solve(whole, *sums),
-        noise=np.vstack([refines * sums[0] / len(values), crossed_noise]),
+        noise=np.block([[refines * sums[0] / len(values), np.zeros((count, len(degrees)))], [crossed_noise, added_by]]),
+        degrees=degrees,
         without=solve(*(each.sum(axis=0) - each for each in parts)),
-        weights=np.array([np.square(np.bincount(code, weight)).sum() for code in (*codes, *crossed.values())]),
+        weights=np.array([np.square(np.bincount(code, weight)).sum() for code in (*codes, *of_crossing.values())]),
         row_means=means @ contrast,
     )
+
+
+def _contrasts(
+    sizes: Mapping[str, int], effects: Sequence[Effect], fitted: Sequence[Effect]
+) -> tuple[list[FloatArray], FloatArray, FloatArray]:
+    """Return what mean squares of effects that cross rows are made of.
+
+    Returns
+    -------
+    tuple
+        Of each effect the matrix from fitted levels to its deviations, and the degrees of freedom of these; of each
+        effect (rows) what a unit of the variance of each other one (columns) adds to its mean square.
+    """
+
+    def count(names: Iterable[str]) -> int:
+        return math.prod(sizes[name] for name in names)
+
+    def deviations(effect: Effect, block: Effect) -> FloatArray:
+        if not {*effect} <= {*block}:
+            return np.zeros((count(effect), count(block)))
+        means = {name: np.full((1, sizes[name]), 1 / sizes[name]) for name in block}
+        return reduce(np.kron, [np.eye(sizes[name]) - means[name] if name in effect else means[name] for name in block])
+
+    added = [[({*effect} < {*other}) / count({*other} - {*effect}) for other in effects] for effect in effects]
+    degrees = [math.prod(sizes[name] - 1.0 for name in each) for each in effects]
+    contrasts = [np.hstack([deviations(effect, block) for block in fitted]) for effect in effects]
+    return contrasts, np.array(degrees), np.array(added).reshape(len(effects), len(effects))
 
 
 def _sums(columns: FloatArray, code: IntArray) -> FloatArray:

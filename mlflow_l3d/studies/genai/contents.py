@@ -47,9 +47,14 @@ def code_content(parameter: str, thing: Any, version: str) -> dict[str, str]:
     return {**texts, **local_modules(thing, "\n".join(texts.values())), **({"version": version} if version else {})}
 
 
-def scorer_content(parameter: str, scorer: Any, version: str) -> dict[str, Any]:
-    """Return what a scorer of MLflow is made of: its definition, and the sources of one that is the user's code."""
+def scorer_content(parameter: str, scorer: Any, version: str, expected: Any = None) -> dict[str, Any]:
+    """Return what a scorer of MLflow is made of: its definition, and the sources of one that is the user's code.
+
+    What is expected is part of one that sees it, also in a trace; instructions of `make_judge` name what it sees.
+    """
     content: dict[str, Any] = {"name": scorer.name, "class": f"{type(scorer).__module__}.{type(scorer).__qualname__}"}
+    seen = getattr(scorer, "template_variables", None) or inspect.signature(scorer.__call__).parameters
+    content |= {"expected": expected} if {"expectations", "trace"} & {*seen} else {}
     if function := getattr(scorer, "_original_func", None):
         return content | code_content(parameter, function, version)
     try:
@@ -70,6 +75,11 @@ def _class_content(parameter: str, scorer: Any, version: str) -> dict[str, Any]:
             if isinstance(each, FunctionType) and each.__module__ == kind.__module__:  # others are pydantic's
                 content[f"{kind.__qualname__}.{name}"] = code_content(parameter, each, version)
     return content
+
+
+def inputs_content(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return row and repeat -> inputs: the same for any order."""
+    return {f"{row['tags'][names.ROW]} {row['tags'][names.REPEAT]}": row["inputs"] for row in rows}
 
 
 def read_rows(data: Any) -> list[dict[str, Any]]:

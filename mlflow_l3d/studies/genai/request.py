@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import Whole
-from mlflow_l3d.studies.genai.contents import code_content, read_rows, scorer_content
+from mlflow_l3d.studies.genai.contents import code_content, inputs_content, read_rows, scorer_content
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import found
 from mlflow_l3d.tracking.connection import Client
@@ -92,7 +92,7 @@ class GenaiRequest:
     judgings
         Who judges.
     context_key
-        Hash of the app and the rows: cells of one context differ in the levels of factors.
+        Hash of the app and the inputs: cells of one context differ in the levels of factors.
     """
 
     app: Callable[..., Any]
@@ -148,7 +148,9 @@ def specify(
     judges, times = factors.get(JUDGE, []), _count(factors, JUDGEMENT)
     if times > 1 and not judges:
         raise ParameterError(f"factors={JUDGEMENT}", times, f'needs "{JUDGE}" among the factors')
-    judgings = _judgings(_scorers("scorers", scorers, version), _scorers(f"factors={JUDGE}", judges, version), times)
+    expected = {row["tags"][names.ROW]: row.get("expectations") for row in rows}
+    read = partial(_scorers, version=version, expected=expected)
+    judgings = _judgings(read("scorers", scorers), read(f"factors={JUDGE}", judges), times)
     return GenaiRequest(
         app,
         rows,
@@ -156,7 +158,7 @@ def specify(
         tuple(name for name, each in levels.items() if _is_passed(app, name, each, rows)),
         _count(factors, REPLICATE),
         judgings,
-        content_key({"app": code_content("predict_fn", app, version), "rows": rows, "stored": names.OUTPUT}),
+        content_key({"app": code_content("predict_fn", app, version), "inputs": inputs_content(rows)}),
     )
 
 
@@ -237,7 +239,7 @@ def _is_passed(app: Callable[..., Any], name: str, levels: Sequence[Level], rows
     return is_passed
 
 
-def _scorers(parameter: str, scorers: Any, version: str) -> Scorers:
+def _scorers(parameter: str, scorers: Any, version: str, expected: Mapping[str, Any]) -> Scorers:
     """Return scorers with their contents, none of which MLflow can refuse, or cannot log by its name."""
     for scorer in (listed := _listed(parameter, scorers)):
         if not hasattr(scorer, "name") or not hasattr(scorer, "run"):
@@ -249,7 +251,7 @@ def _scorers(parameter: str, scorers: Any, version: str) -> Scorers:
             wrong = "cannot name a metric: MLflow would fail after all the work"
             fix = f'Rename it: @scorer(name="{re.sub(r"[^A-Za-z0-9]", "_", scorer.name)}").'
             raise ParameterError(parameter, scorer.name, wrong, fix)
-    return [(scorer, scorer_content(parameter, scorer, version)) for scorer in listed]
+    return [(scorer, scorer_content(parameter, scorer, version, expected)) for scorer in listed]
 
 
 def _judgings(scorers: Scorers, judges: Scorers, times: int) -> tuple[Judging, ...]:

@@ -10,17 +10,22 @@ import pandas as pd
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.numbers import counted, share_text
-from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Step
+from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.genai.work import Work
-from mlflow_l3d.studies.judged.numbers import ScorerNumbers, score_scorer
+from mlflow_l3d.studies.judged.numbers import ScorerNumbers, adjusted, level_pairs, score_scorer
+from mlflow_l3d.studies.judged.report.comparison import best_level, differences_table
 from mlflow_l3d.studies.judged.results import JudgedEvaluation
+from mlflow_l3d.studies.judged.run import chosen
 from mlflow_l3d.studies.shown import built_once
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.judged.table import COLUMNS
 
+_LEVELS: Final = (
+    "Clustered by row; repeats count as repeats. Verdicts (Holm) and intervals (Bonferroni, wider: they may contain 0 "
+    "next to a verdict) hold for all comparisons of all factors and scorers at once."
+)
 _MORE: Final = {
     "row": "add rows to the data; all rows are then asked again.",
     "repeat": 'raise "replicate": only the new answers are asked for.',
@@ -35,7 +40,7 @@ class GenaiInvestigation(JudgedEvaluation):
 
     Attributes
     ----------
-    run_id, run_ids, title, scorers, notes, source
+    run_id, run_ids, title, scorers, notes, source, pairs
         As in :class:`mlflow_l3d.studies.judged.results.JudgedEvaluation`; `run_ids` are the runs of judgements.
     factors
         The logged parameters: factor -> names of its levels, or their number.
@@ -61,9 +66,21 @@ class GenaiInvestigation(JudgedEvaluation):
     def report(self) -> Document:
         """Return the result as people read it."""
         document = super().report()
-        lines = [f"{self.computed} cells computed, {self.reused} taken from earlier runs", *document.lines]
-        settings = {**heading(self.run_id), **self.factors}
-        return replace(document, steps=[*self._steps(self.scorers[0])], lines=lines, settings=settings)
+        answers, sections = [], []
+        for factor in dict.fromkeys(pair.factor for pair in self.pairs):
+            pairs = [pair for pair in self.pairs if pair.factor == factor]
+            by_scorer = [[pair for pair in pairs if pair.scorer == one.scorer] for one in self.scorers]
+            answers.append(Answer(question := f"Which {factor} is best?", "", (" ".join(map(best_level, by_scorer)),)))
+            notes = dict.fromkeys(note for pair in pairs for note in pair.record.notes)
+            sections.append(Section(question, [differences_table(pairs), _LEVELS, *notes], is_open=True))
+        return replace(
+            document,
+            answers=[*answers, *document.answers],
+            steps=[*self._steps(self.scorers[0])],
+            lines=[f"{self.computed} cells computed, {self.reused} taken from earlier runs", *document.lines],
+            sections=[*sections, *document.sections],
+            settings={**heading(self.run_id), **self.factors},
+        )
 
     def _steps(self, lead: ScorerNumbers) -> Iterator[Step]:
         """Yield what to do next."""
@@ -71,9 +88,6 @@ class GenaiInvestigation(JudgedEvaluation):
             yield Step("Call it again: the same call continues with the cells that the budget left out.")
         if self.factors["replicate"] == "1":
             yield Step('Set "replicate": 2 to see the luck of answers: only the second answers are asked for.')
-        levels = self.to_frame().drop(columns=[*COLUMNS]).nunique()
-        for name in levels.index[levels > 1]:
-            yield Step(f"Compare two levels of {name}: genai.compare(result.runs({name}=...), result.runs({name}=...))")
         best = lead.gains.iloc[1:].nlargest(1, "gain").query("gain > 0").to_dict("records")
         for what, gain in ((each["design"].removeprefix("one more "), each["gain"]) for each in best):
             how = _MORE.get(what, f"add a level of {what}: only its answers are asked for.")
@@ -98,9 +112,9 @@ class GenaiInvestigation(JudgedEvaluation):
         return [str(run_id) for run_id in table["run_id"].unique()]
 
 
-def concluded(work: Work, table: pd.DataFrame, notes: Sequence[str], source: Source) -> GenaiInvestigation:
+def concluded(work: Work, table: pd.DataFrame, notes: Sequence[str], metric: str, source: Source) -> GenaiInvestigation:
     """Return the result of a table of judgements and its notes: numbers for each scorer that gave one."""
-    parts = [part for _, part in table.groupby("scorer", sort=False) if part["value"].notna().any()]
+    parts = {str(name): part for name, part in table.groupby("scorer", sort=False) if part["value"].notna().any()}
     if not parts:
         raise L3DError("scorers: none gave a number, yes or no. Return one of these, such as bool(...).")
     failed, answers = table[table["failed"].eq("answer")]["answer"].nunique(), table["answer"].nunique()
@@ -111,13 +125,23 @@ def concluded(work: Work, table: pd.DataFrame, notes: Sequence[str], source: Sou
     if work.missing:
         left_out = f"The budget ({work.budget}) left out {work.missing} of {work.total} cells"
         notes = [f"{left_out}: the same call continues with them.", *notes]
+    directions = chosen(metric, [*parts])
+    parts = {name: parts[name] for name in dict.fromkeys([*directions, *parts])}
+    factors = [*work.request.factors]
+    of_levels = [level_pairs(part, factors, directions.get(name, True)) for name, part in parts.items()]
+    for factor, levels in work.request.factors.items():
+        if len(levels) > 1 and all(level.is_prompt for level in levels):
+            these = f"A difference of {factor} is one of these {len(levels)} prompts"
+            notes = [*notes, f"{these}: how much another wording of the same idea changes is not part of it."]
+    numbers = {row["tags"][names.ROW]: number for number, row in reversed([*enumerate(work.request.rows)])}
     return GenaiInvestigation(
         source.run_id,
         tuple(table["run_id"].unique()),
         f"genai: {work.request.app_name}",
-        tuple(score_scorer(part) for part in parts),
+        tuple(score_scorer(part, numbers=numbers) for part in parts.values()),
         tuple(notes),
         source,
+        adjusted([pair for pairs in of_levels for pair in pairs]),
         work.request.parameters,
         work.computed,
         work.reused,

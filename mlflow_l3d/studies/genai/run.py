@@ -40,6 +40,7 @@ def investigate(
     budget: Any = None,
     workers: int | None = None,
     version: str = "",
+    metric: str = "auto",
     progress: bool | None = None,
 ) -> GenaiInvestigation:
     """Ask an app the same questions over prompts, models and repeats, let judges rate it, and return what is luck.
@@ -62,11 +63,14 @@ def investigate(
         such a parameter; otherwise it takes the place of each prompt of its name that the app loads. ``judge``: scorers
         that rate the same thing. ``replicate``, ``judgement``: how many answers per row, and judgements per judge.
     budget
-        The most that is done now: a number of cells, or a time as in ``2h``. It stops between cells.
+        The most that is done now: a number of cells, a time as in ``2h``, or ``200 requests``: answers and
+        judgements, also those of code. It stops between cells.
     workers
         Threads that call the app, or a scorer; by default those of MLFLOW_GENAI_EVAL_MAX_WORKERS, or 4.
     version
         Stands for what the app and the scorers are made of, if that is not known: change it with them.
+    metric
+        Scorers that lead the report, separated by commas. Higher values are better, unless ``:lower`` follows the name.
     progress
         Whether to report progress on stderr; None reports it in a notebook and on a terminal.
 
@@ -91,7 +95,7 @@ def investigate(
     """
     if workers is not None and workers < 1:
         raise ParameterError("workers", workers, "must be a whole number from 1")
-    most = Budget.parse("none" if budget is None else budget)
+    most = Budget.parse("none" if budget is None else budget, requests=True)
     with entry_point() as project_run:
         client = connect()
         request = specify(client, predict_fn, data, scorers, factors or {}, version)
@@ -102,7 +106,7 @@ def investigate(
                 table, notes = work.carry_out(bar)
             address, date = runs_page(client, current_experiment_id(client)), heading("")["date"][:10]
             source = Source(run_id=opened.run_id, address=address, date=date, is_typed=False)
-            result = concluded(work, table, notes, source)
+            result = concluded(work, table, notes, metric, source)
             note = result.report().description(*result.notes)
             tags = {names.STATE: "incomplete" if work.missing else "complete", names.NOTE: note}
             finish_judged(opened, result, tags, table)

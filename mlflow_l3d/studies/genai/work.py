@@ -15,14 +15,16 @@ from tqdm import tqdm
 
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.genai.contents import repeated
 from mlflow_l3d.studies.genai.request import REPLICATE, AnswerCell, GenaiRequest, Judging
 from mlflow_l3d.tracking import evaluating, names
 from mlflow_l3d.tracking.children import condition, runs_named, search
 from mlflow_l3d.tracking.connection import Client, Run
-from mlflow_l3d.tracking.evaluating import Answers, App, Place
+from mlflow_l3d.tracking.evaluating import Answers, Place
 from mlflow_l3d.tracking.judged import Judged, read_judged
+from mlflow_l3d.tracking.judged.app import App
 from mlflow_l3d.tracking.judged.table import COLUMNS
 from mlflow_l3d.tracking.opening import open_claims
 from mlflow_l3d.tracking.parent import current_experiment_id, set_tags
@@ -40,6 +42,8 @@ class Work:
         The most that is computed, and how many threads ask.
     computed, reused, missing
         Cells that were carried out now, that were found, and that the budget left out.
+    requests
+        Answers and judgements of those that were carried out.
     """
 
     request: GenaiRequest
@@ -50,6 +54,7 @@ class Work:
     computed: int = 0
     reused: int = 0
     missing: int = 0
+    requests: int = 0
     _judged: dict[str, tuple[AnswerCell, Judging]] = field(default_factory=dict)
     _failed: dict[str, dict[Place, str]] = field(default_factory=dict)
 
@@ -85,10 +90,12 @@ class Work:
         finally:
             claims.close()
         if not self._judged:
-            allowed = f"allows no judgement: it needs 2 cells, and all together are {self.total}"
+            size = f"of {counted(len(self.request.rows), 'request')} each"
+            allowed = f"allows no judgement: it needs 2 cells {size}, and all together are {self.total}"
             raise ParameterError("budget", self.budget, allowed)
         judged = read_judged(self.client, *self._judged)
-        return self._table(judged), judged.notes
+        table = self._table(judged)
+        return table, (*judged.notes, *self._names_apart(table))
 
     def _carry_out(self, cell: AnswerCell) -> None:
         """Let the app answer, and all judge."""
@@ -99,7 +106,7 @@ class Work:
             key = content_key({"answers": answers_id, "scorer": judging.content, "judgement": judging.number})
             if (run := next(self._current(key), None)) is not None:
                 self._judged[self._reuse(run)] = cell, judging
-            elif self._affords():
+            elif self._affords(len(self.request.rows) - len(self._failed[cell.key])):
                 self._judged[self._judge(cell, key, answers_id, judging)] = cell, judging
             else:
                 self.missing += 1
@@ -112,23 +119,22 @@ class Work:
             if answers.keys() == {*places}:  # somebody may have deleted some
                 self._failed[cell.key] = _failed_answers(answers)
                 return self._reuse(run)
-        if not self._affords():
+        if not self._affords(len(places)):
             return ""
         values = {name: level.value for name, level in cell.levels.items()}
         passed = {name: values[name] for name in self.request.passed}
-        prompts = {each.name: each for name, each in values.items() if name not in passed}
+        prompts = {name: each for name, each in values.items() if name not in passed}
         tags = {f"{names.FACTOR}.{name}": label for name, label in cell.labels.items()}
         app = App(self.request.app, passed, prompts, {**tags, names.CELL_KEY: cell.key, names.PARENT: self.parent_id})
         rows = [
-            {**row, "tags": {**row["tags"], names.REPEAT: repeat}}
+            {"inputs": row["inputs"], "tags": {**row["tags"], names.REPEAT: repeat}}
             for row, (_, repeat) in zip(self.request.rows, places, strict=True)
         ]
         with self._opened(cell, cell.key, f"answers {cell.name}", {names.PHASE: "answers"}) as run_id:
             evaluating.write_answers(run_id, app, rows, self.workers)
             answers = evaluating.answers_of(self._experiment_id, run_id, cell.key, spans=True)
             self._failed[cell.key] = _failed_answers(answers, len(rows))
-            if app.prompts and not app.count:
-                raise _no_effect(cell, self.request.app_name)
+            self.requests += len(rows)
         return run_id
 
     def _judge(self, cell: AnswerCell, key: str, answers_id: str, judging: Judging) -> str:
@@ -142,6 +148,7 @@ class Work:
             evaluating.write_judgements(pairs, judging.scorer, self.workers)
             judged = evaluating.answers_of(self._experiment_id, answers_id, cell.key)
             evaluating.check_judgements(judged.values(), run_id, judging.scorer.name)
+            self.requests += len(pairs)
         return run_id
 
     def _current(self, key: str) -> Iterator[Run]:
@@ -152,10 +159,11 @@ class Work:
             if loaded == {name: [str(prompt and prompt.version)] for name, prompt in now.items()}:
                 yield run
 
-    def _affords(self) -> bool:
-        """Return whether the budget allows one more cell."""
-        most, spent = self.budget, time.monotonic() - self._began
-        return (most.cells is None or self.computed < most.cells) and (most.seconds is None or spent < most.seconds)
+    def _affords(self, requests: int) -> bool:
+        """Return whether the budget allows one more cell, of so many answers or judgements."""
+        spent = self.computed + 1, time.monotonic() - self._began, self.requests + requests
+        limits = self.budget.cells, self.budget.seconds, self.budget.requests
+        return all(most is None or each <= most for each, most in zip(spent, limits, strict=True))
 
     def _reuse(self, run: Run) -> str:
         """Return the id of a cell that was found; one of an interrupted parent becomes a child of this one."""
@@ -194,13 +202,14 @@ class Work:
         unjudged = like.assign(value=np.nan, failed="answer").merge(answers, on="run_id")
         return pd.concat([table, unjudged[table.columns]], ignore_index=True)
 
-
-def _no_effect(cell: AnswerCell, app: str) -> ParameterError:
-    """Return the error of an app that did not take its prompt from the factors."""
-    factor, level = next((name, level) for name, level in cell.levels.items() if level.is_prompt)
-    why = f"has no effect: {app} neither has a parameter {factor} nor loads this prompt in the thread that calls it"
-    fix = f"Load it there with mlflow.genai.load_prompt, or write def {app}(..., {factor})."
-    return ParameterError(f"factors={factor}", level.name, why, fix)
+    def _names_apart(self, table: pd.DataFrame) -> Iterator[str]:
+        """Yield a note if judges gave their feedback different names, by which they cannot be compared."""
+        judges = {each.judge for each in self.request.judgings if each.is_judge}
+        named = table[table["judge"].isin(judges) & table["failed"].eq("")].groupby("judge")["scorer"].unique()
+        if len({frozenset(each) for each in named}) > 1:
+            listed = ", ".join(f"{judge}: {' and '.join(scorers)}" for judge, scorers in named.items())
+            fix = "To compare the judges, let each return its value, or a Feedback without a name."
+            yield f"Feedbacks of judges have different names, which are different scorers ({listed}). {fix}"
 
 
 def _failed_answers(answers: Answers, rows: int = 0) -> dict[Place, str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import pandas as pd
@@ -12,6 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.comparison.results import BETTER, WORSE
 from mlflow_l3d.analysis.intervals import known, with_interval
 from mlflow_l3d.analysis.judged.components import components, gain
+from mlflow_l3d.analysis.judged.difference import difference, differences
 from mlflow_l3d.analysis.judged.judges import judge_agreement, unstable_rows
 from mlflow_l3d.analysis.judged.pass_k import pass_table
 from mlflow_l3d.analysis.judged.results import Components, JudgedDifference
@@ -55,7 +57,7 @@ class ScorerNumbers(OfScorer):
     passes
         pass^k and pass@k; None unless every row has several answers and values are 0 or 1.
     unstable
-        Rows whose verdict changes; ``answer`` is one of the answers, the id of its trace.
+        Rows whose verdict changes: ``number`` in the data if it is known; ``answer``, the id of one answer's trace.
     recorded_mean
         The mean that MLflow logged, over failed answers, too; nan if there is not just one.
     """
@@ -94,11 +96,20 @@ class ScorerNumbers(OfScorer):
 
 @dataclass(frozen=True)
 class Pair(OfScorer):
-    """Two systems by one scorer, and the first less the second."""
+    """Two systems by one scorer, and the first less the second.
+
+    Attributes
+    ----------
+    first, second, record
+        Their names, and the difference.
+    factor
+        Of whose levels they are; else empty.
+    """
 
     first: str
     second: str
     record: JudgedDifference
+    factor: str = ""
 
     @property
     def is_decided(self) -> bool:
@@ -120,17 +131,43 @@ class Pair(OfScorer):
         """Return what a line of a table holds: all numbers."""
         left_out = {"needed", "notes", "rows_needed", "degrees", "level", "higher_is_better", "largest"}
         numbers = {name: value for name, value in vars(self.record).items() if name not in left_out}
-        systems = {"scorer": self.scorer, "first": self.first, "second": self.second}
-        return {**systems, **numbers, "rows_needed": self.rows_needed}
+        names = {"scorer": self.scorer, **({"factor": self.factor} if self.factor else {})}
+        return {**names, "first": self.first, "second": self.second, **numbers, "rows_needed": self.rows_needed}
 
-    def metrics(self) -> dict[str, float]:
-        """Return the metrics of a run."""
-        one = self.record
+    def metrics(self, *, several: bool = True) -> dict[str, float]:
+        """Return the metrics of a run, with names for one of several pairs."""
+        one, between = self.record, f"{self.first}-{self.second}"
+        path = "/".join([self.scorer, *[self.factor] * bool(self.factor), *[between] * several])
         ends = {"difference_ci_low": one.joint_low, "difference_ci_high": one.joint_high}
-        return known({"difference": one.difference, **ends, "p_value": one.p_adjusted, "rows_paired": float(one.rows)})
+        values = {"difference": one.difference, **ends, "p_value": one.p_adjusted, "rows_paired": float(one.rows)}
+        return {f"{path}/{name}": value for name, value in known(values).items()}
 
 
-def score_scorer(table: pd.DataFrame, recorded: Sequence[float] = ()) -> ScorerNumbers:
+def pair_of(first: str, second: str, tables: Sequence[pd.DataFrame], *, factor: str = "", **given: Any) -> Pair:
+    """Return the difference of two systems by one scorer; ``smallest_effect`` in the unit that people read."""
+    is_binary = is_zero_or_one(pd.concat(tables))
+    if given.get("smallest_effect") is not None and is_binary:
+        given["smallest_effect"] /= 100
+    return Pair(str(tables[0]["scorer"].iloc[0]), is_binary, first, second, difference(*tables, **given), factor)
+
+
+def level_pairs(table: pd.DataFrame, factors: Sequence[str], higher_is_better: bool) -> Iterator[Pair]:
+    """Yield the differences of all levels of each factor by one scorer, other factors being what the sides share."""
+    for factor in factors:
+        sides = {str(level): part.drop(columns=factor) for level, part in table.groupby(factor, sort=False)}
+        for one, other in combinations(sides, 2):
+            yield pair_of(one, other, (sides[one], sides[other]), factor=factor, higher_is_better=higher_is_better)
+
+
+def adjusted(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+    """Return differences adjusted for their number."""
+    records = differences([pair.record for pair in pairs])
+    return tuple(replace(pair, record=record) for pair, record in zip(pairs, records, strict=True))
+
+
+def score_scorer(
+    table: pd.DataFrame, recorded: Sequence[float] = (), numbers: Mapping[str, int] | None = None
+) -> ScorerNumbers:
     """Return the numbers of one scorer.
 
     Parameters
@@ -139,9 +176,14 @@ def score_scorer(table: pd.DataFrame, recorded: Sequence[float] = ()) -> ScorerN
         Its judgements, at least one with a value that counts.
     recorded
         The means that MLflow logged, one per run.
+    numbers
+        Row -> its number in the data, if that is known.
     """
     is_binary, parts = is_zero_or_one(table), components(table)
     passes = pass_table(table) if is_binary else pd.DataFrame()
+    unstable = unstable_rows(table).merge(table.drop_duplicates("row")[["row", "answer"]], on="row")
+    if numbers:
+        unstable.insert(0, "number", unstable["row"].map(numbers))
     return ScorerNumbers(
         scorer=str(table["scorer"].iloc[0]),
         is_binary=is_binary,
@@ -149,7 +191,7 @@ def score_scorer(table: pd.DataFrame, recorded: Sequence[float] = ()) -> ScorerN
         gains=gain(parts),
         agreement=judge_agreement(table) if table["judge"].nunique() > 1 else None,
         passes=passes if len(passes) > 1 else None,
-        unstable=unstable_rows(table).merge(table.drop_duplicates("row")[["row", "answer"]], on="row"),
+        unstable=unstable,
         recorded_mean=recorded[0] if len(recorded) == 1 else math.nan,
     )
 

@@ -35,6 +35,8 @@ class JudgedEvaluation(OnOneScreen):
         Sentences: what does not count, and why.
     source
         The run of the result, its page and its command.
+    pairs
+        Differences of all levels of each factor, by each scorer, adjusted for their number; none of runs that exist.
     """
 
     run_id: str
@@ -43,6 +45,7 @@ class JudgedEvaluation(OnOneScreen):
     scorers: tuple[ScorerNumbers, ...]
     notes: tuple[str, ...]
     source: Source = field(default_factory=Source)
+    pairs: tuple[Pair, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per scorer: mean, interval, and what counts."""
@@ -50,7 +53,8 @@ class JudgedEvaluation(OnOneScreen):
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the run."""
-        return {name: value for one in self.scorers for name, value in one.metrics().items()}
+        parts = [*(one.metrics() for one in self.scorers), *(pair.metrics() for pair in self.pairs)]
+        return {name: value for part in parts for name, value in part.items()}
 
     @built_once
     def report(self) -> Document:
@@ -61,7 +65,12 @@ class JudgedEvaluation(OnOneScreen):
         """Return the tables that MLflow's UI shows."""
         parts = [one.components.frame.assign(scorer=one.scorer) for one in self.scorers]
         rows = [one.unstable.assign(scorer=one.scorer) for one in self.scorers]
-        return {"scorers.json": self.to_frame(), "components.json": pd.concat(parts), "rows.json": pd.concat(rows)}
+        tables = {"scorers.json": self.to_frame(), "components.json": pd.concat(parts), "rows.json": pd.concat(rows)}
+        return (
+            tables | {"differences.json": pd.DataFrame([pair.summary() for pair in self.pairs])}
+            if self.pairs
+            else tables
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,12 +106,8 @@ class JudgedComparison(OnOneScreen):
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the run."""
-        several = len(self.systems) > 2
-        return {
-            "/".join([pair.scorer, *[f"{pair.first}-{pair.second}"] * several, name]): value
-            for pair in self.pairs
-            for name, value in pair.metrics().items()
-        }
+        parts = [pair.metrics(several=len(self.systems) > 2) for pair in self.pairs]
+        return {name: value for part in parts for name, value in part.items()}
 
     @built_once
     def report(self) -> Document:

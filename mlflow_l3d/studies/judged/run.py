@@ -6,18 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import pandas as pd
 
 from mlflow_l3d.analysis.intervals import LEVEL
-from mlflow_l3d.analysis.judged.difference import difference, differences
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import split_direction
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.judged.numbers import Pair, is_zero_or_one, score_scorer
+from mlflow_l3d.studies.judged.numbers import adjusted, pair_of, score_scorer
 from mlflow_l3d.studies.judged.results import JudgedComparison, JudgedEvaluation, finish_judged
 from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.studies.shown import shows_progress, under_way
@@ -70,7 +69,7 @@ def evaluate_judged(
         fix = "Let a scorer return a number, true or false, or yes or no."
         raise ParameterError("run_id", run_id, "has no judgement that is a number, yes or no", fix)
     numbers = []
-    for scorer in dict.fromkeys([*_chosen(metric, judged.scorers), *judged.scorers]):
+    for scorer in dict.fromkeys([*chosen(metric, judged.scorers), *judged.scorers]):
         recorded = [run.means[scorer] for run in judged.runs if scorer in run.means]
         numbers.append(score_scorer(judged.of(scorer), recorded))
     result = JudgedEvaluation("", run_ids, judged.title, tuple(numbers), judged.notes)
@@ -124,21 +123,17 @@ def compare_judged(
         listed = "; ".join(f"{each[:8]}: {', '.join(side.scorers)}" for each, side in sides.items())
         raise ParameterError("runs", ",".join(named), f"share no scorer ({listed})", "Evaluate both with the same one.")
     pairs = []
-    for (scorer, is_higher), (one, other) in product(_chosen(metric, shared).items(), combinations(systems, 2)):
+    for (scorer, is_higher), (one, other) in product(chosen(metric, shared).items(), combinations(systems, 2)):
         tables = _paired_tables(scorer, sides[systems[one]], sides[systems[other]])
-        is_binary = is_zero_or_one(pd.concat(tables))
-        effect = None if smallest_effect is None else smallest_effect / (100 if is_binary else 1)
-        record = difference(*tables, smallest_effect=effect, higher_is_better=is_higher, level=level)
-        pairs.append(Pair(scorer, is_binary, one, other, record))
+        given: dict[str, Any] = {"smallest_effect": smallest_effect, "higher_is_better": is_higher, "level": level}
+        pairs.append(pair_of(one, other, tables, **given))
     if smallest_effect is not None and len({pair.is_binary for pair in pairs}) > 1:
         fix = f"Name one scorer, as in metric={pairs[0].scorer}."
         raise ParameterError("smallest_effect", smallest_effect, "would have several units, as the scorers have", fix)
-    adjusted = differences([pair.record for pair in pairs])
-    pairs = [replace(pair, record=record) for pair, record in zip(pairs, adjusted, strict=True)]
     notes = [f"{name}: {note}" for name, each in systems.items() for note in sides[each].notes]
     if alone := sorted(set().union(*(side.scorers for side in sides.values())) - {*shared}):
         notes.append(f"Not compared, as not all systems have it: {', '.join(alone)}.")
-    result = JudgedComparison("", systems, tuple(pairs), tuple(notes))
+    result = JudgedComparison("", systems, adjusted(pairs), tuple(notes))
     typed = {"runs": ",".join(named), "metric": metric, "level": str(level)}
     typed |= {} if smallest_effect is None else {"smallest_effect": f"{smallest_effect:g}"}
     return _written(client, result, next(iter(sides.values())), project_run, typed, "compare") if log else result
@@ -184,7 +179,7 @@ def _read_system(client: Client, run_ids: Sequence[str]) -> Judged:
     return replace(judged, notes=(note, *judged.notes))
 
 
-def _chosen(metric: str, scorers: Sequence[str]) -> dict[str, bool]:
+def chosen(metric: str, scorers: Sequence[str]) -> dict[str, bool]:
     """Return the named scorers, or all -> whether higher values are better."""
     chosen = {}
     for each in scorers if metric == "auto" else [metric] if metric in scorers else metric.split(","):

@@ -22,6 +22,7 @@ class App(NamedTuple):
     row_judge: float = 0.4
     prompt: float = 0.0
     row_prompt: float = 0.0
+    judge_prompt: float = 0.0
     rest: float = 0.5
     threshold: float | None = None
 
@@ -31,6 +32,8 @@ class App(NamedTuple):
         value = shift + (shared[0][:, None] + shared[1] + shared[2])[:, None, None, :]
         value = value + self.prompt * random.normal(size=(prompts, 1, 1))
         value = value + self.row_prompt * random.normal(size=(rows, prompts, 1, 1))
+        if self.judge_prompt:
+            value = value + self.judge_prompt * random.normal(size=(prompts, 1, judges))
         value = value + self.answer * random.normal(size=(rows, prompts, repeats, 1))
         value = value + self.rest * random.normal(size=(rows, prompts, repeats, judges))
         if self.threshold is not None:
@@ -77,6 +80,7 @@ class App(NamedTuple):
         cell = shared("row", "prompt", "row_prompt")
         truth = {"row": row, "judge": judge, "prompt": prompt, "row x prompt": cell - row - prompt}
         truth["row x judge"] = shared("row", "judge", "row_judge") - row - judge
+        truth["judge x prompt"] = shared("judge", "prompt", "judge_prompt") - judge - prompt
         truth["answer"] = shared("row", "prompt", "row_prompt", "answer") - cell
         every = self.mean * (1 - self.mean) if self.threshold is not None else self.scale**2
         return truth | {"judgement": every - sum(truth.values())}

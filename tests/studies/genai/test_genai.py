@@ -20,6 +20,7 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
+from mlflow.entities import Feedback
 from mlflow.genai.scorers import scorer
 from stores import copy_store
 
@@ -28,7 +29,8 @@ from mlflow_l3d import genai
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.genai.contents import read_rows, repeated
 from mlflow_l3d.tracking import evaluating, names
-from mlflow_l3d.tracking.judged import read_judged, reading
+from mlflow_l3d.tracking.judged import app, read_judged, reading
+from mlflow_l3d.tracking.judged.app import App
 from mlflow_l3d.tracking.judged.table import row_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:The `mlflow.load_prompt` API is moved:FutureWarning")
@@ -158,6 +160,28 @@ def test_report_and_load_say_the_same(at_study: tuple[Any, Counter[str]]) -> Non
     assert compared.pairs[0].record.difference == pytest.approx(means["qa/1"] - means["qa/2"])
 
 
+def test_levels_are_compared_as_a_few_lines_do_and_rows_that_change_have_their_numbers(
+    at_study: tuple[Any, Counter[str]],
+) -> None:
+    result, _ = at_study
+    judged = result.to_frame().query("scorer == 'judge' and failed == ''")
+    of_rows = judged.groupby(["row", "prompt", "judge"])["value"].mean().groupby(["row", "prompt"]).mean().unstack()
+    gaps = of_rows["qa/1"] - of_rows["qa/2"]
+    pairs = {pair.scorer: pair for pair in result.pairs}
+    record = pairs["judge"].record
+    assert (pairs["judge"].factor, pairs["judge"].first, len(pairs)) == ("prompt", "qa/1", 2)
+    assert (record.difference, record.rows) == (pytest.approx(gaps.mean()), 5)
+    assert record.verdict == "undecided"  # five rows are too few, whatever they say
+    said = result.summary()
+    assert "Which prompt is best?" in said
+    assert "undecided between qa/2 and qa/1" in said
+    assert "A difference of prompt is one of these 2 prompts" in said
+    numbers = {row_of({"q": q}): q for q in range(ROWS)}
+    unstable = result.scorers[1].unstable
+    assert len(unstable)
+    assert unstable["number"].tolist() == unstable["row"].map(numbers).tolist()
+
+
 def test_annotations_are_written_once_and_only_if_asked_for(at_study: tuple[Any, Counter[str]]) -> None:
     result, _ = at_study
     table = result.to_frame().query("failed == ''")
@@ -217,6 +241,42 @@ def stops(q: int, style: str) -> str:
     return f"1 0 {q}"
 
 
+def test_reordered_rows_and_other_expectations_ask_only_those_who_see_them(place: str) -> None:
+    @scorer
+    def named(outputs: str) -> Feedback:
+        calls.count("named")
+        return Feedback(name="quality", value=True)
+
+    @scorer
+    def expected(expectations: dict[str, Any]) -> int:
+        calls.count("expected")
+        return int(expectations["e"])
+
+    @scorer
+    def traced(trace: Any) -> int:
+        calls.count("traced")
+        return sum(each.value for each in trace.info.assessments if each.name == "e" and each.expectation)
+
+    def values(rows: list[dict[str, Any]]) -> Any:
+        calls.CALLS.clear()
+        given = {"style": ["plain"], "judge": [named, apps.length]}
+        return genai.investigate(styled, rows, [expected, traced], given, progress=False)
+
+    first = values(apps.rows(2))
+    assert dict.fromkeys(["app", "expected", "traced", "named", "length"], 2) == {**calls.CALLS}
+    (note,) = (note for note in first.notes if note.startswith("Feedbacks of judges have different names"))
+    assert "(length: judge, named: quality). To compare" in note
+    again = values(apps.rows(2)[::-1])
+    assert not calls.CALLS
+    pd.testing.assert_frame_equal(again.to_frame(), first.to_frame())
+    rows = apps.rows(2)
+    rows[1]["expectations"]["e"] = 7
+    for seen in ({"expected": 2, "traced": 2}, {}):
+        changed = values(rows).to_frame()
+        assert seen == {**calls.CALLS}
+        assert changed.groupby("scorer")["value"].apply(sorted)[["expected", "traced"]].tolist() == [[0, 7], [0, 7]]
+
+
 def test_after_an_interrupt_finished_cells_count_and_no_run_is_left_open(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,6 +302,8 @@ def test_a_budget_stops_between_cells_and_the_same_call_continues(place: str) ->
     part = genai.investigate(styled, apps.rows(2), [], given, budget=2, progress=False)
     assert (part.computed, part.reused, part.missing) == (2, 1, 1)
     assert "left out 1 of 4 cells: the same call continues" in part.summary()
+    none = genai.investigate(styled, apps.rows(2), [], given, budget="1 requests", progress=False)
+    assert (none.computed, none.reused, none.missing) == (0, 3, 1)  # the last one takes two
     rest = genai.investigate(styled, apps.rows(2), [], given, progress=False)
     assert (rest.computed, rest.reused, rest.missing) == (1, 3, 0)
 
@@ -279,11 +341,10 @@ sys.stdin.read()
     assert investigate().reused == 2
 
 
-def answer_with(app: Callable[..., Any], prompts: dict[int, Any], version: int, **inputs: Any) -> tuple[Any, int]:
-    """Return what an app answers with a version of the prompt, and how often it took that from the factor."""
-    called = evaluating.App(app, {}, {"ways": prompts[version]}, {"l3d.cell_key": "x"})
+def answer_with(app: Callable[..., Any], prompts: dict[int, Any], version: int, **inputs: Any) -> Any:
+    """Return what an app answers with a version of the prompt."""
     with evaluating._evaluating(None):
-        return called.traced()(**inputs), called.count
+        return App(app, {}, {"prompt": prompts[version]}, {"l3d.cell_key": "x"}).traced()(**inputs)
 
 
 def test_prompts_reach_an_unchanged_app_in_every_way_but_another_thread(place: str) -> None:
@@ -297,18 +358,30 @@ def test_prompts_reach_an_unchanged_app_in_every_way_but_another_thread(place: s
     def filled_in_part(q: str) -> Any:
         return mlflow.genai.load_prompt("ways", version=1).format(q=q, allow_partial=True).format(r="")
 
-    def by_client(q: str) -> Any:
-        return mlflow.MlflowClient().load_prompt("prompts:/ways/1").template.replace("{{q}} {{r}}", f"{q} ")
+    client = mlflow.MlflowClient()
+    client.set_prompt_alias("ways", "prod", 1)
+    by_client = (
+        lambda: client.load_prompt("prompts:/ways/1"),
+        lambda: client.load_prompt("ways", version=1),
+        lambda: client.get_prompt_version("ways", "1"),
+        lambda: client.get_prompt_version_by_alias(alias="prod", name="ways"),
+        lambda: client.search_prompt_versions("ways")[0],
+        lambda: mlflow.genai.load_prompt("prompts:/ways@prod", link_to_model=False),
+        lambda: mlflow.load_prompt("ways"),
+    )
 
     async def asynchronous(q: str) -> Any:
         return before.format(q=q, r="")
 
-    for app in (loaded_before, filled_in_part, by_client, asynchronous):
-        answer, count = answer_with(app, prompts, 2, q="x")
-        assert (answer, count > 0) == ("v2 x ", True), app
-    assert answer_with(lambda: chat.format(q="x"), prompts, 2) == ([{"role": "user", "content": "x"}], 0)
-    with ThreadPoolExecutor(1) as pool:
-        assert answer_with(lambda q: pool.submit(loaded_before, q).result(), prompts, 2, q="x") == ("v1 x ", 0)
+    for each in (loaded_before, filled_in_part, asynchronous):
+        assert answer_with(each, prompts, 2, q="x") == "v2 x ", each
+    for load in by_client:
+        assert answer_with(lambda load=load: load().template, prompts, 2) == "v2 {{q}} {{r}}"
+    unused = r"^factors=prompt=ways/2: has no effect: "
+    with pytest.raises(ParameterError, match=unused):
+        answer_with(lambda: chat.format(q="x"), prompts, 2)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(ParameterError, match=unused):
+        answer_with(lambda q: pool.submit(loaded_before, q).result(), prompts, 2, q="x")
     assert loaded_before("x") == "v1 x "  # as before
 
 
@@ -325,11 +398,13 @@ def test_a_prompt_that_is_a_parameter_is_passed_and_one_without_effect_is_an_err
     error = r"^factors=prompt=qa/1: has no effect: deaf neither has a parameter prompt nor loads this "
 
     def deaf(q: int) -> str:
+        calls.count("deaf")
         return str(q)
 
     with pytest.raises(ParameterError, match=error):
-        genai.investigate(deaf, apps.rows(2), [apps.length], {"prompt": ["prompts:/qa/1"]}, progress=False)
+        genai.investigate(deaf, apps.rows(9), [apps.length], {"prompt": ["prompts:/qa/1"]}, progress=False)
     assert len(cells()["FAILED"]) == 1
+    assert calls.CALLS["deaf"] == 1
 
 
 def test_what_always_fails_is_an_error_with_its_reason(place: str) -> None:
@@ -436,7 +511,7 @@ def test_settings_of_mlflow_are_as_before(monkeypatch: pytest.MonkeyPatch) -> No
 def test_an_evaluation_in_another_thread_waits_and_finds_mlflow_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_GENAI_EVAL_MAX_WORKERS", raising=False)
     lock, is_waiting, loads = evaluating._ONE_AT_A_TIME, threading.Event(), []
-    replace = evaluating._loading
+    replace = app._loading
 
     @contextmanager
     def announced() -> Iterator[None]:
@@ -453,14 +528,14 @@ def test_an_evaluation_in_another_thread_waits_and_finds_mlflow_as_it_is(monkeyp
             return os.environ["MLFLOW_GENAI_EVAL_MAX_WORKERS"]
 
     load = mlflow.MlflowClient.load_prompt
-    monkeypatch.setattr(evaluating, "_loading", recorded)
+    monkeypatch.setattr(app, "_loading", recorded)
     with ThreadPoolExecutor(1) as pool:
         with evaluating._evaluating(2):
             monkeypatch.setattr(evaluating, "_ONE_AT_A_TIME", announced())
             other = pool.submit(workers)
             assert is_waiting.wait(60)
         assert other.result(60) == "4"
-    assert loads == [load, load]
+    assert loads[0] is loads[len(loads) // 2] is load
     assert mlflow.MlflowClient.load_prompt is load
 
 

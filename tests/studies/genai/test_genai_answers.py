@@ -72,7 +72,9 @@ def test_a_stream_is_refused(app: Any) -> None:
 
 def by_alias(q: int) -> str:
     calls.count("app")
-    return mlflow.genai.load_prompt("prompts:/sys@prod").template + mlflow.genai.load_prompt("tail").template
+    client = mlflow.MlflowClient()
+    tail = max(client.search_prompt_versions("tail"), key=lambda each: each.version)
+    return client.get_prompt_version_by_alias("sys", "prod").template + tail.template
 
 
 @scorer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
@@ -46,7 +47,7 @@ def comparison_document(
             Answer("What was compared?", "", (_compared(lead.record),)),
             Answer("What is open?", "", (_open(pairs),)),
         ),
-        table=_first_table(pairs),
+        table=differences_table(pairs),
         steps=[*_steps(lead, source)],
         lines=source.lines,
         notes=[*notes, *dict.fromkeys(note for pair in pairs for note in pair.record.notes)],
@@ -83,12 +84,34 @@ def _limits(pair: Pair) -> str:
     return between(pair.record.joint_low, pair.record.joint_high, pair.unit.change)
 
 
+def best_level(pairs: Sequence[Pair]) -> str:
+    """Return which level of a factor is best by a scorer, from the differences of all of its levels."""
+    if not any(pair.record.difference for pair in pairs):
+        return f"On {pairs[0].scorer}, all levels are equal."
+    best = Counter(pair.sides[0] for pair in pairs).most_common(1)[0][0]
+    rivals = {pair.second if pair.first == best else pair.first: pair for pair in pairs if best in pair.sides}
+    won = [name for name, pair in rivals.items() if pair.is_decided and pair.sides[0] == best]
+    rest = [name for name in rivals if name not in won]
+    words = {f"**{best}** is better than": won, f"undecided between **{best}** and": rest}
+    said = [f"{text} {listed(levels)}" for text, levels in words.items() if levels]
+    near = min((rivals[name] for name in rest or won), key=lambda pair: abs(pair.record.difference))
+    gain, interval = _sized(near, 1 if near.first == best else -1)
+    sure = near.record.obstacle or f"{interval}, p = {near.record.p_adjusted:.2g}"
+    return f"On {near.scorer}, {'; '.join(said)}: by {gain} ({sure})."
+
+
+def _sized(pair: Pair, sign: int) -> tuple[str, str]:
+    """Return a difference, as it is or turned round, and its interval for all comparisons."""
+    one = pair.record
+    gain, *ends = (pair.unit.change(sign * value) for value in (one.difference, one.joint_low, one.joint_high))
+    return gain, f"{percent(one.level)} interval **{' to '.join(ends[::sign])}**{' points' * pair.is_binary}"
+
+
 def _luck(lead: Pair, count: int) -> str:
-    one, sign = lead.record, -1 if lead.record.difference < 0 else 1
-    gain, *ends = (lead.unit.change(sign * value) for value in (one.difference, one.joint_low, one.joint_high))
+    one = lead.record
+    gain, interval = _sized(lead, -1 if one.difference < 0 else 1)
     together = f", and for {count} comparisons at once" if count > 1 else ""
     ahead = f"{lead.sides[0]} is ahead by {gain.lstrip('+')}" if one.difference else "neither is ahead"
-    interval = f"{percent(one.level)} interval **{' to '.join(ends[::sign])}**{' points' * lead.is_binary}"
     said = f"{ahead} on {lead.scorer}, {interval}. It allows for the luck of rows and answers{together}."
     if math.isnan(one.joint_low):
         return f"**Not known**: {ahead} on {lead.scorer}; no luck is seen in {counted(one.rows, 'paired row')}."
@@ -125,7 +148,7 @@ def _steps(lead: Pair, source: Source) -> Iterator[Step]:
         yield Step("Answer each row several times: evaluate again, and name the runs of a system as RUN_ID+RUN_ID.")
 
 
-def _first_table(pairs: Sequence[Pair]) -> Table:
+def differences_table(pairs: Sequence[Pair]) -> Table:
     """Return the comparisons as a first screen has them: verdict, interval around 0, and the difference."""
     rows, axes, several = [], {}, len({(pair.first, pair.second) for pair in pairs}) > 1
     for unit in dict.fromkeys(pair.unit for pair in pairs):

@@ -22,7 +22,7 @@ _NOTES = {
     "What would one more gain?": "Standard error of the mean, now and with one more of each.",
     "Do the judges agree?": "equal: share of equal verdicts; kappa: Cohen's for two judges, else Krippendorff's alpha.",
     "How often do k answers pass?": "all: pass^k, any: pass@k; unbiased, 95 % intervals clustered by row.",
-    "Which rows change?": "A row is named by its tag l3d.row, or by a hash of its inputs; all are in rows.json.",
+    "Which rows change?": "row: its tag l3d.row, or a hash of its inputs; number: in the data, from 0. All: rows.json.",
 }
 
 
@@ -105,6 +105,8 @@ def _main_luck(one: ScorerNumbers) -> Answer:
 def _change(one: ScorerNumbers) -> Answer:
     counts = one.components
     said = f"**{len(one.unstable)} of {counted(counts.rows, 'row')}** get different verdicts."
+    if most := [str(number) for number in one.unstable.get("number", ())][:3]:
+        said += f" Those of row{'s' * (len(most) > 1)} {listed(most)} change most."
     if counts.judgements == counts.rows:
         said = "Not known: each row has one judgement. Repeat the evaluation to see it."
     if one.agreement is not None:

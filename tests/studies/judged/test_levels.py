@@ -1,0 +1,57 @@
+"""Levels of factors by each scorer: which is best, adjusted for all pairs."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+from mlflow_l3d.studies.judged.numbers import adjusted, level_pairs
+from mlflow_l3d.studies.judged.report.comparison import best_level
+
+
+@pytest.fixture
+def table() -> pd.DataFrame:
+    """Return scores of 3 prompts x 2 models x 2 repeats: the first prompt is 2 better than the others, models equal."""
+    random = np.random.default_rng(3)
+    names = ["row", "prompt", "model", "repeat"]
+    index = pd.MultiIndex.from_product([range(40), ["a", "b", "c"], ["small", "large"], range(2)], names=names)
+    frame = index.to_frame(index=False).assign(judge="x", scorer="points", answer=range(len(index)), failed="")
+    rows = random.normal(size=40)[frame["row"]]
+    return frame.assign(value=2.0 * frame["prompt"].eq("a") + rows + random.normal(size=len(frame)))
+
+
+def test_pairs_are_those_of_means_of_rows_adjusted_by_holm(table: pd.DataFrame) -> None:
+    pairs = adjusted([*level_pairs(table, ["prompt", "model"], True)])
+    expected = []
+    for factor in ("prompt", "model"):
+        means = table.groupby(["row", factor])["value"].mean().unstack()
+        for one, other in combinations(table[factor].unique(), 2):
+            gaps = means[one] - means[other]
+            expected.append((factor, one, other, gaps.mean(), stats.ttest_1samp(gaps, 0).pvalue, gaps.sem()))
+    assert [(pair.factor, pair.first, pair.second) for pair in pairs] == [each[:3] for each in expected]
+    _, holm, *_ = multipletests([each[4] for each in expected], method="holm")
+    half = stats.t.ppf(1 - 0.025 / 4, 39)
+    for pair, (*_, mean, p, error), p_adjusted in zip(pairs, expected, holm, strict=True):
+        one = pair.record
+        assert one.difference == pytest.approx(mean)
+        # The variance is a little larger: one over the number of rows that differ; a sign test bounds the largest.
+        assert one.error == pytest.approx(max(error * np.sqrt(1 + 1 / 39), one.error * (one.verdict == "better")))
+        assert one.joint_high == pytest.approx(mean + half * one.error)
+        assert (one.p >= p, one.p_adjusted >= p_adjusted) == (True, True)
+    assert [pair.record.verdict for pair in pairs] == ["better", "better", "undecided", "undecided"]
+
+
+def test_the_best_level_has_its_difference_and_verdict(table: pd.DataFrame) -> None:
+    pairs = adjusted([*level_pairs(table, ["prompt", "model"], True)])
+    assert best_level(pairs[:3]).startswith("On points, **a** is better than b and c: by +2.")
+    assert best_level(pairs[3:]).startswith("On points, undecided between **")
+    lower = adjusted([*level_pairs(table, ["prompt"], False)])
+    assert " is better than a; undecided between " in best_level(lower)
+    assert "**a**" not in best_level(lower)
+    equal = adjusted([*level_pairs(table.assign(value=1.0), ["model"], True)])
+    assert best_level(equal) == "On points, all levels are equal."
