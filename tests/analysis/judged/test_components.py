@@ -70,6 +70,7 @@ def test_one_judge_with_unequal_repeats_has_the_variances_of_nested_analysis_of_
     assert "the judge's luck is not known" in found.notes[0]
 
 
+@pytest.mark.slow
 def test_gaps_leave_the_variances_unbiased_also_if_a_judge_rated_the_easy_rows_only(random):
     found = []
     for _ in range(30):

@@ -167,6 +167,7 @@ def test_power_is_what_simulations_find():
     assert np.mean([test.w for test in tests]) == pytest.approx(found.kendall_w, abs=0.01)
 
 
+@pytest.mark.slow
 def test_power_grows_with_tasks_and_effect_and_may_never_be_enough():
     assert seed_power(10, 24).one_better < seed_power(10, 12).one_better < seed_power(10, 6).one_better
     assert math.isnan(seed_power(3, 2).one_better)
