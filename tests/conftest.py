@@ -14,7 +14,6 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,6 +36,7 @@ MLFLOW_STATE = [
 ]
 """MLflow reads these, and writes them into this process when its fluent functions are called."""
 
+gc.disable()  # until all tests are collected: what is imported and collected stays
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so, and what we start inherits it: the tests of Ctrl-C would wait in vain.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -45,7 +45,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_configure(config: pytest.Config) -> None:
     """Set the environment before anything is imported: some libraries read it only then."""
     os.environ.update(ENVIRONMENT)
-    gc.disable()  # until all are collected: what is imported and collected stays
     if not _is_worker(config):
         os.environ["L3D_CACHE"] = tempfile.mkdtemp(prefix="l3d-test-cache-")
 
@@ -77,6 +76,7 @@ def pytest_collection_finish() -> None:
     """Leave what was imported and collected out of the collection of garbage, which some libraries ask for often."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 20, 20)  # to look for it more often takes a tenth of all time
     gc.enable()
 
 
@@ -148,12 +148,10 @@ def data_folder() -> Path:
 @pytest.fixture(scope="session")
 def migrated_store(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """Make one empty SQLite store, to be copied, for all workers of a session: MLflow's migrations take seconds."""
+    import known_schema  # noqa: F401 - the tests that use this store open many
     from filelock import FileLock
-    from mlflow.store.db import utils
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    # Read from all migrations whenever a store is opened.
-    utils._get_latest_schema_revision = cache(utils._get_latest_schema_revision)
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if _is_worker(request.config) else base) / "migrated"
     folder.mkdir(exist_ok=True)

@@ -147,11 +147,14 @@ class Hooked(Synthetic):
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-    """Wait for something that must come."""
+    """Wait for something that must come; a look that takes long is taken less often."""
     deadline = time.monotonic() + seconds
-    while not condition():
+    while True:
+        begun = time.thread_time()
+        if condition():
+            return
         assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
-        time.sleep(0.02)
+        time.sleep(0.02 + 5 * (time.thread_time() - begun))
 
 
 def one_line(stderr: str) -> str:

@@ -249,6 +249,7 @@ def test_interruption(number: signal.Signals, monkeypatch: pytest.MonkeyPatch, c
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.slow
 def test_wrong_option_fails_the_run_that_mlflow_made(tracking_uri, monkeypatch, capsys) -> None:
     import mlflow
 

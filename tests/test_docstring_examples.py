@@ -70,6 +70,7 @@ def test_example_of_a_public_name_gives_what_it_says(name: str) -> None:
     assert failures(examples_of(getattr(mlflow_l3d, name), name)) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("name", OF_GENAI)
 def test_example_of_an_evaluation_gives_what_it_says(name: str) -> None:

@@ -191,6 +191,7 @@ def test_data_of_figures(load: Callable[[str], ModuleType], found: pd.DataFrame)
         figures.figure_data("figure7")
 
 
+@pytest.mark.slow
 def test_figures_are_drawn(load: Callable[[str], ModuleType], tmp_path: Path) -> None:
     figures = load("figures")
     assert figures.draw("figure2", None, tmp_path) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import multiprocessing
 import os
 import runpy
@@ -52,6 +53,7 @@ class WarmStart(ForkServerProcess):
 
     def run(self) -> None:
         """Become that process."""
+        gc.freeze()  # all that is imported stays
         os.setsid()
         for number in (1, 2):
             os.dup2(os.open(self._texts / str(number), os.O_WRONLY | os.O_CREAT), number)

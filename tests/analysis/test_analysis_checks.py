@@ -94,6 +94,7 @@ def test_l3d001_is_a_published_rule_that_the_verdict_does_not_bear_out(score, lo
         assert words in check.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [CROSSED, NESTED])
 def test_l3d015_is_about_rows_that_are_spread_unevenly(model):
     """Spreads of rows with a squared coefficient of variation of 0.5, and, with long tails, of 0."""

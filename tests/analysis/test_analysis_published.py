@@ -59,6 +59,7 @@ def test_exactly_the_listed_golden_rows_are_missing(table, golden):
     assert columns - set(golden) == NOWHERE
 
 
+@pytest.mark.slow
 def test_every_published_importance_follows_from_its_stds(table, golden):
     checked = 0
     for row in factor_rows(table).itertuples():

@@ -80,6 +80,7 @@ def test_constant_scores():
     assert math.isnan(found.importance)
 
 
+@pytest.mark.slow
 def test_where_reml_finds_nothing_the_analysis_of_variance_is_taken_and_the_check_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

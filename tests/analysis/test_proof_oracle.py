@@ -75,6 +75,7 @@ def test_components_of_radial(seed, rows, factors):
             assert found.total == pytest.approx(expected["total"], **CLOSE)
 
 
+@pytest.mark.slow
 def test_crossed_interval():
     """The jackknife over rows and columns, wherever rows differ for certain and no component is zero."""
     compared = boundary = 0

@@ -121,6 +121,7 @@ def meta_session(request, tmp_path_factory):
     return approach.prepare(TASK, chosen, model=approach.default_model, device="cpu", cache=cache)
 
 
+@pytest.mark.slow
 def test_a_watched_learner_is_adapted_after_every_epoch_and_trains_as_before(meta_session) -> None:
     cells = [meta_cell(number) for number in range(3)]
     unwatched = run(meta_session, *cells)

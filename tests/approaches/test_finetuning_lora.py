@@ -164,6 +164,7 @@ def test_checkpointing_changes_no_prediction(model, trainable, folders, tmp_path
     assert saving[0].scores == pytest.approx(plain[0].scores, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_accumulated_gradients_are_those_of_one_large_batch(folders, tmp_path) -> None:
     given = {"learning_rate": 1e-3, "max_length": 96, "dropout": 0, "epochs": 2}
     for model in ("encoder", "decoder"):
@@ -193,6 +194,7 @@ def test_long_gradients_are_cut(folders, tmp_path, monkeypatch) -> None:
     assert max(lengths) <= 1.0001e-3
 
 
+@pytest.mark.slow
 def test_bfloat16_is_close_to_float32_and_trains_float32_weights(folders, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(loading, "computes_in_bfloat16", lambda _: True)  # also where it is emulated
     for given in ({**LORA}, {"learning_rate": 1e-3, "max_length": 96}):

@@ -194,6 +194,7 @@ def test_a_text_that_has_ended_is_run_no_further(kind: str, monkeypatch: pytest.
     assert len(passes) <= 5
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 20), min_size=1, max_size=9),

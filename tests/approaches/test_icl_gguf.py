@@ -126,6 +126,7 @@ print(gguf.converted(file, place / "cache"))
 """
 
 
+@pytest.mark.slow
 def test_two_processes_convert_once(gguf_folder, tmp_path):
     command = [sys.executable, "-c", RACE, str(gguf_folder / "tiny.gguf"), str(tmp_path)]
     racers = [

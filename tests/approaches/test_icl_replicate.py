@@ -78,7 +78,8 @@ def by_prompt(prompt: str, number: int) -> str:
     return "positive" if number % 3 or not kind else "maybe" if kind == 1 else "negative"
 
 
-@pytest.mark.parametrize("changing", [lambda *_: "positive", by_prompt], indirect=True, ids=["same", "by prompt"])
+@pytest.mark.slow
+@pytest.mark.parametrize("changing", [by_prompt], indirect=True)
 def test_rows_are_counted_as_the_server_answered_them(changing):
     planned = plan_replicate(handmade_task(40), **parameters(changing))
     assert f"About {ROWS * REPEATS} requests to openai:tiny, {ROWS} per cell" in planned.summary()
@@ -87,9 +88,9 @@ def test_rows_are_counted_as_the_server_answered_them(changing):
     assert [len(answers) for answers in changing.given.values()] == [REPEATS] * ROWS
     changed = sum(len({*answers}) > 1 for answers in changing.given.values())
     assert (run.study.changes.rows, run.study.changes.repeats, run.study.changes.changed) == (ROWS, REPEATS, changed)
-    assert changed in ([0] if changing.choose is not by_prompt else range(1, ROWS))
-    words = "gave different answers for" if changed else "gave the same answer for each of"
-    assert f"{REPEATS} identical requests to openai:tiny {words}" in " ".join(run.summary().split())
+    assert 0 < changed < ROWS
+    words = f"{REPEATS} identical requests to openai:tiny gave different answers for"
+    assert words in " ".join(run.summary().split())
     again = repeated(changing)
     assert (again.computed, sum(map(len, changing.given.values()))) == (0, ROWS * REPEATS)
     (scored,) = evaluate(run.run_id).studies
@@ -101,10 +102,14 @@ def one_in_seven() -> Any:
     return lambda *_: "negative" if next(requests) % REPEATS == 0 else "positive"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changing", [None], indirect=True)
 def test_a_server_that_answers_otherwise_under_load(changing):
     changing.choose = lambda *_: "positive"
-    assert repeated(changing, concurrency=1).study.changes.changed == 0
+    alone = repeated(changing, concurrency=1)
+    assert (alone.study.changes.rows, alone.study.changes.repeats, alone.study.changes.changed) == (ROWS, REPEATS, 0)
+    words = f"{REPEATS} identical requests to openai:tiny gave the same answer for each of"
+    assert words in " ".join(alone.summary().split())
     assert changing.most == 1
     # Every request waits for a second one; one of seven is answered otherwise, fewer than a row has.
     changing.choose, changing.pairs = one_in_seven(), threading.Barrier(2)
@@ -196,6 +201,7 @@ def test_answers_that_cannot_be_read_are_said_at_once(share, lines, caplog):
     assert [line.partition(" and ")[0] for line in caplog.messages] == lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changing", [lambda *_: "maybe"], indirect=True)
 def test_that_is_said_once_in_a_study(changing, caplog):
     repeated(changing)

@@ -213,6 +213,7 @@ def test_a_project_that_predicts_numbers_is_a_regression(folder):
     assert approach.own_task(resolve_hyperparameters(approach, {}), folder).kind == "regression"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("kept_store")
 def test_a_child_holds_what_its_project_logged(folder, tracking_uri, monkeypatch):
     from mlflow import MlflowClient

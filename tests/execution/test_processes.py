@@ -113,6 +113,7 @@ def test_gpus_are_shared_out(tmp_path, monkeypatch):
     assert environment.default_workers("cpu") == len(os.sched_getaffinity(0))
 
 
+@pytest.mark.slow
 def test_an_abandoned_iterator_leaves_nothing_behind(tmp_path):
     cells = list(design_cells(FACTORS, 4))
     hanging = Trouble({cell.key: "hang" for cell in cells[1:]})
@@ -123,6 +124,7 @@ def test_an_abandoned_iterator_leaves_nothing_behind(tmp_path):
     assert not any(alive(process) for process in worker_processes(tmp_path))
 
 
+@pytest.mark.slow
 def test_an_error_of_the_callers_cells_stops_the_workers(tmp_path):
     def cells():
         yield from design_cells(FACTORS, 3)

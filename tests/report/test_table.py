@@ -2,6 +2,7 @@ import re
 import subprocess
 import sys
 
+import pytest
 from markupsafe import Markup
 
 from mlflow_l3d.report.html import chip
@@ -61,6 +62,7 @@ def test_pictures_stand_on_a_page_alone_and_columns_for_the_paper_wait_there():
     assert re.search(r'<td class=" more" data-label="p">2</td>', text)
 
 
+@pytest.mark.slow
 def test_templates_are_loaded_with_the_first_page():
     code = "import sys, mlflow_l3d.studies.sweep.report.page; assert 'jinja2' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -30,6 +30,7 @@ def investigated(seed: int) -> tuple[int, int, Analysis]:
     return rows, columns, analyse(cells, metric="mse")
 
 
+@pytest.mark.slow
 def test_advice_is_for_what_is_undecided_alone_and_asks_for_more_than_there_is():
     actions = set()
     for seed in range(40):

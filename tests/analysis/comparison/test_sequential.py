@@ -155,6 +155,7 @@ def test_power_is_what_scores_drawn_anew_give(rng):
         assert (decided == ("worse" if shift else "equivalent")).mean() == pytest.approx(stated, abs=0.02)
 
 
+@pytest.mark.slow
 def test_luck_of_test_examples_is_counted_and_does_not_shrink_with_runs(rng):
     plan = SequentialPlan(planned_looks(50, 5), 1e-9)
     noise = Noise(1.0, 0.2, 499.0)
@@ -166,6 +167,7 @@ def test_luck_of_test_examples_is_counted_and_does_not_shrink_with_runs(rng):
     assert outlook(SequentialPlan((1000,), 0.5), 0.0, noise, stream(), 2000).equivalent == 0
 
 
+@pytest.mark.slow
 def test_the_budget_is_what_power_takes():
     def plan(most):
         return SequentialPlan(planned_looks(most, 3), 1.0)

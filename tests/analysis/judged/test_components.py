@@ -87,6 +87,7 @@ def test_interactions_of_judges_and_prompts_are_those_of_the_analysis_of_varianc
     assert "judge x prompt" not in set(without.frame["source"])  # one judge did not rate one prompt
 
 
+@pytest.mark.slow
 def test_gaps_leave_the_variances_unbiased_also_if_a_judge_rated_the_easy_rows_only(random):
     found = []
     for _ in range(16):

@@ -106,6 +106,7 @@ def test_equal_numbers_and_few_rows_decide_nothing():
     assert difference(a, b.assign(row=["x", "y"])).rows == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threshold", [None, 0.0, -1.8, -3.0])
 @pytest.mark.parametrize(("rows", "repeats"), [(20, (1, 1)), (60, (5, 1)), (200, (3, 3))])
 def test_equal_systems_are_rarely_called_different(threshold, rows, repeats):
@@ -121,6 +122,7 @@ def test_equal_systems_are_rarely_called_different(threshold, rows, repeats):
     assert claims / 600 < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 600)
 
 
+@pytest.mark.slow
 def test_prompts_that_each_side_drew_are_luck(random):
     app = App(prompt=0.8, row_prompt=0.2)
     claims = {"all prompts": 0, "one prompt": 0}

@@ -157,7 +157,7 @@ def test_pooled_cells_are_those_of_the_part() -> None:
 
 
 def test_everything_gives_what_the_parent_says(store: Store, parent: Any) -> None:
-    found = ablated(store, parent_run_id=parent.run_id, repeats=3)
+    found = ablated(store, parent_run_id=parent.run_id, repeats=2)
     frame, metrics = found.to_frame(), store.client.get_run(parent.run_id).data.metrics
     full = frame[frame["setting"] == 0]
     for factor in ("data_order", "data_split"):

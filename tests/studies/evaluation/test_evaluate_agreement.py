@@ -160,6 +160,7 @@ def content(path: Path) -> str:
     return path.read_bytes().decode("utf-8", errors="ignore")
 
 
+@pytest.mark.slow
 def test_texts_are_compared_letter_by_letter_and_never_logged(place: Place, tmp_path: Path) -> None:
     parent, _ = logged(tmp_path, ANSWERS, TRUTHS)
     found = evaluate(parent, metric="quality")
@@ -461,6 +462,7 @@ def test_mixed_kinds_name_the_cell(tmp_path, first, other, agreement, message) -
     assert "secret" not in text
 
 
+@pytest.mark.slow
 def test_mixed_kinds_name_the_run(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parent, children = logged(tmp_path, [*ANSWERS[:5], [1, 2, 3], ANSWERS[6]], TRUTHS)
     assert cli.main(["evaluate", parent, "--metric", "quality"]) == 2

@@ -25,7 +25,7 @@ from mlflow_l3d.studies.result_file import _written
 pytestmark = pytest.mark.slow
 
 NAMED = {"approach": "synthetic", "metric": "synthetic_score", "executor": "inline"}
-SIZES: dict[str, Any] = {**NAMED, "investigation_runs": 3, "mitigation_runs": 4, "golden_runs": 8}
+SIZES: dict[str, Any] = {**NAMED, "investigation_runs": 2, "mitigation_runs": 3, "golden_runs": 5}
 ALIKE = {"hyperparameters": {"noise": 0.31}}
 Studied = tuple[Place, dict[str, Any]]
 

@@ -32,6 +32,7 @@ from mlflow_l3d.tracking import evaluating, names
 from mlflow_l3d.tracking.judged import app, read_judged, reading
 from mlflow_l3d.tracking.judged.app import App
 from mlflow_l3d.tracking.judged.table import row_of
+from mlflow_l3d.tracking.opening import open_claims
 
 pytestmark = pytest.mark.filterwarnings("ignore:The `mlflow.load_prompt` API is moved:FutureWarning")
 """MLflow hides this warning of its own in a way that is not safe in threads."""
@@ -93,6 +94,7 @@ def cells() -> dict[str, list[Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_each_is_asked_exactly_once_per_row_and_cell(at_study: tuple[Any, Counter[str]]) -> None:
     result, counts = at_study
     answers = ROWS * len(VERSIONS) * len(REPEATS)
@@ -101,6 +103,7 @@ def test_each_is_asked_exactly_once_per_row_and_cell(at_study: tuple[Any, Counte
     assert (result.computed, result.reused) == (4 + 4 * 3, 0)
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_a_few_lines(at_study: tuple[Any, Counter[str]]) -> None:
     result, _ = at_study
     table = result.to_frame()
@@ -123,6 +126,7 @@ def test_numbers_are_those_of_a_few_lines(at_study: tuple[Any, Counter[str]]) ->
     assert set(table["judgement"]) == {0}
 
 
+@pytest.mark.slow
 def test_runs_and_traces_say_what_they_are(at_study: tuple[Any, Counter[str]]) -> None:
     result, _ = at_study
     client = mlflow.MlflowClient()
@@ -149,6 +153,7 @@ def test_runs_and_traces_say_what_they_are(at_study: tuple[Any, Counter[str]]) -
         assert trace.data.spans[0].inputs.keys() == {"q"}
 
 
+@pytest.mark.slow
 def test_report_and_load_say_the_same(at_study: tuple[Any, Counter[str]]) -> None:
     result, _ = at_study
     loaded = mlflow_l3d.load(result.run_id)
@@ -182,6 +187,7 @@ def test_levels_are_compared_as_a_few_lines_do_and_rows_that_change_have_their_n
     assert unstable["number"].tolist() == unstable["row"].map(numbers).tolist()
 
 
+@pytest.mark.slow
 def test_annotations_are_written_once_and_only_if_asked_for(at_study: tuple[Any, Counter[str]]) -> None:
     result, _ = at_study
     table = result.to_frame().query("failed == ''")
@@ -204,6 +210,7 @@ def test_annotations_are_written_once_and_only_if_asked_for(at_study: tuple[Any,
         genai.annotate(runs[0])
 
 
+@pytest.mark.slow
 def test_the_same_call_asks_nobody(at_study: tuple[Any, Counter[str]]) -> None:
     result, _ = at_study
     calls.CALLS.clear()
@@ -214,6 +221,7 @@ def test_the_same_call_asks_nobody(at_study: tuple[Any, Counter[str]]) -> None:
     assert {run.data.tags["mlflow.parentRunId"] for run in cells()["FINISHED"]} == {result.run_id}
 
 
+@pytest.mark.slow
 def test_judges_and_repeats_are_added_to_what_is_there(place: str) -> None:
     def investigate(**more: Any) -> Any:
         calls.CALLS.clear()
@@ -277,6 +285,7 @@ def test_reordered_rows_and_other_expectations_ask_only_those_who_see_them(place
         assert changed.groupby("scorer")["value"].apply(sorted)[["expected", "traced"]].tolist() == [[0, 7], [0, 7]]
 
 
+@pytest.mark.slow
 def test_after_an_interrupt_finished_cells_count_and_no_run_is_left_open(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,6 +304,7 @@ def test_after_an_interrupt_finished_cells_count_and_no_run_is_left_open(
     assert {run.data.tags["mlflow.parentRunId"] for run in cells()["FINISHED"]} == {result.run_id}
 
 
+@pytest.mark.slow
 def test_a_budget_stops_between_cells_and_the_same_call_continues(place: str) -> None:
     given = {"style": ["a", "b"], "judge": [apps.judge("strict")]}
     with pytest.raises(ParameterError, match=r"^budget=1 cells: allows no judgement"):
@@ -308,6 +318,7 @@ def test_a_budget_stops_between_cells_and_the_same_call_continues(place: str) ->
     assert (rest.computed, rest.reused, rest.missing) == (1, 3, 0)
 
 
+@pytest.mark.slow
 def test_answers_that_somebody_deleted_are_asked_for_again(place: str) -> None:
     def investigate() -> Any:
         calls.CALLS.clear()
@@ -325,11 +336,13 @@ def test_an_investigation_of_the_same_app_and_data_runs_alone(place: str) -> Non
 
     investigate()
     key = cells()["FINISHED"][0].data.tags[names.CONTEXT_KEY]
+    path = open_claims(mlflow.MlflowClient(place), "0", "genai-0")._path
     claim = f"""
 import sys
-from mlflow import MlflowClient
-from mlflow_l3d.tracking.opening import open_claims
-print(open_claims(MlflowClient({place!r}), "0", "genai-0").lock({key!r}), flush=True)
+from pathlib import Path
+from mlflow_l3d.tracking.claims import Claims
+claims = Claims(Path({str(path)!r}))
+print(claims.lock({key!r}), flush=True)
 sys.stdin.read()
 """
     with subprocess.Popen([sys.executable, "-c", claim], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
@@ -385,6 +398,7 @@ def test_prompts_reach_an_unchanged_app_in_every_way_but_another_thread(place: s
     assert loaded_before("x") == "v1 x "  # as before
 
 
+@pytest.mark.slow
 def test_a_prompt_that_is_a_parameter_is_passed_and_one_without_effect_is_an_error(place: str) -> None:
     for version in VERSIONS:
         mlflow.genai.register_prompt("qa", f"{version} 0")
@@ -407,6 +421,7 @@ def test_a_prompt_that_is_a_parameter_is_passed_and_one_without_effect_is_an_err
     assert calls.CALLS["deaf"] == 1
 
 
+@pytest.mark.slow
 def test_what_always_fails_is_an_error_with_its_reason(place: str) -> None:
     @scorer
     def numpy_verdict(outputs: str) -> Any:
@@ -484,7 +499,7 @@ def hits(outputs: str) -> bool:
         ({"budget": "x"}, r"budget=x: must be none, a time"),
     ],
 )
-@pytest.mark.usefixtures("at_study")
+@pytest.mark.usefixtures("place")
 def test_a_call_that_cannot_be_carried_out_is_one_line(given: dict[str, Any], line: str) -> None:
     calls.CALLS.clear()
     call = {"data": apps.rows(2), "scorers": [apps.length], "factors": {"style": ["a"]}, **given}

@@ -17,6 +17,7 @@ from mlflow.genai.scorers import Scorer, scorer
 from mlflow_l3d import genai
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.genai.contents import read_rows, scorer_content
+from mlflow_l3d.tracking.evaluating import App
 
 KEPT = ['{"label": "a"}', '"a"', "123", "null", "", "é\0", 3, 2.0, True, None, math.nan, [1, {"a": '"b"'}]]
 """Answers that JSON represents; as some stores return them, texts that are JSON are no texts."""
@@ -43,6 +44,9 @@ def test_scorers_get_what_the_app_returned() -> None:
     assert result.to_frame()["value"].tolist() == [1.0] * len(KEPT)
 
 
+REFUSED = r"^predict_fn: returned what JSON cannot represent \(\w+\)\. Return text, "
+
+
 def pieces(q: int) -> Iterator[str]:
     yield "a"
 
@@ -52,15 +56,19 @@ async def later_pieces(q: int) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("output", [(1, 2), {1: 2}, {1}, date(2020, 1, 1), np.array([1]), [("a",)], "\ud800"])
-def test_an_answer_that_json_changes_is_refused_after_the_first(output: Any) -> None:
+def test_an_answer_that_json_changes_is_refused(output: Any) -> None:
+    with pytest.raises(L3DError, match=REFUSED) as caught:
+        App(len, {}, {}, {})._check(output)
+    assert "\n" not in str(caught.value)
+
+
+def test_after_an_answer_that_is_refused_nobody_is_asked() -> None:
     def app(q: int) -> Any:
         calls.count("app")
-        return output
+        return 1, 2
 
-    line = r"^predict_fn: returned what JSON cannot represent \(\w+\)\. Return text, "
-    with pytest.raises(L3DError, match=line) as caught:
+    with pytest.raises(L3DError, match=REFUSED):
         genai.investigate(app, apps.rows(9), [apps.length], workers=1, version="1", progress=False)
-    assert "\n" not in str(caught.value)
     assert calls.CALLS == {"app": 1}
 
 
@@ -83,6 +91,7 @@ def judged_by_alias(outputs: str) -> int:
     return len(outputs) + 100 * len(mlflow.genai.load_prompt("prompts:/rules@latest").template)
 
 
+@pytest.mark.slow
 def test_an_alias_that_moved_is_asked_again_and_one_that_came_back_is_not() -> None:
     for name, text in (("sys", "a"), ("sys", "aaa"), ("tail", "b"), ("rules", "r")):
         mlflow.genai.register_prompt(name, text)

@@ -13,6 +13,8 @@ import mlflow_l3d
 from mlflow_l3d import genai
 from mlflow_l3d.errors import ParameterError
 
+pytestmark = pytest.mark.slow
+
 DATA = rows(*(f"q{number}" for number in range(8)))
 
 

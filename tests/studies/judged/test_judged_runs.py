@@ -24,6 +24,8 @@ from mlflow_l3d.studies.judged.results import JudgedEvaluation
 from mlflow_l3d.studies.judged.run import compare_evaluations, compare_judged, evaluate_judged
 from mlflow_l3d.tracking.judged import read_judged
 
+pytestmark = pytest.mark.slow
+
 ROWS = 20
 RIGHT = {"a": (6, 9, 12), "b": (16,)}
 """System -> how many of the rows are right in each of its evaluations: the first ones."""
