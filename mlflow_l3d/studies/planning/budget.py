@@ -128,7 +128,8 @@ def _variances(
     cells = cells[cells["phase"].isin(("golden", "base")) & cells["status"].eq("FINISHED")]
     classes = len(request.setup.task.class_names) or None
     values, ids, level, count = [], [], [], math.prod(lists.values())
-    numbers = _levels(cells, lists)
+    places = tuple((cells[f"seed.{name}"] % length).to_numpy(dtype=np.int64) for name, length in lists.items())
+    numbers = np.ravel_multi_index(places, tuple(lists.values())).tolist() if lists else [0] * len(cells)
     with closing(read_predictions(client, cells)) as read:
         for number, (_, found) in zip(numbers, read, strict=True):
             if found is None or found.num_rows < 2:
@@ -143,11 +144,3 @@ def _variances(
                 ids.append(example_ids if example_ids.dtype.kind in "iu" else example_ids.astype(str))
                 level.append(number)
     return score_variances(values, ids, level if count > 1 else None, count)
-
-
-def _levels(cells: pd.DataFrame, lists: Mapping[str, int]) -> list[int]:
-    """Return the number of each cell's combination of elements of the lists."""
-    found = np.zeros(len(cells), dtype=np.int64)
-    for name, count in lists.items():
-        found = found * count + (cells[f"seed.{name}"] % count).to_numpy(dtype=np.int64)
-    return list(found.tolist())
