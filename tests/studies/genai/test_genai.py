@@ -260,12 +260,13 @@ def test_reordered_rows_and_other_expectations_ask_only_those_who_see_them(place
     def values(rows: list[dict[str, Any]]) -> Any:
         calls.CALLS.clear()
         given = {"style": ["plain"], "judge": [named, apps.length]}
-        return genai.investigate(styled, rows, [expected, traced], given, progress=False)
+        return genai.investigate(styled, rows, [expected, traced], given, metric="traced:lower", progress=False)
 
     first = values(apps.rows(2))
     assert dict.fromkeys(["app", "expected", "traced", "named", "length"], 2) == {**calls.CALLS}
     (note,) = (note for note in first.notes if note.startswith("Feedbacks of judges have different names"))
     assert "(length: judge, named: quality). To compare" in note
+    assert [one.scorer for one in first.scorers][:2] == ["traced", "expected"]
     again = values(apps.rows(2)[::-1])
     assert not calls.CALLS
     pd.testing.assert_frame_equal(again.to_frame(), first.to_frame())
