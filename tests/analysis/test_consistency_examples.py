@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mlflow_l3d.analysis.consistency.examples import entropy, example_votes, ranked_votes
+from mlflow_l3d.analysis.consistency.examples import example_votes, ranked_votes
 
 PREDICTIONS = [
     [0, 1, 0, 2, -1],
@@ -88,11 +88,6 @@ def test_no_example_at_all():
     found = example_votes(np.zeros((3, 0), dtype=int), np.zeros(0, dtype=int), np.arange(0))
     assert len(found.frame) == 0
     assert math.isnan(found.fragile_share)
-
-
-def test_entropy_has_its_bounds():
-    assert entropy([[4, 0, 0], [2, 2, 0], [1, 1, 1]]).tolist() == pytest.approx([0, 1, math.log2(3)])
-    assert math.copysign(1, entropy([[4, 0]])[0]) == 1
 
 
 def test_shares_of_ten_runs_are_means_over_all_choices_of_ten():

@@ -95,7 +95,7 @@ def search(text: str, *, failed: bool = False) -> Document:
         run_of=lambda _: text,
         metrics={},
     )
-    stage = summarise_stage("coarse", text, {"rate": SearchRange(0.0, 1.0)}, table)
+    stage = summarise_stage("coarse", {"rate": SearchRange(0.0, 1.0)}, table)
     found = SearchResult(
         title=ATTACK,
         metric=named(text or "f1_macro"),

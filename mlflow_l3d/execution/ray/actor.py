@@ -67,7 +67,7 @@ class CellActor:
         self._calls.put(cells)
 
     def answer(self) -> None:
-        """Do nothing: what is asked here shows whether the actor is still there."""
+        """Do nothing: an answer shows that the actor is still there."""
 
     def _serve(self) -> None:
         try:

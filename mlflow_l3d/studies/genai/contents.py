@@ -56,12 +56,12 @@ def scorer_content(parameter: str, scorer: Any, version: str, expected: Any = No
     seen = getattr(scorer, "template_variables", None) or inspect.signature(scorer.__call__).parameters
     content |= {"expected": expected} if {"expectations", "trace"} & {*seen} else {}
     if function := getattr(scorer, "_original_func", None):
-        return content | code_content(parameter, function, version)
+        return content | {"code": code_content(parameter, function, version)}  # by names that the user chose
     try:
         definition = dict(scorer.model_dump())
     except Exception:  # noqa: BLE001 - of a class of the user, which MLflow refuses to describe
         definition = _class_content(parameter, scorer, version)
-    return content | {name: value for name, value in definition.items() if name != "mlflow_version"}
+    return content | {"definition": {name: each for name, each in definition.items() if name != "mlflow_version"}}
 
 
 def _class_content(parameter: str, scorer: Any, version: str) -> dict[str, Any]:

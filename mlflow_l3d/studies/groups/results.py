@@ -44,16 +44,6 @@ class GroupsEvaluation(OnOneScreen):
         """One row per group, best mean first; see :class:`~mlflow_l3d.studies.groups.numbers.study.GroupsStudy`."""
         return self.study.groups
 
-    @property
-    def pairs(self) -> pd.DataFrame:
-        """One row per pair of groups."""
-        return self.study.pairs
-
-    @property
-    def settings(self) -> pd.DataFrame:
-        """One row per recorded setting, largest effect first."""
-        return self.study.settings.frame
-
     def to_frame(self, *, full: bool = False) -> pd.DataFrame:
         """Return one row per group in the units of the report; `full` returns all, in the unit of the metric."""
         if full:

@@ -23,8 +23,6 @@ from mlflow_l3d.studies.planning.numbers import (
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import read_investigation, read_predictions
 
-_NEARLY: Final = 1.05
-"""How much wider than the narrowest an interval may be that is as good in practice."""
 _SHOWN: Final = (10, 30, 100, 300, 1_000, 3_000, 10_000)
 
 
@@ -88,17 +86,13 @@ def projected(
     if table.empty:
         return Projected(None, f"{asked}: it does not pay for {FEWEST_RUNS} cells ({costs.words}).")
     top = best(table)
-    nearly = table[table["half_width"] <= _NEARLY * top["half_width"]].iloc[0]
-    wanted = {*_SHOWN, variances.pool, round(variances.per_run), int(top["examples"]), int(nearly["examples"])}
+    wanted = {*_SHOWN, variances.pool, round(variances.per_run), int(top["examples"])}
     shown = table[table["examples"].isin(wanted)].reset_index(drop=True)
     test_set = "the same in all cells" if variances.shared else f"redrawn in each from the pilot's {variances.pool:,}"
     note = (
         f"{asked}: the mean {request.metric} is known best with {_counted(top, variances.levels, lists)}, each with "
         f"{top['examples']:,.0f} test examples, {test_set} ({costs.words})."
     )
-    if nearly["examples"] < top["examples"]:
-        near = f"{_counted(nearly, variances.levels, lists)}, each with {nearly['examples']:,.0f} test examples"
-        note += f" Nearly as well ({_NEARLY - 1:.0%} wider at most) with {near}."
     return Projected(shown.assign(best=shown["examples"] == top["examples"]), note)
 
 
@@ -128,7 +122,8 @@ def _variances(
     cells = cells[cells["phase"].isin(("golden", "base")) & cells["status"].eq("FINISHED")]
     classes = len(request.setup.task.class_names) or None
     values, ids, level, count = [], [], [], math.prod(lists.values())
-    numbers = _levels(cells, lists)
+    places = tuple((cells[f"seed.{name}"] % length).to_numpy(dtype=np.int64) for name, length in lists.items())
+    numbers = np.ravel_multi_index(places, tuple(lists.values())).tolist() if lists else [0] * len(cells)
     with closing(read_predictions(client, cells)) as read:
         for number, (_, found) in zip(numbers, read, strict=True):
             if found is None or found.num_rows < 2:
@@ -143,11 +138,3 @@ def _variances(
                 ids.append(example_ids if example_ids.dtype.kind in "iu" else example_ids.astype(str))
                 level.append(number)
     return score_variances(values, ids, level if count > 1 else None, count)
-
-
-def _levels(cells: pd.DataFrame, lists: Mapping[str, int]) -> list[int]:
-    """Return the number of each cell's combination of elements of the lists."""
-    found = np.zeros(len(cells), dtype=np.int64)
-    for name, count in lists.items():
-        found = found * count + (cells[f"seed.{name}"] % count).to_numpy(dtype=np.int64)
-    return list(found.tolist())

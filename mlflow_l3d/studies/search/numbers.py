@@ -83,8 +83,6 @@ class StageSummary:
     ----------
     name
         ``coarse`` or ``fine``.
-    sampler
-        The one that was used, never ``auto``.
     ranges
         Searched hyperparameter -> its range.
     trials
@@ -96,7 +94,6 @@ class StageSummary:
     """
 
     name: str
-    sampler: str
     ranges: Mapping[str, Searched]
     trials: int
     complete: int
@@ -115,7 +112,7 @@ def range_text(searched: Searched) -> str:
 
 
 def summarise_stage(
-    name: str, sampler: str, ranges: Mapping[str, Searched], trials: pd.DataFrame, *, sign: float = 1.0
+    name: str, ranges: Mapping[str, Searched], trials: pd.DataFrame, *, sign: float = 1.0
 ) -> StageSummary:
     """Count the trials of the stage `name` among all that :attr:`SearchResult.trials` has.
 
@@ -125,7 +122,7 @@ def summarise_stage(
     states = Counter(trials.loc[trials["origin"] != "taken over", "state"])
     scores = trials.loc[trials["state"] == "complete", "score"]
     counts = states.total(), states["complete"], states["pruned"], states["failed"]
-    return StageSummary(name, sampler, ranges, *counts, best_score=float(sign * (sign * scores).max()))
+    return StageSummary(name, ranges, *counts, best_score=float(sign * (sign * scores).max()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,8 +215,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             metrics={**recorder.recovered.metrics, **self.metrics},
         )
         stages = tuple(
-            summarise_stage(each.stage, request.samplers[each.stage], each.space.ranges, table, sign=self.metric.sign)
-            for each in stage_runs
+            summarise_stage(each.stage, each.space.ranges, table, sign=self.metric.sign) for each in stage_runs
         )
         return SearchResult(
             title=request.title,

@@ -8,7 +8,7 @@ from genai_calls import count
 from mlflow.entities import AssessmentSource, Feedback
 from mlflow.genai.scorers import Scorer, scorer
 
-FAILS = 5
+FAILS = 3
 """The question that the app cannot answer."""
 
 

@@ -36,7 +36,7 @@ from mlflow_l3d.tracking.opening import open_claims
 
 pytestmark = pytest.mark.filterwarnings("ignore:The `mlflow.load_prompt` API is moved:FutureWarning")
 """MLflow hides this warning of its own in a way that is not safe in threads."""
-ROWS, VERSIONS, REPEATS, JUDGES = 6, (1, 2), (0, 1), ("strict", "kind")
+ROWS, VERSIONS, REPEATS, JUDGES = 4, (1, 2), (0, 1), ("strict", "kind")
 
 
 def loads_its_prompt(q: int) -> str:
@@ -63,7 +63,7 @@ def place(tracking_uri: str) -> str:
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory, migrated_store: Any) -> Iterator[tuple[str, Any, Counter[str]]]:
-    """Give the store, the result and the calls of 2 prompts x 2 replicates x 2 judges x 6 rows, of which one fails."""
+    """Give the store, the result and the calls of 2 prompts x 2 replicates x 2 judges x 4 rows, of which one fails."""
     folder = tmp_path_factory.mktemp("genai")
     uri = copy_store(migrated_store, folder, (folder / "mlruns" / "0").as_uri())
     mlflow.set_tracking_uri(uri)
@@ -121,8 +121,8 @@ def test_numbers_are_those_of_a_few_lines(at_study: tuple[Any, Counter[str]]) ->
     assert {*failed["row"]} == {row_of({"q": apps.FAILS})}
     assert failed["value"].isna().all()
     assert len(failed) == 4 * 3
-    assert any("4 answers of 24 failed" in note for note in result.notes)
-    assert table["answer"].nunique() == 24
+    assert any("4 answers of 16 failed" in note for note in result.notes)
+    assert table["answer"].nunique() == 16
     assert set(table["judgement"]) == {0}
 
 
@@ -198,14 +198,14 @@ def test_annotations_are_written_once_and_only_if_asked_for(at_study: tuple[Any,
         return {each.name: each.value for each in every if each.name.startswith("l3d.")}
 
     assert own() == {}
-    assert genai.annotate(result.run_id) == 20 * 3  # of two scorers, and the agreement of two judges
+    assert genai.annotate(result.run_id) == 12 * 3  # of two scorers, and the agreement of two judges
     verdicts = table[table["answer"].eq(trace_id) & table["scorer"].eq("judge")]["value"]
     of_row = table[table["row"].eq(table["row"].iloc[0]) & table["scorer"].eq("judge")]["value"]
     expected = {"l3d.agreement/judge": float(verdicts.nunique() == 1), "l3d.fragile_row/judge": of_row.nunique() > 1}
     assert own() == {**expected, "l3d.fragile_row/length": False}
     assert genai.annotate(result.run_id) == 0
     runs = [run.info.run_id for run in cells()["FINISHED"] if run.data.tags[names.PHASE] == "judgements"]
-    assert len(read_judged(mlflow.MlflowClient(), *runs).table) == 20 * 3
+    assert len(read_judged(mlflow.MlflowClient(), *runs).table) == 12 * 3
     with pytest.raises(ParameterError, match=r"is not a run of mlflow_l3d\.genai\.investigate\."):
         genai.annotate(runs[0])
 
@@ -268,12 +268,13 @@ def test_reordered_rows_and_other_expectations_ask_only_those_who_see_them(place
     def values(rows: list[dict[str, Any]]) -> Any:
         calls.CALLS.clear()
         given = {"style": ["plain"], "judge": [named, apps.length]}
-        return genai.investigate(styled, rows, [expected, traced], given, progress=False)
+        return genai.investigate(styled, rows, [expected, traced], given, metric="traced:lower", progress=False)
 
     first = values(apps.rows(2))
     assert dict.fromkeys(["app", "expected", "traced", "named", "length"], 2) == {**calls.CALLS}
     (note,) = (note for note in first.notes if note.startswith("Feedbacks of judges have different names"))
     assert "(length: judge, named: quality). To compare" in note
+    assert [one.scorer for one in first.scorers][:2] == ["traced", "expected"]
     again = values(apps.rows(2)[::-1])
     assert not calls.CALLS
     pd.testing.assert_frame_equal(again.to_frame(), first.to_frame())

@@ -419,6 +419,6 @@ def test_an_autologged_experiment(place: Place) -> None:
         expected = by_depth.loc[row["group"].removeprefix("max_depth=")]
         assert (row["mean"], row["std"], row["runs"]) == pytest.approx(tuple(expected))
     table = runs.pivot(index="params.random_state", columns="params.max_depth", values=score)
-    assert result.pairs["p"].tolist() == pytest.approx([stats.ttest_rel(table["1"], table["6"]).pvalue])
+    assert result.study.pairs["p"].tolist() == pytest.approx([stats.ttest_rel(table["1"], table["6"]).pvalue])
     assert result.study.seeds == ("params.random_state",)
     assert isinstance(place.client, MlflowClient)

@@ -58,13 +58,10 @@ def result(stages: Any = None, **more: Any) -> SearchResult:
     seconds = {f"key {number}": {"duration_seconds": 1.5} for number in range(400)}
     searched = tuple(RANGES["coarse"])
     table = trials_table(stages, searched, default=DEFAULT, run_of=lambda _: "", metrics=seconds)
-    samplers = {"coarse": "grid", "fine": "tpe"}
     values = {
         "title": "finetuning on rotten_tomatoes: search",
         "metric": named("f1_macro"),
-        "stages": tuple(
-            summarise_stage(stage, samplers[stage], RANGES[stage], table[table["level"] == stage]) for stage in stages
-        ),
+        "stages": tuple(summarise_stage(stage, RANGES[stage], table[table["level"] == stage]) for stage in stages),
         "trials": table,
         "best": BEST,
         "default": DEFAULT,

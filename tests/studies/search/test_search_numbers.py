@@ -56,10 +56,10 @@ def test_the_table_and_what_is_counted_in_it() -> None:
     assert list(table["is_default"]) == [False, True, False, False]
     assert list(table["run_id"]) == ["", "abc", "", ""]
     assert math.isnan(table["score"][3])
-    stage = summarise_stage("coarse", "tpe", {}, table)
+    stage = summarise_stage("coarse", {}, table)
     assert (stage.trials, stage.complete, stage.pruned, stage.failed, stage.best_score) == (3, 1, 1, 1, 0.8)
-    assert summarise_stage("coarse", "tpe", {}, table, sign=-1).best_score == 0.75
-    assert math.isnan(summarise_stage("coarse", "tpe", {}, table[2:]).best_score)
+    assert summarise_stage("coarse", {}, table, sign=-1).best_score == 0.75
+    assert math.isnan(summarise_stage("coarse", {}, table[2:]).best_score)
     assert replace(RESULT, trials=table).default_score == 0.75
     assert math.isnan(replace(RESULT, trials=table[2:]).default_score)
 

@@ -180,8 +180,8 @@ class CausalEngine(Engine):
             return decode(packed, prefix, rests, how.of(batch), self.batches.tokens)
 
         # What each text adds to the keys that are kept: its own, the new ones, its share of a row's copy of the prefix.
-        own = [len(text) - length for text in texts]
-        costs = [count + how.limit - 1 + min(length, count) for count in own]
+        lengths = [len(text) - length for text in texts]
+        costs = [count + how.limit - 1 + min(length, count) for count in lengths]
         return self.batches.run(range(len(texts)), costs, work, tokens=cached_tokens(prefix), most=TEXTS)
 
     def _packed(self, longest: int) -> PackedModel | None:

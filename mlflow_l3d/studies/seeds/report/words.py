@@ -171,10 +171,6 @@ def _seed_details(study: SeedsStudy) -> Iterator[str]:
             f"With {study.judged} {unit}s that all train, up to {points(unseen_share(study.judged, 0.95), 0)} % of all "
             f"{unit}s may collapse. The intervals here are about those that do not."
         )
-    scores = study.metric.sign * scored(study)
-    if unit == "seed" and 42 in scores.index:
-        place = int((scores > scores.loc[42]).sum()) + 1
-        yield f"Seed 42 has the score of rank {place} of {len(scores)}, the best being 1."
 
 
 def settings_answer(settings: SettingsStudy, metric: Metric, more: str = "", details: Iterable[str] = ()) -> Answer:
