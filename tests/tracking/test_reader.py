@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.earlier.reader import cells_of_runs
+from mlflow_l3d.tracking.earlier.reader import cells_of_runs, read_predictions
 
 
 def a_run(number: int, **tags: str) -> Any:
@@ -52,3 +53,26 @@ def test_two_runs_without_keys_in_one_place() -> None:
         cells_of_runs(twins)
     twins[0].info.status = "FAILED"
     assert cells_of_runs(twins)["run_id"].tolist() == ["1"]
+
+
+def test_a_score_is_computed_from_the_test_examples_alone(tmp_path: Path) -> None:
+    own = pd.DataFrame(
+        {"example_id": [4, 5, 6], "label": [0, 1, 1], "prediction": [0, 0, 1], "score_0": [0.9, 0.8, 0.1]}
+    )
+    stored = {
+        "of_ours": own.assign(reference=[False, True, False]),
+        "without": own,
+        "of_a_stranger": own.assign(reference=["an", "answer", "text"]),
+    }
+    for name, table in stored.items():
+        (tmp_path / name).mkdir()
+        table.to_parquet(tmp_path / name / names.PREDICTIONS)
+    cells = pd.DataFrame({"run_id": list(stored), "artifact_uri": [f"{tmp_path}/{name}" for name in stored]})
+    client: Any = SimpleNamespace(tracking_uri=str(tmp_path))
+
+    ids = {name: table["example_id"].to_pylist() for name, table in read_predictions(client, cells)}
+    assert ids == {"of_ours": [4, 6], "without": [4, 5, 6], "of_a_stranger": [4, 5, 6]}
+    every = dict(read_predictions(client, cells, scores=True, reference=True))
+    columns = ["example_id", "label", "prediction", "score_0"]
+    assert every["of_ours"].to_pandas()[[*columns, "reference"]].equals(stored["of_ours"])
+    assert [every[name].column_names for name in ("without", "of_a_stranger")] == [columns] * 2

@@ -22,6 +22,7 @@ from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
+from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact, read_investigation, read_predictions
 
 if TYPE_CHECKING:
@@ -148,12 +149,13 @@ def answers_of_parent(client: Client, run_id: str, cells: pd.DataFrame) -> Itera
         with pq.ParquetFile(path, read_dictionary=["cell_key"]) as file:
             if not {"cell_key", *ANSWERS} <= set(file.schema_arrow.names):
                 return
+            columns = [*ANSWERS, names.REFERENCE] if has_reference(file.schema_arrow) else ANSWERS
             for groups in _together([file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]):
                 keys = file.read_row_groups(groups, ["cell_key"], use_threads=False)["cell_key"].to_pandas()
                 rows_of = keys.groupby(keys, observed=True).indices
                 if named := [key for key in rows_of if key in place]:
-                    answers = file.read_row_groups(groups, ANSWERS, use_threads=False)
-                    yield from ((place[key], answers.take(rows_of[key])) for key in named)
+                    answers = file.read_row_groups(groups, columns, use_threads=False)
+                    yield from ((place[key], test_rows(answers.take(rows_of[key]))) for key in named)
 
 
 def _together(rows: Sequence[int]) -> Iterator[list[int]]:

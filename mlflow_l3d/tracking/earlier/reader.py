@@ -16,13 +16,13 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import batches, children_of, found, own_metrics, runs_named, search
 from mlflow_l3d.tracking.connection import error_line
+from mlflow_l3d.tracking.earlier.predictions import read_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-_ANSWERS: Final = ("example_id", "label", "prediction")
 _NUMBERS: Final = ("row", "column", "index")
 _OF_FACTORS: Final = ("factor.", "seed.")
 
@@ -202,7 +202,9 @@ def listed_cells(client: MlflowClient, parent: Run) -> pd.DataFrame | None:
         return None if path is None else pd.read_parquet(path)
 
 
-def read_predictions(client: MlflowClient, cells: pd.DataFrame) -> Generator[tuple[str, pa.Table | None], None, None]:
+def read_predictions(
+    client: MlflowClient, cells: pd.DataFrame, *, scores: bool = False, reference: bool = False
+) -> Generator[tuple[str, pa.Table | None], None, None]:
     """Yield (run id, table of ids, labels and predictions) in the order of `cells`; None if a run has none.
 
     It has a folder and threads of its own, so close it if it may not be read to its end.
@@ -213,14 +215,17 @@ def read_predictions(client: MlflowClient, cells: pd.DataFrame) -> Generator[tup
         Client of the tracking server.
     cells
         Has the column ``run_id`` and, if it is known, ``artifact_uri``, as :class:`Recorded` holds them.
+    scores
+        Whether tables also have class scores, ``score_0``, ``score_1``, ... (float32), of runs that stored them.
+    reference
+        Whether tables also have the rows of the reference set, on which no run trains, and then, of a run that has one,
+        the column ``reference`` (bool). Without them, as a score is computed, tables hold test examples only.
 
     Raises
     ------
     L3DError
         If a table lacks a column.
     """
-    import pyarrow.parquet as pq
-
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(8) as pool:
         folder = Path(name)
 
@@ -231,12 +236,7 @@ def read_predictions(client: MlflowClient, cells: pd.DataFrame) -> Generator[tup
             place.mkdir()
             if (path := file_of(uri, names.PREDICTIONS, place, str(client.tracking_uri))) is None:
                 return None
-            with pq.ParquetFile(path) as file:
-                for column in _ANSWERS:
-                    if column not in file.schema_arrow.names:
-                        needed = "example_id, label and prediction are needed"
-                        raise L3DError(f"Run {run_id}: {names.PREDICTIONS} has no column {column}; {needed}.")
-                return file.read(list(_ANSWERS), use_threads=False)
+            return read_rows(path, f"Run {run_id}: {names.PREDICTIONS}", scores=scores, reference=reference)
 
         run_ids = cells["run_id"].tolist()
         if "artifact_uri" in cells:

@@ -1,0 +1,100 @@
+"""A remedy: what may reduce the luck of a score, and what is predicted of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+Kind: TypeAlias = Literal[
+    "vote", "mean", "choose", "training", "prompt", "more_data", "fixed_examples", "report_mean", "fix"
+]
+"""``vote``: the class most members predict, or the medoid answer of texts. ``mean``: of class scores, or of numbers.
+``choose``: the member that is best on validation examples. ``training``, ``prompt``: other hyperparameters of each
+training or prompt. ``more_data``: more labelled examples. ``fixed_examples``: one fixed training set.
+``report_mean``: the mean score of several trainings instead of one score. ``fix``: a factor at one configuration, which
+hides luck and cures none."""
+Basis: TypeAlias = Literal["exact", "extrapolated", "unknown"]
+"""``exact``: from stored runs, without resampling error. ``extrapolated``: from fewer members, or other sizes, that are
+stored. ``unknown``: until it is verified."""
+
+ENSEMBLES: Final = ("vote", "mean")
+"""Kinds whose predictions are those of several members together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What is done instead of one training.
+
+    Attributes
+    ----------
+    kind
+        What kind of remedy it is.
+    over
+        Factors whose configurations differ between the members; empty if there is one member.
+    members
+        Trainings (or prompts) behind one prediction.
+    changes
+        Name -> value: hyperparameters that differ from the investigated ones; of ``more_data`` settings of the split.
+    """
+
+    kind: Kind
+    over: tuple[str, ...] = ()
+    members: int = 1
+    changes: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+
+
+class Range(NamedTuple):
+    """A number with its interval; nan if unknown."""
+
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+
+
+UNKNOWN: Final = Range()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What is predicted of a remedy, in the metric's own unit (fractions).
+
+    Attributes
+    ----------
+    remedy
+        The remedy.
+    basis
+        What the prediction is made from.
+    std
+        Standard deviation of the score that remains over golden runs (ddof=0, as ``golden_std``).
+    mean_change
+        Mean score with the remedy less mean score without.
+    consistency
+        Share of predictions on which two results with the remedy agree.
+    fragile
+        Share of test examples that are right under some results and wrong under others.
+    shares
+        Factor -> share of the remaining variance that it is involved in.
+    trainings
+        Trainings, or calls of a model, behind one prediction.
+    seconds
+        Seconds of training behind one result; nan if unknown.
+    overstatement
+        Of ``choose``: mean of the validation score of the chosen member less its test score, beyond what a member
+        that was not chosen shows; else nan.
+    reason
+        One line: why it is unknown, or what the numbers do not cover; empty if there is nothing to say.
+    """
+
+    remedy: Remedy
+    basis: Basis
+    std: Range = UNKNOWN
+    mean_change: Range = UNKNOWN
+    consistency: Range = UNKNOWN
+    fragile: Range = UNKNOWN
+    shares: Mapping[str, float] = field(default_factory=dict)
+    trainings: int = 1
+    seconds: float = math.nan
+    overstatement: float = math.nan
+    reason: str = ""

@@ -1,0 +1,49 @@
+"""Tables of predictions: their columns, and which of their rows a score is computed from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.tracking import names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ANSWERS: Final = ("example_id", "label", "prediction")
+
+
+def read_rows(path: Path, name: str = names.PREDICTIONS, *, scores: bool = False, reference: bool = False) -> pa.Table:
+    """Return the predictions in a file; `scores` and `reference` as for `reader.read_predictions`.
+
+    Raises
+    ------
+    L3DError
+        If it lacks a column; `name` is the file for people.
+    """
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        schema = file.schema_arrow
+        for column in _ANSWERS:
+            if column not in schema.names:
+                raise L3DError(f"{name} has no column {column}; example_id, label and prediction are needed.")
+        of_classes = [each for each in schema.names if scores and each.startswith(names.CLASS_SCORE)]
+        of_reference = [names.REFERENCE] if has_reference(schema) else []
+        table = file.read([*_ANSWERS, *of_reference, *of_classes], use_threads=False)
+    return table if reference else test_rows(table)
+
+
+def has_reference(schema: pa.Schema) -> bool:
+    """Return whether a table of predictions marks examples of a reference set; texts of that name are a stranger's."""
+    return names.REFERENCE in schema.names and str(schema.field(names.REFERENCE).type) == "bool"
+
+
+def test_rows(table: pa.Table) -> pa.Table:
+    """Return the rows of a table of predictions that are test examples, not examples of a reference set."""
+    import pyarrow.compute as pc
+
+    if not has_reference(table.schema):
+        return table
+    return table.filter(pc.invert(table[names.REFERENCE])).drop_columns([names.REFERENCE])
