@@ -215,9 +215,9 @@ class CuredSession(Session):
         if (folder := self.cured.members) is None or cell.factor == REPLICATE:
             return {}
         keys = self.cured.member_keys(self.cured.context, {name: cell.seeds[name] for name in self.active})
-        found = {number: member for number, key in enumerate(keys) if (member := read_member(folder, key))}
+        members = {number: member for number, key in enumerate(keys) if (member := read_member(folder, key))}
         needs_scores = self.cured.remedy.kind == "mean" and self.task.form.has_classes
-        return {number: member for number, member in found.items() if not needs_scores or member.scores is not None}
+        return {number: member for number, member in members.items() if not needs_scores or member.scores is not None}
 
 
 def _check(approach: Approach, remedy: Remedy) -> None:

@@ -55,9 +55,10 @@ def joined(key: str, remedy: Remedy, members: Sequence[Outcome], task: Task, own
             why = f"member {number} of {len(members)} failed: {member.error}"
             return Outcome(key, duration_seconds=seconds, error=why, traceback=member.traceback)
     try:
-        outcome = (
-            _best(members, task) if remedy.kind == "choose" else _together(remedy.kind, members, task, own_metrics)
-        )
+        if remedy.kind == "choose":
+            outcome = _best(members, task)
+        else:
+            outcome = _together(remedy.kind, members, task, own_metrics)
     except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
         return failed(key, error, seconds)
     return replace(outcome, key=key, duration_seconds=seconds, curves={}, logged=None)
