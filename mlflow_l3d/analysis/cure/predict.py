@@ -170,7 +170,7 @@ def _missing(kind: Kind, rows: Sequence[Members], most: int, fewest: int) -> str
 
 @dataclass(frozen=True)
 class Series:
-    """Moments of results of 1, 2, ... members: estimates, shape (K, 7), and without each row and block of columns.
+    """Moments of results of 1, 2, ... members: estimates, shape (K, 7), and without each row, columns, and both.
 
     `exact` has the same shape, nan if a moment is extrapolated; `rest` names what causes the rest of the variance.
     """
@@ -181,22 +181,18 @@ class Series:
     rest: str
 
     @classmethod
-    def of(
-        cls, kind: Kind, measured: Sequence[tuple[FloatArray, FloatArray, FloatArray]], most: int, table: Table
-    ) -> Series:
+    def of(cls, kind: Kind, measured: Sequence[tuple[FloatArray, ...]], most: int, table: Table) -> Series:
         """Return the series up to `most` members, from the measured moments of 1, 2, ... members."""
-        parts = [np.stack([each[part] for each in measured], axis=-2) for part in range(3)]
+        parts = [np.stack([each[part] for each in measured], axis=-2) for part in range(4)]
         exact = np.full((most, MOMENTS), math.nan)
         exact[: parts[0].shape[0]] = parts[0]
         whole = [extended(kind, part, most, like=np.isfinite(parts[0])) for part in parts]
         for part in whole[1:]:
             for place in range(1, most):
                 # What a column does to large ensembles cannot be measured: as much as to smaller ones.
-                moved = whole[0][place] + part[:, place - 1] - whole[0][place - 1]
-                part[:, place] = np.where(np.isnan(part[:, place]), moved, part[:, place])
-        # One row has no row left out.
-        left_out = [part for part in whole[1:] if len(part) > 1]
-        return cls(whole[0], left_out, exact, "test examples" if table.test_size else "other factors")
+                moved = whole[0][place] + part[..., place - 1, :] - whole[0][place - 1]
+                part[..., place, :] = np.where(np.isnan(part[..., place, :]), moved, part[..., place, :])
+        return cls(whole[0], whole[1:], exact, "test examples" if table.test_size else "other factors")
 
     def prediction(self, remedy: Remedy, golden: Range, level: float, seconds: float, reason: str) -> Prediction:
         """Return what is predicted of one number of members."""
@@ -204,9 +200,9 @@ class Series:
         before, after = ([part[..., at, :] for part in (self.estimate, *self.left_out)] for at in (0, k - 1))
         largest = int(np.isfinite(self.exact[:, TOTAL]).sum())
         basis: Basis = "exact" if np.isfinite(self.exact[k - 1, [TOTAL, MEAN]]).all() else "extrapolated"
-        if math.isnan(after[0][TOTAL]):
-            basis = "unknown"
         notes = [reason, "" if basis == "exact" else f"the spread is measured up to {largest} members"]
+        if math.isnan(after[0][TOTAL]) or not before[0][TOTAL] > _NONE:
+            basis, notes = "unknown", [reason, "scores of single runs do not vary, or too few rows are complete"]
         std = self._std([part[..., TOTAL] for part in before], [part[..., TOTAL] for part in after], golden, level)
         if basis == "extrapolated":
             std = _widened(std, DOUBT_OF_STD * math.log2(k / largest))
@@ -216,19 +212,18 @@ class Series:
         beyond = math.isnan(self.exact[k - 1, MEAN])
         within, total = after[0][WITHIN], after[0][TOTAL]
         share = min(1.0, float(within / total)) if total > _NONE else math.nan
-        agreement = (
-            _interval([part[..., place] for part in after], level, (0.0, 1.0))
+        agreements = [
+            _interval([part[..., place] for part in after], level, bounds=(0.0, 1.0))
             for place in (CONSISTENCY, ROW_CONSISTENCY, FRAGILE)
-        )
-        consistency, row_consistency, fragile = agreement
+        ]
         return Prediction(
             remedy=remedy,
             basis=basis,
             std=std,
             mean_change=_interval(change, level, doubt=DOUBT_OF_MEAN * abs(float(change[0])) if beyond else 0.0),
-            consistency=consistency,
-            row_consistency=row_consistency,
-            fragile=fragile,
+            consistency=agreements[0],
+            row_consistency=agreements[1],
+            fragile=agreements[2],
             shares={"+".join(remedy.over): share, self.rest: 1 - share} if share >= 0 and remedy.over else {},
             trainings=k,
             seconds=k * seconds,
@@ -248,12 +243,26 @@ class Series:
             return UNKNOWN
         value = golden.value * math.sqrt(after[0] / before[0])
         with np.errstate(divide="ignore", invalid="ignore"):
-            logs = [np.log(many / one) / 2 for one, many in zip(before[1:], after[1:], strict=True)]
-        if not logs or not all(len(each) > 2 and np.isfinite(each).all() for each in logs) or not value > 0:
-            return Range(value)
-        error, degrees = combined_error(logs)
-        ratio = _widened(Range(value, value, value), t_quantile(degrees, level) * error)
-        return _widened(ratio, math.log(golden.high / golden.low) / 2 if golden.low > 0 else math.nan)
+            error, degrees = _error([np.log(many / one) / 2 for one, many in zip(before, after, strict=True)])
+        of_golden = math.log(golden.high / golden.low) / 2 if golden.low > 0 else math.nan
+        return _widened(Range(value, value, value), math.hypot(t_quantile(degrees, level) * error, of_golden))
+
+
+def _error(parts: Sequence[FloatArray]) -> tuple[float, float]:
+    """Return the jackknife error and its degrees of freedom; nan if too few units were left out.
+
+    `parts` are the estimate, and those without each row, columns, and both: what a cell does, both its row and its
+    column do, too, so it is counted once.
+    """
+    estimate, rows, columns, cells = parts
+    units = [each for each in (rows, columns) if len(each) > 1]  # one row has none that could be left out
+    if not units or not all(len(each) > 2 and np.isfinite(each).all() for each in units):
+        return math.nan, 1.0
+    overlap = 0.0
+    if len(units) == 2 and np.isfinite(cells).all():
+        both = np.square(cells - rows - columns[:, None] + estimate).sum()
+        overlap = float(both) * (1 - 1 / len(rows)) * (1 - 1 / len(columns))
+    return combined_error(units, overlap)
 
 
 def _widened(std: Range, half: float) -> Range:
@@ -266,10 +275,9 @@ def _widened(std: Range, half: float) -> Range:
 def _interval(
     parts: list[FloatArray], level: float, bounds: tuple[float, float] = (-math.inf, math.inf), doubt: float = 0.0
 ) -> Range:
-    """Return a number with its jackknife interval, from its value and those without each row and each column."""
-    value, left = float(parts[0]), parts[1:]
-    if math.isnan(value) or not left or not all(len(each) > 2 and np.isfinite(each).all() for each in left):
-        return Range(value)
-    error, degrees = combined_error(left)
+    """Return a number with its jackknife interval; `doubt` is an independent error."""
+    value = float(parts[0])
+    error, degrees = _error(parts)
     half = t_quantile(degrees, level) * math.hypot(error, doubt)
-    return Range(value, max(bounds[0], value - half), min(bounds[1], value + half))
+    low, high = np.clip([value - half, value + half], *bounds).tolist()
+    return Range(value, low, high)

@@ -93,11 +93,11 @@ class Table:
         """Members up to which the variance has an unbiased estimate, also with some columns left out."""
         return self.size // 3 if self.test_size else (self.size - 1) // 2 if self.crossed else self.size
 
-    def moments(self, kind: str, k: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the moments of results of k members: shape (7,), without each row (M, 7), without columns (B, 7).
+    def moments(self, kind: str, k: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Return the moments of results of k members.
 
-        `kind` is ``vote``, ``mean`` or ``choose``. nan if the table is too small for a moment; the last part is empty
-        if rows share no columns.
+        Shape (7,), without each row (M, 7), without columns (B, 7), and without columns and a row (B, M, 7). `kind` is
+        ``vote``, ``mean`` or ``choose``. nan if the table is too small for a moment; B is 0 if rows share no columns.
         """
         masks = draw_choices(self.size, k)
         compared = _compared(masks, k)
@@ -134,12 +134,13 @@ class Table:
             return moments, left
 
         every, rows = summary(np.ones(len(masks), dtype=np.bool_), agree=pairs_agree)
-        columns = np.arange(self.size) if self.crossed or self.test_size else np.arange(0)
-        blocks = np.array_split(columns, min(_BLOCKS, len(columns)) or 1) if len(columns) else []
+        has_columns = self.crossed or self.test_size
+        blocks = np.array_split(np.arange(self.size), min(_BLOCKS, self.size)) if has_columns else []
         # Few pairs of large ensembles remain without a column: their agreement would vary by the choice of pairs.
         agree = k == 1 or bool(self.test_size)
-        left = [summary(~masks[:, block].any(axis=1), agree=agree and pairs_agree)[0] for block in blocks]
-        return every, rows, np.reshape(left, (len(left), MOMENTS))
+        left = [summary(~masks[:, block].any(axis=1), agree=agree and pairs_agree) for block in blocks]
+        columns, cells = (np.array([each[part] for each in left]) for part in (0, 1))
+        return every, rows, columns.reshape(-1, MOMENTS), cells.reshape(-1, len(parts), MOMENTS)
 
     def _results(self, kind: str, row: Members, masks: Masks) -> tuple[Array, FloatArray, FloatArray]:
         """Return what each choice predicts, (m, n), its score, and how much the validation score is above it."""
