@@ -12,6 +12,10 @@ from mlflow_l3d.analysis.cure.remedy import Kind
 from mlflow_l3d.analysis.cure.spread import MEAN, OVERSTATEMENT, TOTAL, WITHIN
 from mlflow_l3d.analysis.intervals import FloatArray
 
+DOUBT_OF_STD: Final = 0.1
+"""What the logarithm of an extrapolated spread may be off for each doubling of the members."""
+DOUBT_OF_MEAN: Final = 0.1
+"""Relative error of an extrapolated change of the mean."""
 _MOST_OFFSET: Final = 3.0
 _USUAL_OFFSET: Final = 1.0
 
