@@ -125,7 +125,6 @@ def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
     """Write tables and report; return the names of what MLflow shows as tables."""
     comparison, frame = compared.comparison, compared.to_frame(full=True)
     frame.to_csv(folder / "differences.csv", index=False)
-    frame.to_parquet(folder / "differences.parquet", index=False)
     compared.scores.to_parquet(folder / "scores.parquet", index=False)
     parents = [dict(zip(_PARENT, parent, strict=False)) for parent in compared.parents]
     checks = [asdict(check) | {"rate": check.rate} for check in compared.self_checks]

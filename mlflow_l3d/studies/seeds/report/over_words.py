@@ -113,14 +113,12 @@ def better_sentences(model: ModelOverTasks) -> tuple[str, ...]:
         return ("A better seed can be looked for on two tasks or more that share two seeds or more.",)
     verdict = "some seed is better than others" if better.found else "no seed is found to be better than others"
     limits = between(better.kendall_w_ci_low, better.kendall_w_ci_high, plain)
-    ranks = better.of_seeds.set_index("seed")["mean_rank"]
     sentences = [
         f"Over {len(better.tasks)} tasks and {len(better.seeds)} seeds, {verdict} (Friedman's test, p "
         f"{probability(better.p)}).",
         f"Effect size: Kendall's W {plain(better.kendall_w)} ({percent(better.level)}: {limits}); chance alone gives "
         f"{plain(1 / len(better.tasks))}. The rankings of two tasks correlate with {signed(better.rank_correlation)} "
         "on average.",
-        f"Best mean rank: seed {ranks.index[0]} ({plain(ranks.iloc[0])}).",
     ]
     orders = (len(better.tasks) - 1) * math.lgamma(len(better.seeds) + 1)
     if orders < -math.log(1 - better.level):  # the smallest p-value there is
