@@ -111,7 +111,11 @@ def prompt_changes(loaded: dict[str, set[str]]) -> dict[tuple[Any, str], Any]:
     from mlflow.entities.model_registry import PromptVersion
 
     return {
-        **{(MlflowClient, name): _loading(getattr(MlflowClient, name), loaded) for name in _LOADS},
+        **{
+            (MlflowClient, name): _loading(load, loaded)
+            for name in _LOADS
+            if (load := getattr(MlflowClient, name, None))
+        },
         (PromptVersion, "__init__"): _marking(PromptVersion.__init__),
         **{(PromptVersion, name): property(partial(_read, vars(PromptVersion)[name].fget)) for name in _CONTENT},
     }
