@@ -82,7 +82,8 @@ def test_name_without_an_example_is_named() -> None:
         examples_of(mlflow_l3d.L3DError, "L3DError")
 
 
-def test_examples_of_other_names_give_what_they_say() -> None:
+def test_examples_of_other_names_give_what_they_say(tracking_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
     for path in sorted(PACKAGE.rglob("*.py")):
         if "\n    >>> " in path.read_text(encoding="utf-8"):
             module = import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))

@@ -331,6 +331,7 @@ def test_answers_that_somebody_deleted_are_asked_for_again(place: str) -> None:
     assert calls.CALLS == {"app": 2, "length": 2}
 
 
+@pytest.mark.slow
 def test_an_investigation_of_the_same_app_and_data_runs_alone(place: str) -> None:
     def investigate() -> Any:
         return genai.investigate(styled, apps.rows(2), [apps.length], {"style": ["a"]}, progress=False)

@@ -39,6 +39,7 @@ def is_the_same(inputs: dict[str, Any], outputs: Any) -> bool:
     return repr(outputs) == repr(KEPT[inputs["q"]])
 
 
+@pytest.mark.slow
 def test_scorers_get_what_the_app_returned() -> None:
     result = genai.investigate(one_of, apps.rows(len(KEPT)), [is_the_same], progress=False)
     assert result.to_frame()["value"].tolist() == [1.0] * len(KEPT)
@@ -118,6 +119,7 @@ def limited(q: int) -> str:
     return "a"
 
 
+@pytest.mark.slow
 def test_an_attempt_that_mlflow_repeats_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mlflow.genai.evaluation.rate_limiter.time.sleep", lambda _: None)
     for asked in (4, 0):
@@ -157,6 +159,7 @@ def test_a_class_of_scorers_is_what_its_fields_and_sources_say(monkeypatch: pyte
     assert "return 7" in str(contents[0])
 
 
+@pytest.mark.slow
 def test_equal_rows_are_named_and_must_expect_the_same() -> None:
     rows = [*apps.rows(2), *apps.rows(1)]
     result = genai.investigate(one_of, rows, [is_the_same], progress=False)
@@ -176,6 +179,7 @@ def test_data_that_json_changes_are_refused(part: str) -> None:
         read_rows([{**apps.rows(1)[0], part: {"e": (1, 2)}}])
 
 
+@pytest.mark.slow
 def test_runs_names_the_levels_that_there_are() -> None:
     def app(q: int, n: int) -> int:
         return q

@@ -55,6 +55,7 @@ def contents(place: Place, run_ids: list[str]) -> list[Any]:
     return [place.client.get_run(run_id).to_dictionary() for run_id in run_ids]
 
 
+@pytest.mark.slow
 def test_result_has_a_run_of_its_own_and_nothing_else_changes(place: Place) -> None:
     runs = [run_id for run_ids in fill(place).values() for run_id in run_ids]
     before = contents(place, runs)
@@ -368,6 +369,7 @@ def test_runs_without_parameters_and_parents_in_a_circle(place: Place) -> None:
     assert evaluated(place).counts == {"found": 4, "used": 2, "with child runs": 2}
 
 
+@pytest.mark.slow
 def test_equal_scores_and_the_next_step_after_tags(place: Place) -> None:
     for model in "ab":
         for seed in range(3):

@@ -254,6 +254,7 @@ def test_a_takeover_that_was_cut_short_is_completed(half_done: Place) -> None:
     assert_whole(half_done, again.run_id, CELLS)
 
 
+@pytest.mark.slow
 def test_a_parent_of_another_machine_is_left_alone(half_done: Place, caplog: pytest.LogCaptureFixture) -> None:
     [old] = half_done.parents()
     half_done.client.set_tag(old.info.run_id, "l3d.spool", "another")

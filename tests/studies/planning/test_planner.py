@@ -317,6 +317,7 @@ def test_headline_says_whether_the_plan_is_exact_enough(share: float, half_width
         assert f"design={needed['design']} needs about {needed['cells_needed']:,.0f} " in made.report().headline
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
     [

@@ -109,6 +109,7 @@ def test_scores_that_are_known_are_not_computed_again(tmp_path: Path) -> None:
     assert search.trained() == 1
 
 
+@pytest.mark.slow
 def test_failed_trials_count_and_the_others_go_on(tmp_path: Path) -> None:
     search = Search(tmp_path, settings={"space": "x,kind=a|b|broken|deadly"})
     settings = [{"x": 0.1, "kind": "broken"}, {"x": 1.0, "kind": "a"}, {"x": 0.3, "kind": "deadly"}]

@@ -174,6 +174,7 @@ def search_for_real(folder: Path, approach: Any, hyperparameters: str, name: str
     return search.run(len(values), [{name: value} for value in values])
 
 
+@pytest.mark.slow
 def test_heads_are_scored_by_their_best_epoch_and_pruned_in_the_middle(tmp_path: Path) -> None:
     good = [10 ** (-2.0 - number / 10) for number in range(6)]
     trials, heard = search_for_real(tmp_path, Finetuning(), HEAD, "learning_rate", [*good, 1e-8])
@@ -186,6 +187,7 @@ def test_heads_are_scored_by_their_best_epoch_and_pruned_in_the_middle(tmp_path:
     assert max(trial.score for trial in trials) > 0.9
 
 
+@pytest.mark.slow
 def test_a_learner_is_watched_although_it_has_no_early_stopping(tmp_path: Path) -> None:
     trials, heard = search_for_real(tmp_path, MetaLearning(), PROTONET, "meta_learning_rate", [0.3, 0.1, 1e-6])
     assert [trial.state for trial in trials] == ["complete"] * 3
