@@ -30,7 +30,7 @@ from mlflow_l3d.tracking.records import CellRecord
 from mlflow_l3d.tracking.spool import Spool
 
 TASK = replace(generate(150, 3), settings=SplitSettings(num_labelled=15, test_size=15))
-WORDS = handmade_task(100, num_labelled=40, test_size=20)
+WORDS = handmade_task(100, num_labelled=40, test_size=16)
 VOTE = Remedy("vote", ("data_order",), 3)
 HEAD = {"hidden_units": 8, "epochs": 3, "learning_rate": 0.001}
 

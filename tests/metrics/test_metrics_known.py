@@ -224,7 +224,9 @@ def test_where_lower_is_better_a_search_goes_down() -> None:
 def test_where_lower_is_better_the_lowest_epoch_is_the_best() -> None:
     from mlflow_l3d.approaches.finetuning.training import Progress
 
-    recipe = SimpleNamespace(selection="best", early_stopping_metric="f1_macro", early_stopping_patience=0)
+    recipe = SimpleNamespace(
+        selection="best", early_stopping_metric="f1_macro", early_stopping_patience=0, average_last=0
+    )
     progress = Progress(recipe, metric=ERROR_RATE)  # type: ignore[arg-type]
     assert [progress.add(score, 1.0, 1.0) for score in (0.4, 0.2, 0.3)] == [True, True, False]
     assert progress.metrics["validation_strangers_error"] == 0.2

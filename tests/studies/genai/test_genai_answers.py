@@ -59,7 +59,7 @@ async def later_pieces(q: int) -> AsyncIterator[str]:
 @pytest.mark.parametrize("output", [(1, 2), {1: 2}, {1}, date(2020, 1, 1), np.array([1]), [("a",)], "\ud800"])
 def test_an_answer_that_json_changes_is_refused(output: Any) -> None:
     with pytest.raises(L3DError, match=REFUSED) as caught:
-        App(len, {}, {}, {})._check(output)
+        App(len, {}, {}, {})._check(output, "app")
     assert "\n" not in str(caught.value)
 
 
