@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.agreement.choice import AUTO, choose, scoring_of
+from mlflow_l3d.analysis.consistency.agreement.choice import AUTO, REGRESSION, choose, scoring_of
 from mlflow_l3d.analysis.consistency.agreement.kinds import class_column
 from mlflow_l3d.analysis.consistency.agreement.scored import comparisons_by
 from mlflow_l3d.analysis.consistency.consistency import Stability
@@ -21,6 +21,8 @@ from mlflow_l3d.designs import Design
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.studies.investigation.members import MemberRows, run_predictions
+from mlflow_l3d.studies.investigation.remedies import foresee
 from mlflow_l3d.tracking import names
 
 if TYPE_CHECKING:
@@ -98,6 +100,7 @@ def score(
         regression=stability.regression(),
         agreement=counted.choice,
     )
+    analysis = replace(analysis, remedies=foresee(counted.members, analysis, planned.classes or 0))
     return Scored(analysis, counted.steps, counted.agreement_of_cells())
 
 
@@ -106,6 +109,7 @@ class _Counted:
 
     def __init__(self, design: type[Design], factors: list[str], agreement: tuple[str, str], writer: _Writer) -> None:
         self.stability = Stability(design.comparable(factors))
+        self.members = MemberRows(design)
         self.choice: str | None = None
         self.steps: dict[int, dict[str, float]] = {}
         self._design, self._factors, self._agreement, self._writer = design, factors, agreement, writer
@@ -139,6 +143,8 @@ class _Counted:
             labels, predictions = class_column(labels, "label"), class_column(predictions, "prediction")
         columns = {"example_ids": ids.to_numpy(), "labels": labels, "predictions": predictions}
         self.stability.add(phase=str(cell.phase), **place, **columns)
+        if self.choice in (None, REGRESSION):
+            self.members.add(cell, run_predictions(cell, table, numbers=self.choice is not None))
         if self.choice is None:
             self._writer.add(cell, {"example_id": ids, "label": labels, "prediction": predictions})
 

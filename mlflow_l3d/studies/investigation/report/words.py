@@ -14,6 +14,7 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import listed, points
+from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
@@ -52,9 +53,21 @@ def _limit(shown: Shown, record: Importance | None) -> str:
     return shown.unit.size(single_run_limit(scores, record.golden_std if own_std else None))
 
 
-def answers(shown: Shown) -> tuple[Answer, Answer, Answer]:
-    """Return the three questions that the report opens with, answered in plain words."""
-    return _luck(shown), _which(shown), _stable(shown)
+def answers(shown: Shown) -> tuple[Answer, ...]:
+    """Return the questions that the report opens with, answered in plain words."""
+    return _luck(shown), _which(shown), _stable(shown), *_cured(shown)
+
+
+def _cured(shown: Shown) -> Iterator[Answer]:
+    """Yield what would help, if that was looked at."""
+    if (remedies := shown.analysis.remedies) is not None:
+        lead, unit = remedies.reason, shown.unit
+        if remedies.best:
+            best, std = remedies.best[0], remedies.std
+            now, then = unit.text(std, unit.digits(std)), unit.text(best.std.value, unit.digits(std))
+            change = f"mean {unit.change(best.mean_change.value, 1)}{unit.behind}"
+            lead = f"A **{remedy_words(best.remedy)}**: typically **± {then}** instead of ± {now}, {change}."
+        yield Answer("What would help?", "", (lead,))
 
 
 def _luck(shown: Shown) -> Answer:
@@ -157,7 +170,11 @@ def _stable(shown: Shown) -> Answer:
 
 def steps(shown: Shown, source: Source) -> list[Step]:
     """Return what to do next, what would change the answer most first."""
-    return list(_next_steps(shown, source))[:_STEPS]
+    found, remedies = list(_next_steps(shown, source)), shown.analysis.remedies
+    if remedies is None or not remedies.best or not source.run_id:
+        return found[:_STEPS]
+    cure = f"mlflow-l3d cure {source.run_id} --verify 1"
+    return [*found[: _STEPS - 1], Step("What would help is predicted from these runs. Verify it:", cure)]
 
 
 def _next_steps(shown: Shown, source: Source) -> Iterator[Step]:

@@ -1,0 +1,55 @@
+"""What would help, by stored runs alone: the remedies that a first screen names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from mlflow_l3d.analysis.cure.remedy import Prediction
+
+ENOUGH: Final = 0.95
+"""A remedy that leaves a larger part of the standard deviation is not worth its price."""
+_MOST: Final = 0.75
+"""More members are named only if fewer reach less than this part of what the most members take away."""
+NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What would help.
+
+    Attributes
+    ----------
+    best
+        Remedies that help, best first.
+    std
+        Standard deviation of the score without any, as ``golden_std``.
+    reason
+        One line: why none is named, or what they leave; empty if there is nothing to say.
+    """
+
+    best: tuple[Prediction, ...] = ()
+    std: float = math.nan
+    reason: str = ""
+
+
+def simplest(predictions: Iterable[Prediction], std: float) -> list[Prediction]:
+    """Return one prediction of each kind over the same factors: the fewest members that reach most of its reduction."""
+    groups: dict[object, list[Prediction]] = {}
+    for each in predictions:
+        remedy = each.remedy
+        groups.setdefault((remedy.kind, remedy.over, tuple(sorted(remedy.changes.items()))), []).append(each)
+    chosen = []
+    for group in groups.values():
+        group.sort(key=lambda each: each.remedy.members)
+        most = max((std - each.std.value for each in group), default=0.0)
+        chosen.append(next((each for each in group if std - each.std.value >= _MOST * most > 0), group[0]))
+    return chosen
+
+
+def helps(prediction: Prediction, std: float, sign: float) -> bool:
+    """Return whether a remedy leaves clearly less spread and no lower mean; `sign` is -1 if smaller is better."""
+    change = max(sign * prediction.mean_change.low, sign * prediction.mean_change.high)
+    return prediction.std.value <= ENOUGH * std and not change < 0

@@ -1,0 +1,166 @@
+"""One cure, checked and complete: what is predicted of each remedy, and which ones are verified."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlflow_l3d.analysis.cure.ensembles import fixed, report_mean
+from mlflow_l3d.analysis.cure.foreseen import helps, simplest
+from mlflow_l3d.analysis.cure.rank import ranked
+from mlflow_l3d.analysis.cure.remedy import Prediction
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.declaration import Arguments, read_arguments
+from mlflow_l3d.parameters.shared import PLACE
+from mlflow_l3d.report.numbers import unit_of
+from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.cure.gather import Gathered, gather
+from mlflow_l3d.studies.cure.parameters import CURE
+from mlflow_l3d.studies.gate.golden import GoldenRequest
+from mlflow_l3d.studies.gate.sides import Side, recorded_side
+from mlflow_l3d.studies.investigation.remedies import lacking_words, predicted, why_not
+from mlflow_l3d.tracking.connection import Client
+from mlflow_l3d.tracking.earlier.past import latest_investigation
+
+MOST_AUTO = 40
+"""Golden runs that are trained of each remedy, unless more are asked for."""
+NOT_TRAINED = ("report_mean", "fix", "fixed_examples")
+"""Kinds that change what is reported, or need data of their own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CureRequest:
+    """One cure.
+
+    Attributes
+    ----------
+    given
+        Every parameter as it was typed.
+    gathered
+        What the parent run shows.
+    predictions
+        All remedies, best first.
+    reasons
+        What could not be predicted, one line each.
+    side
+        With which more golden runs can be trained; None if nothing is verified.
+    budget
+        The most that is trained.
+    runs
+        Golden runs of each verified remedy.
+    """
+
+    given: Mapping[str, str]
+    arguments: Arguments
+    gathered: Gathered
+    predictions: tuple[Prediction, ...]
+    reasons: tuple[str, ...]
+    side: Side | None
+    budget: Budget
+    runs: int
+
+    @property
+    def title(self) -> str:
+        """Name of the run."""
+        parent = self.gathered.parent
+        return f"cure: {parent.info.run_name or parent.info.run_id}"
+
+    @property
+    def smallest_effect(self) -> float:
+        """The smallest effect in the unit of the scores."""
+        return float(self.arguments["smallest_effect"]) / unit_of(self.gathered.metric).scale
+
+    def chosen(self) -> list[Prediction]:
+        """Return the remedies to verify, best first: those that help, then those of which nothing can be predicted."""
+        std, sign = self.gathered.std, self.gathered.metric.sign
+        trained = [each for each in self.predictions if each.remedy.kind not in NOT_TRAINED]
+        helping = [each for each in simplest(trained, std) if helps(each, std, sign)]
+        unknown = [each for each in trained if each.basis == "unknown"]
+        return [*ranked(helping), *unknown][: self.arguments["verify"]]
+
+
+def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> CureRequest:
+    """Check the parameters of `cure`, read what they name, and predict.
+
+    Raises
+    ------
+    ParameterError
+        For the first that is not allowed.
+    """
+    run = getattr(parent, "run_id", parent)
+    typed = read_arguments({**options, "parent_run_id": run}, CURE)
+    run_id = latest_investigation(client) if typed["parent_run_id"] == "latest" else typed["parent_run_id"]
+    budget, gathered = Budget.parse(typed["budget"]), gather(client, run_id, typed["metric"])
+    side = _side(client, gathered, run_id, getattr(parent, "request", None), typed)
+    predictions, reasons = _predictions(gathered, side, typed["most_members"])
+    stored = 0 if side is None or side.cells is None else len(side.cells)
+    runs = min(stored, MOST_AUTO) if typed["runs"] == "auto" else typed["runs"]
+    if typed["verify"] and side is not None:
+        if side.request is None:
+            allowed = f"needs more golden runs of run {run_id}, which cannot be trained here: {side.reason}"
+            raise ParameterError("verify", typed["verify"], allowed, "Use verify=0.")
+        if runs > stored:
+            allowed = f"run {run_id} has {stored} golden runs to compare with"
+            raise ParameterError("runs", runs, allowed, "Name fewer, or investigate it with more golden_runs.")
+    return CureRequest(
+        given={**typed.texts, "parent_run_id": run_id},
+        arguments=typed,
+        gathered=gathered,
+        predictions=tuple(predictions),
+        reasons=tuple(reasons),
+        side=side,
+        budget=budget,
+        runs=runs,
+    )
+
+
+def _side(client: Client, gathered: Gathered, run_id: str, request: Any, typed: Arguments) -> Side | None:
+    """Return the golden runs of a parent, and with what more are trained; None if nobody verifies a thing.
+
+    `request` is that of a result in this process, whose approach and task may be objects.
+    """
+    try:
+        side = recorded_side(client, "parent_run_id", run_id, **{name: typed.texts[name] for name in PLACE})
+    except ParameterError as error:
+        if typed["verify"]:
+            raise ParameterError("verify", typed["verify"], str(error), "Use verify=0.") from error
+        return None
+    if request is not None and side.request is None and side.cells is not None:
+        golden = GoldenRequest(
+            given=request.given,
+            setup=request.setup,
+            metric=request.metric,
+            context_key=request.context_key,
+            key=request.key,
+            root_seed=int(request.given["root_seed"]),
+            phase=str(side.cells["phase"].iloc[0]),
+        )
+        side = replace(side, request=golden)
+    return side
+
+
+def _predictions(gathered: Gathered, side: Side | None, most_members: int) -> tuple[list[Prediction], list[str]]:
+    """Return what is predicted of each remedy, best first, and what cannot be."""
+    std, metric, members = gathered.std, gathered.metric, gathered.members
+    found: list[Prediction] = []
+    if reason := gathered.reason or ("" if gathered.over and members.size else why_not(members, metric, std)):
+        reasons = [reason]
+    else:
+        found, lacking = predicted(
+            members, metric, gathered.classes, std, over=gathered.over, most_members=most_members
+        )
+        reasons = [lacking_words(lacking)] if lacking else []
+    if std > 0:
+        found += report_mean(gathered.golden, most_members=most_members)
+        found += [fixed(name, std, record.moves_by_std) for name, record in gathered.importances.items()]
+    if side is not None and side.request is not None:
+        setup = side.request.setup
+        offered = getattr(setup.approach, "remedies", lambda *_: ())(setup.hyperparameters, setup.task)
+        found += [Prediction(remedy=remedy, basis="unknown", trainings=remedy.members) for remedy in offered]
+    timed = [
+        each if math.isfinite(each.seconds) else replace(each, seconds=gathered.seconds * each.trainings)
+        for each in found
+    ]
+    return ranked(timed), reasons
