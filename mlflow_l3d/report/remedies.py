@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.report.draw import amount_bar
 from mlflow_l3d.report.numbers import MISSING, Unit, between, counted, listed, plain, points, unit_of
-from mlflow_l3d.report.table import Table
+from mlflow_l3d.report.table import Drawn, Table
 
-_MOST_NAMES = 2
+_MOST_NAMES: Final = 2
 
 
 def remedy_words(remedy: Remedy) -> str:
     """Return what a remedy does, in a few words."""
     over = f"{len(remedy.over)} factors" if len(remedy.over) > _MOST_NAMES else listed(remedy.over or ("nothing",))
-    runs, differ = counted(remedy.members, "run"), f" that differ in {over}" if remedy.over else ""
-    changes = ", ".join(f"{name}={value}" for name, value in remedy.changes.items())
-    return {
-        "vote": f"vote of {runs}{differ}",
-        "mean": f"mean prediction of {runs}{differ}",
-        "choose": f"best of {runs}{differ}, by validation",
-        "report_mean": f"report the mean score of {runs}",
-        "fix": f"{over} fixed, which hides luck",
-        "fixed_examples": "one fixed set of training examples",
-    }.get(remedy.kind, changes)
-
-
-def remaining(prediction: Prediction, unit: Unit) -> str:
-    """Return the standard deviation that remains, as a first screen has it."""
-    return f"± {unit.text(prediction.std.value, unit.digits(prediction.std.value))}"
+    runs = f"{counted(remedy.members, 'run')} over {over}"
+    words = {
+        "vote": f"vote of {runs}",
+        "mean": f"mean prediction of {runs}",
+        "choose": f"best of {runs}, by validation",
+        "report_mean": f"reporting the mean of {counted(remedy.members, 'run')}",
+        "fix": f"fixing {over}, which hides luck",
+        "fixed_examples": "one chosen set of training examples",
+    }.get(remedy.kind, "")
+    return ", ".join(filter(None, [words, *(f"{name}={value}" for name, value in remedy.changes.items())]))
 
 
 def range_text(each: Range, unit: Unit, *, sign: bool = False) -> str:
@@ -39,24 +36,45 @@ def range_text(each: Range, unit: Unit, *, sign: bool = False) -> str:
     if not math.isfinite(each.value):
         return MISSING
     ends = between(each.low, each.high, write)
-    return write(each.value) if ends == MISSING else f"{write(each.value)}\n({ends})"
+    return write(each.value) if MISSING in ends or each.low == each.high else f"{write(each.value)}\n({ends})"
 
 
-def remedy_table(predictions: Sequence[Prediction], metric: Metric, note: str = "") -> Table:
-    """Return remedies with what is predicted of them."""
+def remedy_bars(predictions: Sequence[Prediction], metric: Metric, note: str) -> Table:
+    """Return remedies as a first screen has them: what remains as a bar, the change of the mean, and the price."""
+    unit = unit_of(metric)
+    top = max(end for each in predictions for end in each.std if math.isfinite(end))
+    rows = []
+    for each in predictions:
+        words = range_text(each.std, unit)
+        value, low, high = (end / top for end in each.std)
+        rows.append(
+            {
+                "remedy": remedy_words(each.remedy),
+                "trainings": str(each.trainings),
+                f"remaining std ({unit.short})": Drawn(amount_bar(value, low, high, unit.text(each.std.value)), words),
+                f"mean ({unit.short})": range_text(each.mean_change, unit, sign=True),
+            }
+        )
+    return Table.of(rows, note, kind="bars")
+
+
+def remedy_table(predictions: Sequence[Prediction], metric: Metric, note: str) -> Table | None:
+    """Return remedies with all that is predicted of them; None if there are none."""
+    if not predictions:
+        return None
     unit = unit_of(metric)
     rows = [
         {
             "remedy": remedy_words(each.remedy),
             f"remaining std ({unit.short})": range_text(each.std, unit),
-            f"change of mean ({unit.short})": range_text(each.mean_change, unit, sign=True),
-            "runs agree (%)": points(each.consistency.value, 1),
+            f"mean ({unit.short})": range_text(each.mean_change, unit, sign=True),
+            "agree (%)": points(each.consistency.value, 1),
             "fragile (%)": points(each.fragile.value, 1),
             "trainings": str(each.trainings),
             "seconds": plain(each.seconds, 0 if each.seconds >= 10 else 1),
+            f"overstated ({unit.short})": unit.change(each.overstatement),
             "basis": each.basis,
         }
         for each in predictions
     ]
-    table = Table.of(rows, note, texts=frozenset({7}))
-    return table.without_empty([*rows[0]][1:])
+    return Table.of(rows, note, texts=frozenset({8})).without_empty([*rows[0]][1:])

@@ -93,7 +93,7 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     typed = read_arguments({**options, "parent_run_id": run}, CURE)
     run_id = latest_investigation(client) if typed["parent_run_id"] == "latest" else typed["parent_run_id"]
     budget, gathered = Budget.parse(typed["budget"]), gather(client, run_id, typed["metric"])
-    side = _side(client, gathered, run_id, getattr(parent, "request", None), typed)
+    side = _side(client, run_id, getattr(parent, "request", None), typed)
     predictions, reasons = _predictions(gathered, side, typed["most_members"])
     stored = 0 if side is None or side.cells is None else len(side.cells)
     runs = min(stored, MOST_AUTO) if typed["runs"] == "auto" else typed["runs"]
@@ -116,7 +116,7 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     )
 
 
-def _side(client: Client, gathered: Gathered, run_id: str, request: Any, typed: Arguments) -> Side | None:
+def _side(client: Client, run_id: str, request: Any, typed: Arguments) -> Side | None:
     """Return the golden runs of a parent, and with what more are trained; None if nobody verifies a thing.
 
     `request` is that of a result in this process, whose approach and task may be objects.

@@ -55,7 +55,7 @@ def cure(parent_run_id: Any = "latest", *, progress: bool | None = None, **optio
     ... )
     >>> cure = mlflow_l3d.cure(investigation.run_id)
     >>> cure.to_frame()[["remedy", "trainings"]].head(1).to_dict("list")
-    {'remedy': ['report the mean score of 10 runs'], 'trainings': [10]}
+    {'remedy': ['reporting the mean of 10 runs'], 'trainings': [10]}
     """
     with entry_point() as project_run:
         client = connect()
@@ -107,7 +107,7 @@ def _carry_out(client: Client, request: CureRequest, project_run: str | None, *,
         with temporary_folder() as folder:
             write_result(folder, result)
             save_report(folder, names.REPORT, result.report())
-            if answer.best is not None:
+            if answer.best is not None and answer.verdict(answer.best) == "better":
                 write_json(folder / names.CURE, document_of(answer.best.prediction.remedy), indent=2)
             tags = {
                 names.OF_INVESTIGATION: parent,

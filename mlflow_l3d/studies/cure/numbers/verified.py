@@ -1,4 +1,4 @@
-"""What a trained remedy shows next to what was predicted: less spread, and no lower mean?"""
+"""What a trained remedy shows next to what was predicted: whether it leaves less spread, and no lower mean."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def spread_ratio(plain: FloatArray, cured: FloatArray, level: float = LEVEL) -> 
     Notes
     -----
     A jackknife of the logarithm, which leaves out one pair at a time (Miller 1968, "Jackknifing variances", Annals of
-    Mathematical Statistics 39): it takes the correlation of a pair and the tails of scores from the data. The
-    Pitman-Morgan test of a correlation of sums and differences takes pairs to be normal, and an F test independent, too.
+    Mathematical Statistics 39): it takes the correlation of a pair and the tails of scores from the data. The test of
+    Pitman and Morgan, a correlation of sums and differences, assumes normal pairs, and an F test independent ones, too.
     """
     ratio = _ratio(plain, cured)
     left_out = np.array([_ratio(np.delete(plain, at), np.delete(cured, at)) for at in range(len(plain))])
@@ -166,6 +166,11 @@ class CureAnswer:
         return [
             each for each in self.shown() if each.remedy.kind not in kinds and helps(each, self.std, self.metric.sign)
         ]
+
+    @property
+    def chosen(self) -> Prediction | None:
+        """What is predicted of the remedy that a first screen is about; None if none helps."""
+        return self.best.prediction if self.best else next(iter(self.helping()), None)
 
     def metrics(self) -> dict[str, float]:
         """Return what MLflow holds: the spread without a remedy, and with the verified one that is best."""

@@ -5,18 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.cure.rank import pareto
+from mlflow_l3d.analysis.cure.remedy import Range
 from mlflow_l3d.report.draw import Axis
-from mlflow_l3d.report.numbers import counted, duration, listed, metric_text, points, share_text, unit_of
+from mlflow_l3d.report.numbers import (
+    between,
+    counted,
+    duration,
+    listed,
+    metric_text,
+    points,
+    share_text,
+    unit_of,
+    with_limits,
+)
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
-from mlflow_l3d.report.remedies import range_text, remedy_table, remedy_words
+from mlflow_l3d.report.remedies import range_text, remedy_bars, remedy_table, remedy_words
 from mlflow_l3d.report.scatter import scatter
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.table import Table, verdict_cell
+from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, Verified
 
@@ -44,155 +55,137 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
     settings
         The given values.
     """
-    unknown = [each for each in answer.predictions if each.basis == "unknown"]
+    unknown = [Item(each.reason, remedy_words(each.remedy)) for each in answer.predictions if each.basis == "unknown"]
     first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ROWS]
     note = f"Without a remedy {unit_of(answer.metric).typical(answer.std)}. Predicted from stored runs, with intervals."
-    sections = [
-        Section("Predicted and achieved", [verified_table(answer)], is_open=True, name="verified"),
-        Section("What remains luck", [remaining_table(answer)], name="luck"),
-        Section("Every remedy", [remedy_table(answer.predictions, answer.metric, _READING)], name="remedies")
-        if answer.predictions
-        else Section("Every remedy", []),
-        Section(
-            "Unknown until verified",
-            [[Item(each.reason or "not predictable", remedy_words(each.remedy)) for each in unknown] or None],
-        ),
-        Section("What could not be predicted or verified", [list(map(Item, answer.reasons)) or None]),
-    ]
+    compared = [verified_table(each, answer) for each in answer.verified]
     return Document(
         title=f"cure of run {source.run_id}",
         headline=headline(answer),
         about=source.about(metric_text(answer.metric)),
-        place=source.place(counted(len(answer.predictions), "prediction")),
+        place=source.place(f"{len(answer.predictions)} remedies"),
         answers=[_helping(answer), _cost(answer), _luck(answer)],
         drawing=front(answer),
-        table=remedy_table(first, answer.metric, note) if first else None,
+        table=remedy_bars(first, answer.metric, note) if first else None,
         steps=list(_steps(answer, source, run_id)),
         lines=[f"Cure of run {source.run_id}; report.html is among the artifacts of MLflow run {run_id}."],
         notes=answer.reasons[:2],
-        sections=sections,
+        sections=[
+            Section("Predicted and achieved", [*compared, verified_note(answer)], is_open=True, name="verified"),
+            Section("What remains luck", [remaining_table(answer)], name="luck"),
+            Section("Every remedy", [remedy_table(answer.predictions, answer.metric, _READING)], name="remedies"),
+            Section("Unknown until verified", [unknown or None]),
+            Section("What could not be predicted or verified", [[*map(Item, answer.reasons)] or None]),
+        ],
         settings=settings,
     )
 
 
 def headline(answer: CureAnswer) -> str:
     """Return the sentence that decides."""
-    unit, best, helping = unit_of(answer.metric), answer.best, answer.helping()
-    if best is not None and answer.verdict(best) == "better":
-        now, then = unit.text(best.plain.value, 1), unit.size(best.cured.value)
-        return f"Verified: a {remedy_words(best.prediction.remedy)} leaves ± {then} of ± {now}."
+    unit, helping = unit_of(answer.metric), answer.helping()
     if answer.verified:
-        return "Not verified: no trained remedy is established to leave less luck at no lower mean."
-    if helping:
-        then = unit.size(helping[0].std.value)
-        return f"A {remedy_words(helping[0].remedy)} would leave ± {then} of ± {unit.text(answer.std, 1)}."
-    return "No remedy that can be predicted from these runs leaves clearly less luck in a single result."
+        if (best := answer.best) is None or answer.verdict(best) != "better":
+            return "Not verified: no trained remedy is established to leave less luck at no lower mean."
+        what, before, after = f"Verified: a {remedy_words(best.prediction.remedy)} leaves", best.plain, best.cured
+    elif helping:
+        what, before, after = f"A {remedy_words(helping[0].remedy)} would leave", Range(answer.std), helping[0].std
+    else:
+        return "No remedy that can be predicted from these runs leaves clearly less luck in a single result."
+    return f"{what} ± {unit.text(after.value, 1)} of ± {unit.size(before.value)}."
 
 
 def _helping(answer: CureAnswer) -> Answer:
-    question, unit, best = "What would help?", unit_of(answer.metric), answer.best
-    if best is not None:
-        change, ends = unit.change(best.mean_change.value, 1), range_text(best.mean_change, unit, sign=True)
-        share = points(best.ratio.value, 0)
+    question, unit, helping = "What would help?", unit_of(answer.metric), answer.helping()
+    if (best := answer.best or next(iter(answer.verified), None)) is not None:
+        ratio, change = best.ratio, best.mean_change
         lead = (
-            f"**{answer.verdict(best).capitalize()}:** {best.runs} golden runs of a {remedy_words(best.prediction.remedy)} "
-            f"have **{share} %** of the spread ({points(best.ratio.low, 0)} to {points(best.ratio.high, 0)} %) and a mean "
-            f"that is **{change}**{unit.behind} higher ({ends.partition('(')[2]}."
+            f"**{answer.verdict(best).capitalize()}:** {best.runs} golden runs with a "
+            f"{remedy_words(best.prediction.remedy)} have **{points(ratio.value, 0)} %** of the spread "
+            f"({points(ratio.low, 0)} to {points(ratio.high, 0)} %); their mean differs by "
+            f"**{unit.change(change.value, 1)}**{unit.behind} ({between(*change[1:], partial(unit.change, digits=1))})."
         )
-        return Answer(question, "", (lead,))
-    helping = answer.helping()
-    if not helping:
-        why = " ".join(answer.reasons[:1]) or "Every remedy leaves more than 95 % of the spread, or lowers the mean."
-        return Answer(question, "", (why,))
-    first = helping[0]
-    agree = f", and two results agree on {points(first.consistency.value, 0)} % of the predictions" * math.isfinite(
-        first.consistency.value
-    )
-    lead = (
-        f"A **{remedy_words(first.remedy)}**: mean **{unit.change(first.mean_change.value, 1)}**{unit.behind}{agree}."
-    )
+    elif helping:
+        agree, change = helping[0].consistency.value, unit.change(helping[0].mean_change.value, 1)
+        more = f"; two results agree on {points(agree, 0)} % of the predictions" * math.isfinite(agree)
+        lead = f"A **{remedy_words(helping[0].remedy)}**: mean **{change}**{unit.behind}{more}."
+    else:
+        why = "Each remedy that can be predicted leaves more than 95 % of the spread, or lowers the mean."
+        lead = why if any(each.basis == "exact" and each.remedy.over for each in answer.shown()) else answer.reasons[0]
     return Answer(question, "", (lead,))
 
 
 def _cost(answer: CureAnswer) -> Answer:
-    question, chosen = (
-        "What does it cost?",
-        answer.best.prediction if answer.best else next(iter(answer.helping()), None),
-    )
-    if chosen is None:
-        return Answer(question, "", ("Nothing to pay for. Reporting the mean of several runs costs their trainings.",))
-    time = f", {duration(chosen.seconds)} of training" if math.isfinite(chosen.seconds) else ""
-    return Answer(question, "", (f"**{counted(chosen.trainings, 'training')}** behind each prediction{time}.",))
+    if (chosen := answer.chosen) is None:
+        return Answer("What does it cost?", "", ("Reporting the mean of several runs costs their trainings.",))
+    time = f", {duration(chosen.seconds)} in all" * math.isfinite(chosen.seconds)
+    lead = f"**{counted(chosen.trainings, 'training')}** behind each prediction{time}."
+    return Answer("What does it cost?", "", (lead,))
 
 
 def _luck(answer: CureAnswer) -> Answer:
-    question, chosen = "What stays luck?", answer.best.prediction if answer.best else next(iter(answer.helping()), None)
-    unit = unit_of(answer.metric)
-    if chosen is None or not chosen.shares:
-        return Answer(
-            question,
-            "",
-            (f"± {unit.text(answer.std, 1)}{unit.behind}, as before: which factors cause it, the investigation says.",)
-            if chosen is None
-            else (f"± {unit.text(chosen.std.value, 1)}{unit.behind}.",),
-        )
-    named = sorted(chosen.shares.items(), key=lambda each: -each[1])[:2]
-    causes = listed([f"**{name}** ({share_text(share)})" for name, share in named])
-    return Answer(question, "", (f"± {unit.text(chosen.std.value, 1)}{unit.behind}. Involved in it: {causes}.",))
+    unit, chosen = unit_of(answer.metric), answer.chosen
+    std = answer.std if chosen is None else chosen.std.value
+    shares = {} if chosen is None else chosen.shares
+    named = sorted(shares.items(), key=lambda each: -each[1])[:2]
+    causes = listed([f"**{name}** ({share_text(share)})" for name, share in named]) if named else ""
+    lead = f"**{unit.typical(std)}**{unit.behind}." + f" Involved in its variance: {causes}." * bool(causes)
+    return Answer("What stays luck?", "", (lead,))
 
 
 def front(answer: CureAnswer) -> Drawing | None:
     """Return every remedy as a dot, over its trainings, and the line of those that no cheaper one beats."""
-    known = [each for each in answer.predictions if math.isfinite(each.std.value) and each.remedy.kind != "fix"]
-    if len(known) < 2:
+    found = [each for each in answer.predictions if math.isfinite(each.std.value) and each.remedy.kind != "fix"]
+    if len(found) < 2:
         return None
-    unit, known = unit_of(answer.metric), sorted(known, key=lambda each: (each.trainings, -each.std.value))
-    cost = np.log2([each.trainings for each in known])
-    places, values = cost / max(cost.max(), 1.0), unit.scale * np.array([each.std.value for each in known])
-    line = np.minimum.accumulate(values)
-    axis = Axis.over([*values, unit.scale * answer.std])
-    most = int(max(each.trainings for each in known))
-    ticks = [
-        (math.log2(count) / max(cost.max(), 1.0), str(count)) for count in (1, 2, 5, 10, 20, 50, 100) if count <= most
-    ]
-    names = [f"{remedy_words(each.remedy)}: ± {unit.text(each.std.value)}" for each in known]
-    label = f"Remaining standard deviation of {len(known)} remedies by trainings, from {names[0]} to {names[-1]}"
-    best = len(pareto(known))
-    caption = (
-        f"A dot: one remedy. Up: remaining std ({unit.short}); right: trainings behind one result. Line: the least that "
-        f"is left for the price ({counted(best, 'remedy').replace('remedys', 'remedies')})."
+    unit, found = unit_of(answer.metric), sorted(found, key=lambda each: (each.trainings, -each.std.value))
+    most = max(2, found[-1].trainings)
+    stds = unit.scale * np.array([each.std.value for each in found])
+    places = np.array([math.log(each.trainings, most) for each in found])
+    ticks = [(math.log(count, most), str(count)) for count in (1, 2, 3, 5, 10, 20, 50, 100) if count <= most]
+    names = [f"{remedy_words(each.remedy)}: ± {unit.text(each.std.value)}" for each in found]
+    drawn = scatter(
+        places,
+        stds,
+        Axis.over([*stds, unit.scale * answer.std]),
+        ticks,
+        f"Remaining standard deviation of {len(found)} remedies over their trainings",
+        names=names,
+        line=np.minimum.accumulate(stds),
     )
-    return Drawing(scatter(places, values, axis, ticks, label, names=names, line=line), caption)
+    caption = (
+        f"A dot: one remedy. Up: remaining std ({unit.short}). Right: trainings behind one result. Line: the least "
+        "that remains for the price."
+    )
+    return Drawing(drawn, caption)
 
 
-def verified_table(answer: CureAnswer) -> Table | None:
-    """Return what was predicted of each verified remedy, and what was achieved."""
+def verified_table(each: Verified, answer: CureAnswer) -> Table:
+    """Return what was predicted of a verified remedy, and what was achieved."""
+    unit, prediction, percents = unit_of(answer.metric), each.prediction, partial(points, digits=0)
+    ratio = with_limits(percents(each.ratio.value), between(*each.ratio[1:], percents), "({})")
+    rows = [
+        ("std", range_text(each.plain, unit), range_text(prediction.std, unit), range_text(each.cured, unit)),
+        ("std (%)", "100", percents(prediction.std.value / answer.std), ratio),
+        ("change of mean", "", *(range_text(one.mean_change, unit, sign=True) for one in (prediction, each))),
+        (
+            "agree (%)",
+            *(points(one, 1) for one in (each.plain_consistency, prediction.consistency.value, each.consistency)),
+        ),
+    ]
+    title = f"{remedy_words(prediction.remedy)}: {answer.verdict(each)} ({counted(each.runs, 'golden run')})"
+    return Table((unit.name, "without", "predicted", "achieved"), tuple(rows), title=title)
+
+
+def verified_note(answer: CureAnswer) -> str | None:
+    """Return how the tables of verified remedies are read; None if there are none."""
     if not answer.verified:
         return None
-    unit = unit_of(answer.metric)
-    rows = [
-        {
-            "remedy": remedy_words(each.prediction.remedy),
-            "verdict": verdict_cell(answer.verdict(each)),
-            f"std before ({unit.short})": range_text(each.plain, unit),
-            "std predicted": range_text(each.prediction.std, unit),
-            "std achieved": range_text(each.cured, unit),
-            "ratio of stds (%)": f"{points(each.ratio.value, 0)}\n({points(each.ratio.low, 0)} to {points(each.ratio.high, 0)})",
-            "mean predicted": range_text(each.prediction.mean_change, unit, sign=True),
-            "mean achieved": range_text(each.mean_change, unit, sign=True),
-            "runs agree (%)": f"{points(each.plain_consistency, 1)} to {points(each.consistency, 1)}",
-            "runs": str(each.runs),
-        }
-        for each in answer.verified
-    ]
-    effect = unit.text(answer.smallest_effect)
-    note = (
-        "Golden runs with and without the remedy have the same configurations and test examples. better: the ratio of "
-        f"the standard deviations lies below 100 %, and the mean is lower by less than {effect}, both by 95 % intervals "
-        "(jackknife over pairs; paired t)."
+    return (
+        "Golden runs with and without the remedy have the same configurations and test examples. Interval of the std in "
+        "%: jackknife over pairs. better: it lies below 100 %, and the mean is lower by less than "
+        f"{unit_of(answer.metric).size(answer.smallest_effect)}, both by 95 % intervals."
     )
-    kinds = tuple(answer.verdict(each) for each in answer.verified)
-    return Table.of(rows, note, texts=frozenset({1}), kinds=kinds)
 
 
 def remaining_table(answer: CureAnswer) -> Table | None:
@@ -203,21 +196,22 @@ def remaining_table(answer: CureAnswer) -> Table | None:
         {"remedy": remedy_words(each.remedy)} | {name: points(each.shares.get(name, math.nan), 0) for name in factors}
         for each in some
     ]
-    note = (
-        "Share (%) of the remaining variance that a factor is involved in; interactions count for each factor in them."
-    )
+    note = "Share (%) of the remaining variance in which a factor is involved; interactions count for each of theirs."
     return Table.of(rows, note) if rows else None
 
 
 def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
     best = answer.best
-    if best is not None:
-        download = f"mlflow artifacts download --run-id {run_id} --artifact-path cure.json --dst-path ."
-        yield Step("Use the verified remedy, after", download)
+    if best is not None and answer.verdict(best) == "better":
+        command = f"mlflow artifacts download --run-id {run_id} --artifact-path cure.json --dst-path ."
+        yield Step("The verified remedy is a file:", command)
         if command := source.command(cure="cure.json"):
-            yield Step("With it, what is luck?", command)
-    elif answer.helping() and source.run_id:
-        yield Step("Predicted, not yet trained. Verify it:", f"mlflow-l3d cure {source.run_id} --verify 1")
+            yield Step("With it, which luck is left?", command)
+    elif answer.verified:
+        runs = 2 * max(each.runs for each in answer.verified)
+        yield Step("More golden runs settle it:", f"mlflow-l3d cure {source.run_id} --verify 1 --runs {runs}")
+    elif answer.helping():
+        yield Step("This is predicted. Verify it:", f"mlflow-l3d cure {source.run_id} --verify 1")
 
 
 def prediction_rows(answer: CureAnswer) -> list[dict[str, Any]]:
