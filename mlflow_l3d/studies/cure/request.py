@@ -68,6 +68,11 @@ class CureRequest:
         return f"cure: {parent.info.run_name or parent.info.run_id}"
 
     @property
+    def stored(self) -> int:
+        """Golden runs of the parent."""
+        return _stored(self.side)
+
+    @property
     def smallest_effect(self) -> float:
         """The smallest effect in the unit of the scores."""
         return float(self.arguments["smallest_effect"]) / unit_of(self.gathered.metric).scale
@@ -95,7 +100,7 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     budget, gathered = Budget.parse(typed["budget"]), gather(client, run_id, typed["metric"])
     side = _side(client, run_id, getattr(parent, "request", None), typed)
     predictions, reasons = _predictions(gathered, side, typed["most_members"])
-    stored = 0 if side is None or side.cells is None else len(side.cells)
+    stored = _stored(side)
     runs = min(stored, MOST_AUTO) if typed["runs"] == "auto" else typed["runs"]
     if typed["verify"] and side is not None:
         if side.request is None:
@@ -114,6 +119,10 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
         budget=budget,
         runs=runs,
     )
+
+
+def _stored(side: Side | None) -> int:
+    return 0 if side is None or side.cells is None else len(side.cells)
 
 
 def _side(client: Client, run_id: str, request: Any, typed: Arguments) -> Side | None:

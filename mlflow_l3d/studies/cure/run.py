@@ -97,6 +97,7 @@ def _carry_out(client: Client, request: CureRequest, project_run: str | None, *,
             mean=float(gathered.golden.mean()) if len(gathered.golden) else math.nan,
             predictions=request.predictions,
             verified=verified,
+            stored=request.stored,
             smallest_effect=request.smallest_effect,
             reasons=(*request.reasons, *notes),
         )

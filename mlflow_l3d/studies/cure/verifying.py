@@ -66,7 +66,10 @@ def plan_remedies(client: Client, request: CureRequest) -> tuple[list[Planned], 
     if request.budget.seconds is not None and side is not None and side.request is not None:
         workers = expected_workers(side.request.setup)
         left = request.budget.seconds * workers / request.gathered.seconds
-    for prediction in request.chosen():
+    chosen = request.chosen()
+    if request.arguments["verify"] and not chosen:
+        notes.append("Nothing is verified, since no remedy that can be trained is predicted to help.")
+    for prediction in chosen:
         words = remedy_words(prediction.remedy)
         assert side is not None
         try:
@@ -174,8 +177,8 @@ def _agreement(tables: Iterable[pd.DataFrame | None]) -> float:
         if table is None or table["prediction"].dtype.kind not in "iu":
             return math.nan
         place: dict[str, Any] = {"phase": "golden", "factor": None, "row": None, "column": None, "index": number}
-        columns = table["example_id"].to_numpy(), table["label"].to_numpy(), table["prediction"].to_numpy()
-        stability.add(**place, **dict(zip(("example_ids", "labels", "predictions"), columns, strict=True)))
+        ids, labels, predictions = (table[name].to_numpy() for name in ("example_id", "label", "prediction"))
+        stability.add(**place, example_ids=ids, labels=labels, predictions=predictions)
     found = stability.consistencies().get("golden")
     return math.nan if found is None else found.consistency
 

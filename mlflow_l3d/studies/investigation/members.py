@@ -161,7 +161,7 @@ def run_predictions(cell: Any, table: pa.Table, *, numbers: bool) -> RunPredicti
         if not (np.isfinite(labels).all() and np.isfinite(predictions).all()):
             return None
     else:
-        labels, predictions = map(class_column, columns, ("label", "prediction"))
+        labels, predictions = map(class_column, columns, ("label", "prediction"))  # type: ignore[assignment]
     of_classes = [name for name in table.column_names if name.startswith(names.CLASS_SCORE)]
     column = getattr(cell, "column", None)
     is_test = np.ones(len(table), dtype=bool)

@@ -132,6 +132,8 @@ class CureAnswer:
         All remedies, best first.
     verified
         Those that were trained.
+    stored
+        Golden runs that they could be compared with.
     smallest_effect
         A mean that is lower by less is not worse.
     reasons
@@ -143,6 +145,7 @@ class CureAnswer:
     mean: float
     predictions: tuple[Prediction, ...]
     verified: tuple[Verified, ...] = ()
+    stored: int = 0
     smallest_effect: float = 0.01
     reasons: tuple[str, ...] = ()
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.cure.remedy import Range
+from mlflow_l3d.analysis.cure.remedy import SEVERAL, Range
 from mlflow_l3d.report.draw import Axis
 from mlflow_l3d.report.numbers import (
     between,
@@ -111,7 +111,7 @@ def _helping(answer: CureAnswer) -> Answer:
         lead = f"A **{remedy_words(helping[0].remedy)}**: mean **{change}**{unit.behind}{more}."
     else:
         why = "Each remedy that can be predicted leaves more than 95 % of the spread, or lowers the mean."
-        lead = why if any(each.basis == "exact" and each.remedy.over for each in answer.shown()) else answer.reasons[0]
+        lead = why if any(each.remedy.kind in SEVERAL for each in answer.shown()) else " ".join(answer.reasons[:1])
     return Answer(question, "", (lead,))
 
 
@@ -182,8 +182,8 @@ def verified_note(answer: CureAnswer) -> str | None:
     if not answer.verified:
         return None
     return (
-        "Golden runs with and without the remedy have the same configurations and test examples. Interval of the std in "
-        "%: jackknife over pairs. better: it lies below 100 %, and the mean is lower by less than "
+        "Golden runs with and without the remedy have the same configurations and test examples. Interval of the std "
+        "in %: jackknife over pairs. better: it lies below 100 %, and the mean is lower by less than "
         f"{unit_of(answer.metric).size(answer.smallest_effect)}, both by 95 % intervals."
     )
 
@@ -208,8 +208,11 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
         if command := source.command(cure="cure.json"):
             yield Step("With it, which luck is left?", command)
     elif answer.verified:
-        runs = 2 * max(each.runs for each in answer.verified)
-        yield Step("More golden runs settle it:", f"mlflow-l3d cure {source.run_id} --verify 1 --runs {runs}")
+        runs = 4 * max(each.runs + each.failed for each in answer.verified)
+        if runs <= answer.stored:
+            yield Step("More golden runs may settle it:", f"mlflow-l3d cure {source.run_id} --verify 1 --runs {runs}")
+        elif command := source.command(golden_runs=str(runs)):
+            yield Step(f"More golden runs may settle it, with cure --verify 1 --runs {runs} after", command)
     elif answer.helping():
         yield Step("This is predicted. Verify it:", f"mlflow-l3d cure {source.run_id} --verify 1")
 
