@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.approaches.functions.of_seeds import SeedFunction
     from mlflow_l3d.approaches.hyperparameters import Hyperparameter
     from mlflow_l3d.errors import L3DError, ParameterError
+    from mlflow_l3d.parameters.cures import cured
     from mlflow_l3d.studies.ablation.run import Ablation, ablation
     from mlflow_l3d.studies.comparison.results import ComparedRuns
     from mlflow_l3d.studies.comparison.run import compare
@@ -91,6 +92,7 @@ __all__ = [
     "compare",
     "consistency",
     "cure",
+    "cured",
     "delete",
     "evaluate",
     "gate",

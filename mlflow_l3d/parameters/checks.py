@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, defect
+from mlflow_l3d.approaches.cured.approach import Cured
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
@@ -157,10 +158,22 @@ COLUMNS: Final = declared(Columns)
 _DATA: Final = {**COLUMNS, **declared(Sizes)}
 
 
+def columns_of(asked: Arguments) -> dict[str, Any]:
+    """Return the parameters that say how a file is read: texts, or tuples of texts."""
+    given = {name: asked[name] for name in COLUMNS}
+    return {
+        name: tuple(map(str, columns)) or "" if isinstance(columns, list | tuple) else str(columns)
+        for name, columns in given.items()
+    }
+
+
 def check_kind(
     task: Task, approach: Approach, hyperparameters: Mapping[str, Value], metric: Metric | None = None
 ) -> None:
-    """Raise if the approach does not take tasks of this kind, or the metric is not one of theirs; None is any."""
+    """Raise if the approach does not take tasks of this kind, or the metric is not one of theirs; None is any.
+
+    Also if the remedy of a cured approach has no effect on this task.
+    """
     under = approach.task_kinds_under(hyperparameters)
     # What an approach without predictions gives as a number may have the name of one of ours.
     its_own = approach.brings_data and not task.class_names and task.form.has_class_names
@@ -182,6 +195,8 @@ def check_kind(
         raise ParameterError("metric", name, f"has no value here: {missing[name]}")
     if metric is not None and name not in theirs:
         check_installed(metric)
+    if isinstance(approach, Cured):
+        approach.check_task(task, hyperparameters)
 
 
 def _taking(kind: str, approach: Approach, hyperparameters: Mapping[str, Value]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.cured.approach import Cured
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS
@@ -48,8 +49,12 @@ class Subject:
 
     @classmethod
     def of(cls, approach: Approach, model: str, model_revision: str, task: Task) -> Self:
-        """Return what is trained on what; `model` may be a private path, and its public name is kept."""
-        of_approach = approach.name, approach.version
+        """Return what is trained on what; `model` may be a private path, and its public name is kept.
+
+        With and without a remedy the subject is the same.
+        """
+        whole = approach.approach if isinstance(approach, Cured) else approach
+        of_approach = whole.name, whole.version
         return cls(task.name, task.fingerprint, *of_approach, public_name(model), model_revision, task.settings)
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Any
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach
@@ -17,15 +16,16 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.parameters.checks import (
-    COLUMNS,
     check_approach,
     check_kind,
     check_no_data,
     check_task,
+    columns_of,
     device_of,
     execution,
     is_deterministic,
 )
+from mlflow_l3d.parameters.cures import cured, text_of
 from mlflow_l3d.parameters.declaration import Arguments, Parameters, read_arguments
 from mlflow_l3d.parameters.search_document import Searches, Subject
 from mlflow_l3d.parameters.sources import Origin, choose
@@ -154,6 +154,9 @@ def read_parameters(
     for name, declaration in OWN_PARAMETERS.items():
         if asked.get(name, declaration.default) != declaration.default and name not in approach.parameters:
             raise ParameterError(name, asked.texts[name], "has no effect", f"Use approach={declaration.approach}.")
+    if asked.get("cure", "none") != "none":
+        approach = cured(approach, asked["cure"])
+        changed["cure"] = text_of(approach.remedy)
     if task is not None:
         check_task(task, asked)
         changed["task"] = task.name if isinstance(task, Task) else type(task).__name__
@@ -228,8 +231,7 @@ def set_up(
             return bind_task(task, settings)
         name = approach.default_task if asked["task"] == "auto" else asked["task"]
         own = None if task is None else partial(read_data, task)
-        columns: dict[str, Any] = {each: _columns(asked[each]) for each in COLUMNS}
-        reading = Reading(**columns, numbered_choices=predefined_split)
+        reading = Reading(**columns_of(asked), numbered_choices=predefined_split)
         return load_task(name, reading, settings=settings, read=read or own)
 
     published = partial(approach.published, model=model)
@@ -273,10 +275,6 @@ def headline_metric(setup: Setup) -> Metric:
     """Return the metric of an investigation: as asked for; F1 macro; or the task's own, if it has no classes."""
     task = setup.task
     return setup.metric or named("f1_macro" if task.form.has_class_names else task.metric)
-
-
-def _columns(names: Any) -> str | tuple[str, ...]:
-    return tuple(map(str, names)) or "" if isinstance(names, list | tuple) else str(names)
 
 
 def _split_once(task: Task, root_seed: int) -> str:

@@ -50,6 +50,14 @@ class Trained(OwnParameters, total=False):
             "model: hub id, short name (bert-base), folder, or package:NAME; auto is the default of the approach",
         ),
     ]
+    cure: Annotated[
+        Settings,
+        Of(
+            "none",
+            'remedy against luck, a JSON file or JSON: {"kind": "vote", "over": ["data_order"], "members": 5}; kinds '
+            "are vote, mean, choose, training and prompt",
+        ),
+    ]
 
 
 class Runs(TypedDict, total=False):

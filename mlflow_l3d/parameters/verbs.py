@@ -148,6 +148,7 @@ FIXED: Final[Mapping[str, Mapping[str, str]]] = {
         "Approach": "mlflow_l3d.approaches.base",
         "Hyperparameter": "mlflow_l3d.approaches.hyperparameters",
         "make_task": "mlflow_l3d.tasks.identity",
+        "cured": "mlflow_l3d.parameters.cures",
     },
     "Statistics, without MLflow": {
         "importance": "mlflow_l3d.analysis.importance.importance",

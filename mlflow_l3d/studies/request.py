@@ -203,7 +203,8 @@ class StudyRequest(ABC):
             date=heading(run_id)["date"][:10],
             version=__version__,
             root_seed=self.given.get("root_seed", ""),
-            is_typed=setup.approach.name in registry.names("approach") and _is_typed(self.given.get("task", "auto")),
+            is_typed=self.given.get("approach") in registry.names("approach")
+            and _is_typed(self.given.get("task", "auto")),
         )
 
     def about(self, run_id: str, address: str, settings: Mapping[str, str], notes: tuple[str, ...] = ()) -> About:

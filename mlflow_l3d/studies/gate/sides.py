@@ -237,13 +237,15 @@ def _differences(document: Mapping[str, Any], candidate: GoldenRequest) -> dict[
     """Return each difference of a candidate from the document of the baseline, see :class:`Side`."""
     setup = candidate.setup
     before: dict[str, object] = {
-        "approach": document["approach"]["name"],
+        "approach": document["parameters"]["approach"],
+        "cure": document["parameters"].get("cure", "none"),
         "model": document["model"]["name"],
         "root_seed": int(document["parameters"]["root_seed"]),
         "num_labelled": document["task"].get("num_labelled"),
     }
     after: dict[str, object] = {
-        "approach": setup.approach.name,
+        "approach": candidate.given["approach"],
+        "cure": candidate.given["cure"],
         "model": setup.model,
         "root_seed": candidate.root_seed,
         "num_labelled": setup.task.settings.num_labelled,
