@@ -32,8 +32,8 @@ GROUP_OF: Final[Mapping[str, str]] = {
         "cells and when to stop": "design investigation_runs mitigation_runs golden_runs joint mitigation stop "
         "half_width epsilon self_test missing root_seed",
         "data": "num_labelled test_size test_selection text_column label_column task_kind choice_columns "
-        "validation_fraction",
-        "where it runs": "device deterministic executor workers cell_timeout executor_options dry_run",
+        "validation_fraction reference_size",
+        "where it runs": "device deterministic executor workers cell_timeout executor_options store_scores dry_run",
     }.items()
     for name in names.split()
 } | dict.fromkeys(OWN_PARAMETERS, "what is studied")

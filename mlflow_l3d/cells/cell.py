@@ -107,6 +107,9 @@ class Outcome:
         What a training wrote to a tracking store of its own, where it did.
     error, traceback
         One line and the whole traceback, where the cell raised; else None.
+    reference
+        Shape (n,), bool: which examples are of the reference set, from which no score is computed. The platform sets
+        it, and leaves None if there is no such set.
     """
 
     key: str
@@ -120,6 +123,7 @@ class Outcome:
     logged: Logged | None = None
     error: str | None = None
     traceback: str | None = None
+    reference: npt.NDArray[np.bool_] | None = None
 
 
 def content_key(content: Mapping[str, Any]) -> str:

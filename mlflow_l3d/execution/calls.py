@@ -42,14 +42,14 @@ def half(outcome: Outcome, cell: Cell) -> Outcome:
     Parameters
     ----------
     outcome
-        Of the same training on all n test examples, n at least 2.
+        Of the same training on all n test examples, n at least 2, and on the reference set, which stays whole.
     cell
         With a seed of ``test_sample``.
 
     Returns
     -------
     Outcome
-        On n / 2 examples, rounded down, in their order; its metrics are still those of all examples.
+        On n / 2 test examples, rounded down, in their order; its metrics are still those of all of them.
 
     Raises
     ------
@@ -64,10 +64,13 @@ def half(outcome: Outcome, cell: Cell) -> Outcome:
     """
     if outcome.predictions is None or outcome.labels is None or outcome.example_ids is None:
         raise ValueError("it has no predictions, of which test_sample could draw")
-    count = len(outcome.predictions)
+    reference = np.zeros(len(outcome.predictions), dtype=bool) if outcome.reference is None else outcome.reference
+    tested = np.flatnonzero(~reference)
+    count = len(tested)
     if count < 2:
         raise ValueError("it has one prediction, which has no half")
-    drawn = np.sort(stream(cell.seeds[TEST_SAMPLE], "half").permutation(count)[: count // 2])
+    halved = stream(cell.seeds[TEST_SAMPLE], "half").permutation(count)[: count // 2]
+    drawn = np.sort(np.concatenate([tested[halved], np.flatnonzero(reference)]))
     return replace(
         outcome,
         key=cell.key,

@@ -162,6 +162,7 @@ def finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
 
     Metrics of the task's kind (:func:`mlflow_l3d.metrics.known.scores_of`) are computed from labels and predictions,
     if there are any, for all approaches in the same way; metrics of other names stay as the approach gave them.
+    Predictions of the reference set are marked, and no metric is computed from them.
     Arrays and numbers come back as plain numpy and Python types.
 
     Raises
@@ -192,6 +193,8 @@ def _finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
     if outcome.predictions is None:
         if not metrics:
             raise ValueError("it has neither predictions nor metrics")
+        if len(job.task.reference_ids):
+            raise ValueError("it has no predictions, without which a reference set is of no use: use reference_size=0")
         if any(part is not None for part in (outcome.example_ids, outcome.labels, outcome.scores)):
             raise ValueError("it has example_ids, labels or scores, and no predictions")
         return whole
@@ -218,10 +221,22 @@ def _with_predictions(outcome: Outcome, job: Job) -> Outcome:
             wanted = f"not numbers of shape ({len(ids)}, {classes})"
             raise ValueError(f"scores have shape {scores.shape} and type {scores.dtype}, {wanted}")
         scores = scores.astype(np.float32, copy=False)
+    reference = _reference(ids, task)
+    tested = slice(None) if reference is None else ~reference
     told_apart, own = job.approach.classes(task, job.hyperparameters), job.approach.metrics
-    computed = scores_of(labels, predictions, task.kind, classes=told_apart, own=own)
-    metrics = {**outcome.metrics, **computed}
-    return replace(outcome, example_ids=ids, labels=labels, predictions=predictions, scores=scores, metrics=metrics)
+    computed = scores_of(labels[tested], predictions[tested], task.kind, classes=told_apart, own=own)
+    outcome = replace(outcome, metrics={**outcome.metrics, **computed}, reference=reference)
+    return replace(outcome, example_ids=ids, labels=labels, predictions=predictions, scores=scores)
+
+
+def _reference(ids: npt.NDArray[Any], task: Task) -> npt.NDArray[np.bool_] | None:
+    """Return which examples are of the reference set; None if the task has none."""
+    if not len(task.reference_ids):
+        return None
+    reference: npt.NDArray[np.bool_] = np.isin(ids, task.reference_ids)
+    if reference.all() or not reference.any():
+        raise ValueError(f"it has no prediction of {'a test example' if reference.any() else 'the reference set'}")
+    return reference
 
 
 def _column(name: str, array: npt.NDArray[Any], kinds: str, what: str) -> npt.NDArray[Any]:

@@ -231,7 +231,8 @@ def check_task(task: object, asked: Arguments) -> None:
 
 def check_no_data(asked: Arguments, approach: Approach) -> None:
     """Raise for a choice of data if the approach brings its own."""
-    for name, usual in {"task": "auto", **{each: parameter.default for each, parameter in _DATA.items()}}.items():
+    defaults = {name: parameter.python_default for name, parameter in _DATA.items()}
+    for name, usual in {"task": "auto", **defaults}.items():
         if asked.get(name, usual) != usual:
             allowed = f"has no effect: approach={approach.name} has data of its own"
             raise ParameterError(name, asked.texts[name], allowed, "Leave it out.")

@@ -78,6 +78,7 @@ def _differences(texts: Mapping[str, str], study: PublishedStudy, *, baseline: b
         "num_labelled": (str(examples), "auto"),
         "test_size": (str(examples), "auto"),
         "test_selection": ("label_selection",),
+        "reference_size": ("0",),
     }
     others = {name: texts[name] for name, values in theirs.items() if texts[name].strip() not in values}
     if not others:

@@ -21,6 +21,8 @@ _SETTINGS: Final = ("num_labelled", "test_size", "test_selection")
 """Settings of a split that the document has, as :class:`mlflow_l3d.tasks.settings.SplitSettings` has them."""
 _MORE_SETTINGS: Final = ("fixed_seed", "train_fraction")
 """Settings that are compared where the document has them."""
+_REFERENCE: Final = "reference_size"
+"""Setting that is 0 where the document has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ def search_document(
         "search_run_id": search_run_id,
         **about,
         "searched_on": [dict(seeds) for seeds in searched_on],
-        "settings": {name: settings[name] for name in (*_SETTINGS, *_MORE_SETTINGS)},
+        "settings": {name: settings[name] for name in (*_SETTINGS, *_MORE_SETTINGS, _REFERENCE)},
     }
 
 
@@ -182,4 +184,5 @@ def splits_of(
 def _same_settings(document: Mapping[str, Any], settings: SplitSettings) -> bool:
     recorded: Mapping[str, Any] = document.get("settings", {})
     known = [name for name in (*_SETTINGS, *_MORE_SETTINGS) if name in recorded]
-    return set(_SETTINGS) <= set(known) and all(recorded[name] == getattr(settings, name) for name in known)
+    same = recorded.get(_REFERENCE, 0) == settings.reference_size
+    return same and set(_SETTINGS) <= set(known) and all(recorded[name] == getattr(settings, name) for name in known)

@@ -54,14 +54,12 @@ class Setup:
         What decides the numbers in addition to the content.
     fixed_factors
         Factors of the approach without an effect under these choices, each with the reason.
-    executor, workers
-        Where cells run, and how many at a time; None leaves that to the executor.
-    deterministic
-        Whether the device computes the same way each time.
+    executor, workers, deterministic
+        Where cells run, how many at a time (None: as the executor likes), and whether the same way each time.
     cell_timeout, executor_options
         See :class:`mlflow_l3d.parameters.checks.Execution`.
-    metric
-        The metric that is asked for; None for the usual one.
+    metric, store_scores
+        The metric that is asked for, None for the usual one; whether class scores are stored with predictions.
     """
 
     approach: Approach
@@ -79,6 +77,7 @@ class Setup:
     cell_timeout: float | None = None
     executor_options: Mapping[str, Value] = field(default_factory=dict)
     metric: Metric | None = None
+    store_scores: bool = True
 
     @property
     def model(self) -> str:
@@ -188,7 +187,7 @@ def set_up(
     task
         An object in place of the name.
     root_seed
-        Of the fixed test set, if there is one, and of the examples drawn once from a task's own parts.
+        Of the fixed test set and the reference set, if there is one, and of what is drawn once from a task's own parts.
     searches
         Finds the search that ``hyperparameters=latest`` or a run id means; None where no tracking server can be asked.
     predefined_split, validation_fraction
@@ -203,7 +202,7 @@ def set_up(
     how = execution(asked)
     if approach.brings_data:
         check_no_data(asked, approach)
-    settings = _split_settings(asked, root_seed, validation_fraction, predefined_split=predefined_split)
+    settings = _settings_of(asked, root_seed, validation_fraction, predefined_split=predefined_split)
     device = device_of(asked["device"], approach, how)
     if approach.default_model:  # what others run may use a GPU of its own accord
         how.check_gpus(device)
@@ -221,7 +220,7 @@ def set_up(
                 allowed = f"is a share of a train part, and {error.name}={error.value} has no parts of its own"
                 fix = "Leave it out: a fifth of the labelled examples is held out as it is."
                 raise ParameterError("validation_fraction", validation_fraction, allowed, fix) from None
-            once = bind(_split_settings(asked, root_seed, 0.0, predefined_split=False))
+            once = bind(_settings_of(asked, root_seed, 0.0, predefined_split=False))
             return revision, replace(once, notes=(_split_once(once, root_seed), *once.notes))
 
     def bind(settings: SplitSettings) -> Task:
@@ -268,6 +267,7 @@ def set_up(
         cell_timeout=how.cell_timeout,
         executor_options=how.options,
         metric=metric,
+        store_scores=asked.get("store_scores", True),
     )
 
 
@@ -279,20 +279,19 @@ def headline_metric(setup: Setup) -> Metric:
 
 def _split_once(task: Task, root_seed: int) -> str:
     split = task.split({name: configuration_seed(root_seed, name, 0) for name in TASK_FACTORS})
-    sizes = f"{len(split.train)} train, {len(split.validation)} held-out, {len(split.test)} evaluated examples"
+    sizes = f"{len(split.train)} train, {len(split.validation)} held-out, {len(split.scored)} evaluated examples"
     return f"{task.name}: has no parts of its own, and is split once, as main splits it first: {sizes}"
 
 
-def _split_settings(
-    asked: Arguments, root_seed: int, validation_fraction: float, *, predefined_split: bool
-) -> SplitSettings:
+def _settings_of(asked: Arguments, root_seed: int, held_out: float, *, predefined_split: bool) -> SplitSettings:
     num_labelled, test_size = (None if (n := asked[name]) == "auto" else n for name in ("num_labelled", "test_size"))
-    sized = partial(SplitSettings, num_labelled, test_size)
+    reference = asked.get("reference_size", 0)
+    sized = partial(SplitSettings, num_labelled, test_size, reference_size=reference)
     if predefined_split:
         # The whole parts need no seed, and their cells have one key whatever the root seed is.
-        drawn = num_labelled is not None or test_size is not None or validation_fraction > 0
+        drawn = num_labelled is not None or test_size is not None or held_out > 0 or reference > 0
         seed = configuration_seed(root_seed, "own_split", 0) if drawn else 0
-        return sized(fixed_seed=seed, source="own", validation_fraction=validation_fraction)
+        return sized(fixed_seed=seed, source="own", validation_fraction=held_out)
     selection = asked.get("test_selection", "label_selection")
-    seed = configuration_seed(root_seed, "test_selection", 0) if selection == "fixed" else 0
+    seed = configuration_seed(root_seed, "test_selection", 0) if selection == "fixed" or reference else 0
     return sized(test_selection=selection, fixed_seed=seed)

@@ -18,6 +18,10 @@ SEED: Final = Of("0", "number from which all seeds are derived")
 TASK: Final = Of(
     "auto", "labelled data: a .csv, .parquet or .jsonl file, a data set folder, hf:NAME[/CONFIG], or the name of a task"
 )
+ReferenceSize = Annotated[
+    int,
+    Of("0", "number of examples that every run predicts and none trains on, for more consistency; 0 is none", low=0),
+]
 PARENT: Final = Of("latest", "parent run; `latest` is the latest investigation of the experiment")
 
 
@@ -173,6 +177,7 @@ class Sizes(TypedDict, total=False):
         Literal["label_selection", "fixed"],
         Of("label_selection", "fixed: all cells have the same test examples; else label_selection draws them, too"),
     ]
+    reference_size: ReferenceSize
 
 
 class Columns(TypedDict, total=False):
@@ -231,6 +236,9 @@ class Place(TypedDict, total=False):
     executor_options: Annotated[
         Settings,
         Of("none", 'options of the executor: name=value pairs separated by commas, or JSON: {"num_gpus": 0.5}'),
+    ]
+    store_scores: Annotated[
+        bool, Of("true", "true: class scores are stored with the predictions, if the approach has them; false: never")
     ]
 
 

@@ -7,7 +7,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar, Generic, TypeVar
@@ -253,7 +253,8 @@ class CellStudy(Study[C, CellRecord, R]):
 
     def take(self, cell: Cell, outcome: Outcome) -> None:
         """Record what came of a cell that was missing."""
-        record = self.recorder.add(CellRecord.of(cell, outcome), outcome)
+        stored = outcome if self.request.setup.store_scores else replace(outcome, scores=None)
+        record = self.recorder.add(CellRecord.of(cell, outcome), stored)
         if record.error:
             self.failed += 1
             self._first_error = self._first_error or record.error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -116,12 +117,19 @@ class Task:
             return predefined_split(self)
         return draw_split(self.strata, len(self.strata_names), seeds, self.settings)
 
+    @cached_property
+    def reference_ids(self) -> npt.NDArray[Any]:
+        """Ids of the reference set, the same for every cell; empty if there is none."""
+        if not self.settings.reference_size:
+            return self.example_ids[:0]
+        return self.example_ids[self.split(dict.fromkeys(TASK_FACTORS, 0)).reference]
+
 
 def may_lack_a_class(task: Task) -> bool:
     """Return whether a class may have no test example; seeds decide which examples are tested, not how many."""
     if type(task).split is not Task.split:  # it divides in its own way
         return True
-    evaluated = task.split(dict.fromkeys(TASK_FACTORS, 0)).test
+    evaluated = task.split(dict.fromkeys(TASK_FACTORS, 0)).scored
     return len(np.unique(task.strata[evaluated])) < len(task.strata_names)
 
 

@@ -26,12 +26,12 @@ def predefined_split(task: Divisible) -> Split:
         With `parts`. `Split.test` is its published validation part, on which Zhou et al. (2025, appendix A.2)
         evaluate, because the labels of the test parts of GLUE and SuperGLUE are not public; the test part of a task
         that has no validation part. If the settings give numbers or a share for validation, these are drawn once from
-        ``fixed_seed``.
+        ``fixed_seed``. A reference set is drawn out of the evaluated part first.
 
     Returns
     -------
     Split
-        Sorted positions.
+        Sorted positions of each part.
 
     Raises
     ------
@@ -43,13 +43,17 @@ def predefined_split(task: Divisible) -> Split:
         raise no_predefined_split(task.name, "it has no parts of its own")
     _check(task, parts, evaluated_part(parts))
     train = _drawn(task, np.flatnonzero(parts == 0), settings.num_labelled, "own_train", least=1)
-    test = _drawn(task, np.flatnonzero(parts == evaluated_part(parts)), settings.test_size, "own_test", least=0)
+    pool, reference = np.flatnonzero(parts == evaluated_part(parts)), np.zeros(0, dtype=np.int64)
+    if settings.reference_size:
+        reference = _drawn(task, pool, settings.reference_size, "own_reference", least=0)
+        pool = np.setdiff1d(pool, reference, assume_unique=True)
+    test = _drawn(task, pool, settings.test_size, "own_test", least=0)
     validation = np.zeros(0, dtype=np.int64)
     if settings.validation_fraction:
         train, validation = _held_out(task, train)
     if settings.evaluated == "validation":
-        test = validation
-    return Split(train, validation, test)
+        return Split(train, validation, validation)
+    return Split(train, validation, np.concatenate([test, reference]), reference)
 
 
 def _check(task: Divisible, parts: IntArray, evaluated: int) -> None:
@@ -66,9 +70,13 @@ def _check(task: Divisible, parts: IntArray, evaluated: int) -> None:
     labelled, most = settings.num_labelled, int(counts.sum())
     if labelled is not None and not len(counts) <= labelled <= most:
         raise ParameterError("num_labelled", labelled, f"must lie between {len(counts)} and the {most} train examples")
-    test = int((parts == evaluated).sum())
+    test = int((parts == evaluated).sum()) - settings.reference_size
+    if settings.reference_size and test < 1:
+        allowed = f"leaves no test example: the {PARTS[evaluated]} part has {test + settings.reference_size} examples"
+        raise ParameterError("reference_size", settings.reference_size, allowed, "Ask for fewer.")
     if settings.test_size is not None and settings.test_size > test:
-        allowed = f"there are {test} examples in the {PARTS[evaluated]} part"
+        besides = " besides the reference set" if settings.reference_size else ""
+        allowed = f"there are {test} examples in the {PARTS[evaluated]} part{besides}"
         raise ParameterError("test_size", settings.test_size, allowed)
     if settings.evaluated == "validation" and not settings.validation_fraction:
         allowed = "leaves no validation example to be scored on"

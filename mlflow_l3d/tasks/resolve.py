@@ -154,19 +154,26 @@ def _sizes(task: Task) -> Quotas:
 
 
 def _size_notes(task: Task) -> list[str]:
-    """Return remarks on parts that are smaller than the default, and on a validation part that is empty."""
+    """Return remarks on the reference set, and on parts that are empty or smaller than the default."""
+    if task.settings.reference_size and type(task).split is not Task.split:
+        allowed = f"needs a split that keeps the reference set apart, and {task.name} divides in its own way"
+        raise ParameterError("reference_size", task.settings.reference_size, allowed, "Leave it out.")
+    apart = (
+        f"{task.name}: no run trains on the same {len(task.reference_ids)} reference examples, and each predicts them"
+    )
+    apart_notes = [apart] if task.settings.reference_size else []
     if task.settings.source == "own":
         split = predefined_split(task)
-        parts = ((split.train, "train"), (split.validation, "held-out"), (split.test, "evaluated"))
+        parts = ((split.train, "train"), (split.validation, "held-out"), (split.scored, "evaluated"))
         sizes = ", ".join(f"{len(part)} {what}" for part, what in parts if len(part))
         of_test = task.parts is not None and evaluated_part(task.parts) == 2
         only = " (of the test part, for there is no validation part)" if of_test else ""
         notes = [f"{task.name}: its own split is used: {sizes} examples{only}"]
         if repeated := _also_trained_on(task, split):
             notes.append(f"{task.name}: {repeated} of the evaluated examples have texts that are trained on, too")
-        return notes
+        return [*notes, *apart_notes]
     drawn, settings = _sizes(task), task.settings
-    notes = []
+    notes = apart_notes
     for requested, taken, part, done in (
         (settings.num_labelled, drawn.labelled, "training", "labelled"),
         (settings.test_size, drawn.test, "test", "evaluated"),
@@ -186,7 +193,7 @@ def _also_trained_on(task: Task, split: Split) -> int:
     """Return how many of the test examples have the texts, and choices, of a train example."""
     columns = (*task.texts, *task.choices)
     trained = {tuple(column[at] for column in columns) for at in split.train.tolist()}
-    return sum(tuple(column[at] for column in columns) in trained for at in split.test.tolist())
+    return sum(tuple(column[at] for column in columns) in trained for at in split.scored.tolist())
 
 
 def _few(task: Task, taken: IntArray, wanted: int) -> list[str]:

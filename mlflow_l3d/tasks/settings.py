@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -33,7 +33,7 @@ class SplitSettings:
         ``label_selection``: the factor also draws the test examples, as the papers do; ``fixed``: one outer test set
         for every cell, drawn once from `fixed_seed`.
     fixed_seed
-        Seed of the fixed test set, and of all draws with ``source=own``.
+        Seed of the fixed test set, of the reference set, and of all draws with ``source=own``.
     train_fraction
         Share of the training part, in the outer (train/test) and in the inner (train/validation) split.
     evaluated
@@ -46,6 +46,10 @@ class SplitSettings:
     validation_fraction
         With ``source=own``: share of the train examples that is held out for validation (early stopping, choice of
         the best epoch), drawn once from `fixed_seed`, stratified by class. 0 leaves the validation part empty.
+    reference_size
+        Examples on which no cell trains and which every cell predicts in addition to its test examples, divided over
+        the classes as these are. They are drawn once from `fixed_seed` and taken out of the pool before everything
+        else; with ``source=own`` out of the evaluated part. No score is computed from them. 0 is none.
     """
 
     num_labelled: int | None = None
@@ -56,11 +60,13 @@ class SplitSettings:
     evaluated: Literal["test", "validation"] = "test"
     source: Literal["drawn", "own"] = "drawn"
     validation_fraction: float = 0.0
+    reference_size: int = 0
 
     def identity(self) -> dict[str, Any]:
         """Return the settings in the key of a cell, as JSON types; later ones only if not at their default."""
         identity = asdict(self)
-        for name, default in (("evaluated", "test"), ("source", "drawn"), ("validation_fraction", 0.0)):
+        later = {"evaluated": "test", "source": "drawn", "validation_fraction": 0.0, "reference_size": 0}
+        for name, default in later.items():
             if identity[name] == default:
                 # Keys that were computed before this setting existed stay valid.
                 del identity[name]
@@ -73,11 +79,26 @@ class Split:
 
     The three parts are disjoint; but if the settings evaluate on the validation part, `test` is that part.
     `validation` may be empty.
+
+    Attributes
+    ----------
+    train, validation
+        What a cell is trained on, and what may decide when its training ends.
+    test
+        What it predicts: its test examples, then the reference set if there is one.
+    reference
+        The reference set, the end of `test`; from its predictions no score is computed.
     """
 
     train: IntArray
     validation: IntArray
     test: IntArray
+    reference: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def scored(self) -> IntArray:
+        """The test examples, from which scores are computed: the beginning of `test`."""
+        return self.test[: len(self.test) - len(self.reference)]
 
 
 class Divisible(Protocol):

@@ -28,13 +28,15 @@ class Quotas:
     Attributes
     ----------
     train_part, test_part
-        The two sides of the outer division, of all examples or (fixed test set) of the remaining ones.
+        The two sides of the outer division, of all examples but the reference set and a fixed test set.
     labelled
         Examples of the training part that count as labelled.
     train
         Labelled examples for training; the others are for validation.
     test
         Test examples of a cell.
+    reference
+        Examples of the reference set.
     """
 
     train_part: IntArray
@@ -42,6 +44,7 @@ class Quotas:
     labelled: IntArray
     train: IntArray
     test: IntArray
+    reference: IntArray
 
 
 def quotas(counts: IntArray, settings: SplitSettings, class_names: Sequence[str] | None = None) -> Quotas:
@@ -70,6 +73,10 @@ def quotas(counts: IntArray, settings: SplitSettings, class_names: Sequence[str]
     if counts.min() < 2:
         small = int(counts.argmin())
         raise L3DError(f"class {names[small]!r} has {counts[small]} examples; every class needs at least 2.")
+    reference = np.zeros_like(counts)
+    if settings.reference_size:
+        reference = _even("reference_size", settings.reference_size, counts - 2, names, "spare")
+    counts = counts - reference
     train_part = _share(counts, settings.train_fraction)
     test_part = counts - train_part
     test = _even("test_size", settings.test_size, test_part, names, "test")
@@ -83,7 +90,7 @@ def quotas(counts: IntArray, settings: SplitSettings, class_names: Sequence[str]
         asked = "auto" if settings.num_labelled is None else settings.num_labelled
         allowed = "leaves no validation example to be scored on"
         raise ParameterError("num_labelled", asked, allowed, f"Ask for {2 * len(counts)} at least.")
-    return Quotas(train_part, test_part, labelled, train, test)
+    return Quotas(train_part, test_part, labelled, train, test, reference)
 
 
 def draw_split(labels: IntArray, classes: int, seeds: Mapping[str, int], settings: SplitSettings) -> Split:
@@ -106,14 +113,16 @@ def draw_split(labels: IntArray, classes: int, seeds: Mapping[str, int], setting
         Factor -> seed; ``data_split`` and ``label_selection`` must be there, others are not used.
     settings
         How many examples, and whether the test set is fixed: its examples are then drawn from ``fixed_seed`` and taken
-        out of the pool. The rest is divided as above, and the test side of that division is not used.
+        out of the pool. The rest is divided as above, and the test side of that division is not used. A reference set
+        is drawn and taken out before.
 
     Returns
     -------
     Split
         Disjoint, sorted positions: ``data_order`` alone decides the order of training. A class with one
         labelled example has none for validation. With ``evaluated=validation`` the seeds draw the same training and
-        validation parts, and the validation part replaces the test part, too.
+        validation parts, and the validation part replaces the test part, too, without a reference set. Else that set
+        follows the test examples, so that what is drawn for these one after the other is the same without it.
 
     Raises
     ------
@@ -126,14 +135,18 @@ def draw_split(labels: IntArray, classes: int, seeds: Mapping[str, int], setting
             raise L3DError(f"{needed}. Name both among the factors of the approach.")
     split_seed, selection_seed = seeds["data_split"], seeds["label_selection"]
     sizes = quotas(np.bincount(labels, minlength=classes), settings)
-    fixed, train_part, test_part = _outer(by_class(labels, classes), sizes, split_seed, settings)
+    members, reference = by_class(labels, classes), np.zeros(0, dtype=np.int64)
+    if settings.reference_size:
+        drawn, members = divide(members, sizes.reference, stream(settings.fixed_seed, "reference"))
+        reference = merge(drawn)
+    fixed, train_part, test_part = _outer(members, sizes, split_seed, settings)
     labelled, _ = divide(train_part, sizes.labelled, stream(selection_seed, "labelled"))
     train, validation = divide(labelled, sizes.train, stream(split_seed, "train_validation"))
     if settings.evaluated == "validation":
         held_out = merge(validation)
         return Split(merge(train), held_out, held_out)
     test = fixed or divide(test_part, sizes.test, stream(selection_seed, "test"))[0]
-    return Split(merge(train), merge(validation), merge(test))
+    return Split(merge(train), merge(validation), np.concatenate([merge(test), reference]), reference)
 
 
 def _outer(
@@ -189,7 +202,8 @@ def _even(parameter: str, asked: int | None, available: IntArray, names: Sequenc
     if each > most:
         there = f"class {names[smallest]!r} has" if len(available) > 1 else "there are"
         allowed = f"{there} {most} {part} examples, so at most {most * len(available)} are allowed"
-        raise ParameterError(parameter, asked, allowed, "Ask for fewer, or for auto, which takes what a class has.")
+        auto = "" if parameter == "reference_size" else ", or for auto, which takes what a class has"
+        raise ParameterError(parameter, asked, allowed, f"Ask for fewer{auto}.")
     return np.full(len(available), each, dtype=np.int64)
 
 
@@ -198,6 +212,8 @@ def check_settings(settings: SplitSettings) -> None:
     for parameter, asked in (("num_labelled", settings.num_labelled), ("test_size", settings.test_size)):
         if asked is not None and asked < 1:
             raise ParameterError(parameter, asked, "must be at least 1, or auto")
+    if settings.reference_size < 0:
+        raise ParameterError("reference_size", settings.reference_size, "must be at least 0, which is none")
     for parameter, choices in _CHOICES.items():
         if (value := getattr(settings, parameter)) not in choices:
             raise unknown_name(parameter, value, choices)

@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 from mlflow_l3d.cells.cell import Logged, Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.paths import private_folder
-from mlflow_l3d.tracking.names import PREDICTIONS
+from mlflow_l3d.tracking.names import CLASS_SCORE, PREDICTIONS, REFERENCE
 from mlflow_l3d.tracking.records import RunRecord
 
 R = TypeVar("R", bound=RunRecord)
@@ -214,11 +214,13 @@ def _write_artifacts(logged: Logged, folder: Path) -> None:
 
 
 def _write_predictions(outcome: Outcome, path: Path) -> None:
-    """Write the columns ``example_id``, ``label``, ``prediction`` and, if there are any, ``score_<class>``."""
+    """Write ``example_id``, ``label``, ``prediction`` and, if there are any, ``reference`` and ``score_<class>``."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     columns = {"example_id": outcome.example_ids, "label": outcome.labels, "prediction": outcome.predictions}
+    if outcome.reference is not None:
+        columns[REFERENCE] = outcome.reference
     if outcome.scores is not None:
-        columns |= {f"score_{number}": column for number, column in enumerate(outcome.scores.T)}
+        columns |= {f"{CLASS_SCORE}{number}": column for number, column in enumerate(outcome.scores.T)}
     pq.write_table(pa.table(columns), path, compression="zstd")

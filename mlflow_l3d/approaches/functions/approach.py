@@ -26,7 +26,8 @@ from mlflow_l3d.tasks.settings import Split
 
 Function: TypeAlias = abc.Callable[[Task, Split, Mapping[str, int], Mapping[str, Value]], npt.ArrayLike | Sequence[Any]]
 """``function(task, split, seeds, hyperparameters)`` -> class numbers of shape (n,), -1 for none, class names, or class
-scores of shape (n, classes), for the n examples of ``split.test`` in that order; of two classes also logits of the
+scores of shape (n, classes), for the n examples of ``split.test`` in that order, of which those of a reference set
+come last (an example's prediction should not depend on which others are there); of two classes also logits of the
 second, shape (n, 1). It may be a tensor. A number, or a mapping of names to numbers, is scores in the place of
 predictions. Of a multiple-choice task the choices are the classes; of a regression it returns finite numbers of shape
 (n,), of a generation n texts, of tagging n lists of tags, of a ranking n lists of ids, best first."""
@@ -185,7 +186,7 @@ class CallableSession(CellwiseSession):
         outcome = answered(cell.key, task, split.test, predictions, scores)
         if (scorer := self.approach.scorer) is None:
             return outcome
-        score = scorer(task.labels[split.test], predictions)
+        score = scorer(task.labels[split.scored], predictions[: len(split.scored)])
         return replace(outcome, metrics={self.approach.metrics[-1]: float(score)})
 
 

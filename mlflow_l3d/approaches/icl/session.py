@@ -59,13 +59,16 @@ class Asked:
     form
         The format of its prompts.
     test
-        Positions of its test examples.
+        Positions of its test examples, then those of the reference set if there is one.
+    tested
+        How many of them are test examples: the answers to these alone decide metrics and batch calibration.
     prompts, empty
-        The prompt of each test example, and those of the empty inputs if they are needed.
+        The prompt of each of `test`, and those of the empty inputs if they are needed.
     """
 
     form: PromptFormat
     test: IntArray
+    tested: int
     prompts: Sequence[Prompt]
     empty: Sequence[Prompt]
 
@@ -135,23 +138,25 @@ class PromptSession(CellwiseSession):
             self.kept[same] = answers
             if len(self.kept) > _MOST_KEPT:
                 del self.kept[next(iter(self.kept))]
-        return self._judged(cell, asked.test, *answers)
+        return self._judged(cell, asked, *answers)
 
     def _asked(self, cell: Cell) -> Asked:
         """Return what a cell asks."""
         recipe, labels, form = self.recipe, self.task.strata, self.choices.of(cell.seeds)
         split = self.task.split(cell.seeds)
-        train, test = (part[np.isin(labels[part], self.classes)] for part in (split.train, split.test))
+        parts = (split.train, split.test, split.scored)
+        train, test, scored = (part[np.isin(labels[part], self.classes)] for part in parts)
         order = shot_order(cell.seeds["data_order"], recipe.shots * len(self.classes))
         if self.features is not None:
             nearest = nearest_shots(self.features, train, labels, self.classes, recipe.shots, test)
             rows = zip(test.tolist(), nearest, strict=True)
             prompts = [self._prompt(form, self._shots(near[order]), self._texts(at)) for at, near in rows]
-            return Asked(form, test, prompts, [])
+            return Asked(form, test, len(scored), prompts, [])
         drawn = random_shots(cell.seeds["sample_choice"], train, labels, self.classes, recipe.shots)
         shots, inputs = self._shots(drawn[order]), EMPTY_INPUTS if recipe.calibration == "contextual" else ()
         prompts = [self._prompt(form, shots, self._texts(at)) for at in test.tolist()]
-        return Asked(form, test, prompts, [self._prompt(form, shots, self._same(text)) for text in inputs])
+        empty = [self._prompt(form, shots, self._same(text)) for text in inputs]
+        return Asked(form, test, len(scored), prompts, empty)
 
     def _prompt(self, form: PromptFormat, shots: Sequence[Shot], texts: tuple[str, ...]) -> Prompt:
         return form.prompt(shots, texts, self.conversation)
@@ -173,7 +178,7 @@ class PromptSession(CellwiseSession):
         self, asked: Asked, answers: Sequence[Sequence[int]], new: int
     ) -> tuple[list[list[int]], dict[str, float]]:
         """Return the tokens of all prompts, cut if that is asked for, and what there is to say about them."""
-        loaded, side, count = self.loaded, self.recipe.truncation, len(asked.prompts)
+        loaded, side, count = self.loaded, self.recipe.truncation, asked.tested
         most = most_tokens(loaded, answers, new)
         texts = [*asked.prompts, *asked.empty]
         whole = tokens = prompts_ids(loaded, texts, self.chat)
@@ -187,7 +192,7 @@ class PromptSession(CellwiseSession):
             _log.warning("A prompt has %d tokens; %s was trained on %d (%s).", longest, *trained)
         metrics = {"prompt_tokens": float(np.mean([len(ids) for ids in tokens[:count]]))}
         if side != "none":
-            inputs = [self._prompt(asked.form, [], self._texts(at)) for at in asked.test.tolist()]
+            inputs = [self._prompt(asked.form, [], self._texts(at)) for at in asked.test[:count].tolist()]
             frame = self._prompt(asked.form, [], self._same(PLACEHOLDER))
             ids = whole[:count], tokens[:count]
             metrics |= cut_shares(loaded, *ids, inputs, frame, chat=self.chat, side=side)
@@ -208,21 +213,22 @@ class PromptSession(CellwiseSession):
 
             written = self.engine.generate(tokens, most, stop_ids(loaded), sampling=drawn, ended=ended)
             predictions, unparsed = self._read(
-                form, [Written(decode(loaded, ids), len(ids) >= most) for ids in written]
+                asked, [Written(decode(loaded, ids), len(ids) >= most) for ids in written]
             )
             return predictions, None, metrics | unparsed
         answers = answers_ids(loaded, form, self.chat, self.conversation)
         tokens, metrics = self._tokens(asked, answers, 0)
         scores = self.engine.score(tokens, answers)
         count = len(asked.prompts)
-        return self._decided(cell, scores[:count], scores[count:], metrics)
+        return self._decided(cell, scores[:count], scores[count:], metrics, asked.tested)
 
-    def _judged(self, cell: Cell, test: IntArray, *answers: *Answers) -> Outcome:
+    def _judged(self, cell: Cell, asked: Asked, *answers: *Answers) -> Outcome:
         """Return the outcome, with what a judge says of the answers if there is one."""
         predictions, scores, metrics = answers
         if self.bench is not None:
-            metrics = metrics | self.bench.metrics(cell.seeds[JUDGE], test, predictions)
-        return answered(cell.key, self.task, test, predictions, scores, metrics=metrics)
+            tested = slice(asked.tested)
+            metrics = metrics | self.bench.metrics(cell.seeds[JUDGE], asked.test[tested], predictions[tested])
+        return answered(cell.key, self.task, asked.test, predictions, scores, metrics=metrics)
 
     def close(self) -> None:
         """Release the models, and judges' connections."""
@@ -230,16 +236,20 @@ class PromptSession(CellwiseSession):
             self.bench.close()
         super().close()
 
-    def _read(self, form: PromptFormat, written: Sequence[Written]) -> tuple[npt.NDArray[Any], dict[str, float]]:
-        """Return the predictions that generated texts are, and the shares of those that nothing can be read from."""
+    def _read(self, asked: Asked, written: Sequence[Written]) -> tuple[npt.NDArray[Any], dict[str, float]]:
+        """Return the predictions that generated texts are, and shares of those that nothing can be read from.
+
+        The shares are of the answers to test examples.
+        """
         thinks, stops = self.recipe.thinks, self._stops()
         texts = [each.answer(thinks=thinks)[0] for each in written]
         if self.task.form.has_classes:
-            places = np.array([form.parse(text) for text in texts], dtype=np.int64)
+            places = np.array([asked.form.parse(text) for text in texts], dtype=np.int64)
             predictions, unread = self._numbers(places), (places < 0).tolist()
         else:
             answers = [decisions.answer_text(text, stops) for text in texts]
             predictions, unread = self.task.form.predictions(answers), [not answer for answer in answers]
+        written, unread = written[: asked.tested], unread[: asked.tested]
         lost = (each for each, unreadable in zip(written, unread, strict=True) if unreadable)
         reasons = Counter(each.reason(thinks=thinks) for each in lost)
         if reasons["thought"] and not self.hinted:
@@ -257,12 +267,20 @@ class PromptSession(CellwiseSession):
         return np.array([*self.classes, -1], dtype=np.int64)[places]
 
     def _decided(
-        self, cell: Cell, scores: npt.NDArray[np.float64], blank: npt.NDArray[np.float64], metrics: dict[str, float]
+        self,
+        cell: Cell,
+        scores: npt.NDArray[np.float64],
+        blank: npt.NDArray[np.float64],
+        metrics: dict[str, float],
+        tested: int,
     ) -> Answers:
-        """Return the answers that log-probabilities lead to, those of the prompts and of the empty inputs."""
+        """Return the answers that log-probabilities lead to, those of the prompts and of the empty inputs.
+
+        Batch calibration uses the first `tested` prompts, so that a reference set changes no answer to a test example.
+        """
         recipe = self.recipe
         if recipe.calibration != "none":
-            scores = decisions.calibrated(scores, blank if recipe.calibration == "contextual" else scores)
+            scores = decisions.calibrated(scores, blank if recipe.calibration == "contextual" else scores[:tested])
         places = decisions.chosen(scores, recipe.temperature, cell.seeds["model_randomness"])
         wide = np.zeros((len(scores), len(self.task.class_names)), dtype=np.float32)
         wide[:, list(self.classes)] = decisions.probabilities(scores)

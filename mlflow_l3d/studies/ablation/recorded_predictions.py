@@ -16,6 +16,7 @@ from mlflow_l3d.studies.ablation.numbers import Answers, IntArray, Place, from_p
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
+from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact, read_predictions
 
 if TYPE_CHECKING:
@@ -136,8 +137,9 @@ def _of_parent(client: Client, run_id: str) -> Iterator[_Part]:
         with pq.ParquetFile(path) as file:
             if not {*keys, *_ANSWERS} <= set(file.schema_arrow.names):
                 return
+            marks = [names.REFERENCE] if has_reference(file.schema_arrow) else []
             for groups in _together([file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]):
-                table = file.read_row_groups(groups, [*keys, *_ANSWERS], use_threads=False)
+                table = test_rows(file.read_row_groups(groups, [*keys, *_ANSWERS, *marks], use_threads=False))
                 frame = table.select(keys).to_pandas()
                 answers = table.select(_ANSWERS)
                 for key, rows in frame.groupby(keys, dropna=False, observed=True, sort=False).indices.items():

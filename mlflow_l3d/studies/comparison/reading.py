@@ -22,6 +22,7 @@ from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
+from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact, read_investigation, read_predictions
 
 SEED: Final = "seed."
@@ -138,7 +139,8 @@ def _of_parent(client: Client, run_id: str, cells: pd.DataFrame, phase: str, fol
     if not {"cell_key", *_COLUMNS} <= set(columns):
         return None
     only = [("phase", "=", phase)] if "phase" in columns else None
-    table = pq.read_table(path, columns=["cell_key", *_COLUMNS], filters=only)
+    marks = [names.REFERENCE] if has_reference(pq.read_schema(path)) else []
+    table = test_rows(pq.read_table(path, columns=["cell_key", *_COLUMNS, *marks], filters=only))
     keys = table["cell_key"].to_pandas().astype("category").cat
     place = {key: number for number, key in enumerate(cells["cell_key"])}
     run = np.array([place.get(key, -1) for key in keys.categories], dtype=np.int64)[keys.codes.to_numpy()]

@@ -25,6 +25,7 @@ from mlflow_l3d.studies.self_test import tested
 from mlflow_l3d.studies.shown import progress_bar
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.past import find_search
+from mlflow_l3d.tracking.earlier.predictions import read_rows
 from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.recorder import RunRecorder
 from mlflow_l3d.tracking.records import CellRecord
@@ -100,7 +101,7 @@ class GoldenRequest(CellRequest):
     def content(self) -> dict[str, Any]:
         """Return what the document holds in addition to the document of every study."""
         settings = self.setup.task.settings
-        sizes = ("num_labelled", "test_size", "test_selection")
+        sizes = ("num_labelled", "test_size", "test_selection", "reference_size")
         return {
             "task": self.of_task({name: getattr(settings, name) for name in sizes}),
             "design": {"name": "golden", "golden_runs": self.runs, "root_seed": self.root_seed, "phase": self.phase},
@@ -256,7 +257,7 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
         self.recorder.wait()  # what earlier commands trained is copied to the spool meanwhile
         for cell in self._cells[:runs]:
             path = self.recorder.spool.predictions(cell.key) if self.recorder.spool.has(cell.key) else None
-            yield None if path is None else pd.read_parquet(path)
+            yield None if path is None else read_rows(path).to_pandas()
 
     def finish(self, runs: int) -> None:
         """Write what a parent holds, and end it; the first `runs` runs were needed."""

@@ -20,7 +20,7 @@ from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run, read_investigation, read_predictions
 
-_TEST_SET: Final = ("test_size", "test_selection")
+_TEST_SET: Final = ("test_size", "test_selection", "reference_size")
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
         allowed = f"is of the data {data}{also}, and must be of those {of_baseline} ({allowed_data})"
         raise ParameterError("candidate", typed, allowed)
     for name in _TEST_SET:
-        if baseline.task.get(name) != candidate.task.get(name):
+        if (baseline.task.get(name) or 0) != (candidate.task.get(name) or 0):  # none: auto, or an earlier version's
             typed = candidate.run_id or f"{name}={candidate.task.get(name)}"
             allowed = f"must have the test set {of_baseline} ({name}={baseline.task.get(name)})"
             raise ParameterError("candidate", typed, allowed)

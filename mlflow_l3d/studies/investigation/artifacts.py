@@ -16,6 +16,7 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.files import save_report, write_json, write_tables
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.earlier.predictions import read_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,8 +143,6 @@ def cells_frame(request: InvestigationRequest, spool: Spool[CellRecord], run_ids
 
 def spooled_predictions(frame: pd.DataFrame, spool: Spool[CellRecord]) -> Iterator[pa.Table | None]:
     """Yield the predictions of each cell of a frame; None for a cell without any."""
-    import pyarrow.parquet as pq
-
     for key, status in zip(frame["cell_key"], frame["status"], strict=True):
         path = spool.predictions(key) if status == "FINISHED" else None
-        yield None if path is None else pq.read_table(path, partitioning=None)
+        yield None if path is None else read_rows(path, reference=True)

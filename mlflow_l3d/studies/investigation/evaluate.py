@@ -84,7 +84,7 @@ def score_parent(
     check_metric(cells, headline)
     finished = cells["status"].eq("FINISHED")
 
-    with temporary_folder() as folder, closing(read_predictions(client, cells[finished])) as tables:
+    with temporary_folder() as folder, closing(read_predictions(client, cells[finished], reference=True)) as tables:
         scored = score(
             cells,
             (next(tables)[1] if present else None for present in finished),

@@ -126,7 +126,7 @@ class InvestigationRequest(CellRequest):
         """
         runs = self.run_numbers() if self.final_runs else {}
         split = self.split
-        labelled, tested = str(len(split.train) + len(split.validation)), str(len(split.test))
+        labelled, tested = str(len(split.train) + len(split.validation)), str(len(split.scored))
         sizes = {"num_labelled": labelled, "test_size": tested} if len(self.setup.task) else {}
         about = {"factor": ",".join(self.factors), "design": self.plan.design.name}
         return {**about, **super().final(), **sizes, **runs}
@@ -146,7 +146,7 @@ class InvestigationRequest(CellRequest):
     def notes(self, cells: pd.DataFrame) -> tuple[str, ...]:
         """Return what is to be known of the result: also sizes, and factors that were left out."""
         split = self.split
-        parts = ((split.train, "training"), (split.validation, "validation"), (split.test, "test"))
+        parts = ((split.train, "training"), (split.validation, "validation"), (split.scored, "test"))
         sizes = ", ".join(f"{len(part):,} {what}" for part, what in parts if len(part))
         news = (pair for pair in self.setup.fixed_factors.items() if pair[0] not in self.setup.approach.on_request)
         left_out = (f"{name} has no effect and is left out: {why}" for name, why in news)
@@ -167,7 +167,7 @@ class InvestigationRequest(CellRequest):
     def content(self) -> dict[str, Any]:
         """Return what the document holds in addition to the document of every study."""
         setup, task = self.setup, self.setup.task
-        sizes = ("num_labelled", "test_size", "test_selection")
+        sizes = ("num_labelled", "test_size", "test_selection", "reference_size")
         return {
             "factors": list(self.factors),
             "mitigated_factors": list(self.mitigated_factors),

@@ -24,6 +24,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.investigation.members import MemberRows, run_predictions
 from mlflow_l3d.studies.investigation.remedies import foresee
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.earlier.predictions import has_reference
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,8 +70,8 @@ def score(
         One row per cell: ``phase``, ``factor``, ``row``, ``column``, ``index`` and the metric; as
         :meth:`mlflow_l3d.designs.analyse.Planned.select` returns them.
     predictions
-        A table for each row of `cells`, in its order, with ``example_id``, ``label``, ``prediction``; None for a cell
-        without predictions. Read once, one at a time.
+        A table for each row of `cells`, in its order, with ``example_id``, ``label``, ``prediction`` and, if there is
+        a reference set, ``reference``; None for a cell without predictions. Read once, one at a time.
     metric
         The metric whose spread is investigated, a column of `cells`.
     planned
@@ -146,7 +147,8 @@ class _Counted:
         if self.choice in (None, REGRESSION):
             self.members.add(cell, run_predictions(cell, table, numbers=self.choice is not None))
         if self.choice is None:
-            self._writer.add(cell, {"example_id": ids, "label": labels, "prediction": predictions})
+            marks = {names.REFERENCE: table[names.REFERENCE]} if has_reference(table.schema) else {}
+            self._writer.add(cell, {"example_id": ids, "label": labels, "prediction": predictions, **marks})
 
     def close_row(self) -> None:
         """Record the consistency of a factor after the row of the last cell."""

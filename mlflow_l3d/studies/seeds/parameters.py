@@ -8,7 +8,18 @@ from typing import Annotated, Final, TypedDict
 
 from mlflow_l3d.annotations import Of
 from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
-from mlflow_l3d.parameters.shared import SEED, TASK, Approach, Columns, Metric, Place, SelfTest, Settings, Trained
+from mlflow_l3d.parameters.shared import (
+    SEED,
+    TASK,
+    Approach,
+    Columns,
+    Metric,
+    Place,
+    ReferenceSize,
+    SelfTest,
+    Settings,
+    Trained,
+)
 from mlflow_l3d.parameters.verbs import Verb
 
 
@@ -57,6 +68,7 @@ class _Seeds(TypedDict, total=False):
     test_size: Annotated[
         int | Auto, Of("auto", "number of test examples, drawn once from the validation part; auto is all", low=2)
     ]
+    reference_size: ReferenceSize
 
 
 class SeedsOptions(_Seeds, _Asked, SelfTest, Trained, Columns, Place, total=False):

@@ -16,6 +16,7 @@ from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, 
 from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.earlier.predictions import read_rows
 from mlflow_l3d.tracking.recorder import RunRecorder
 
 
@@ -30,7 +31,7 @@ def recorded_cells(recorder: RunRecorder[Any], cells: Iterable[Cell]) -> tuple[p
         row |= {"cell_key": cell.key, "status": record.status}
         rows.append({**row, **({} if record.error else record.metrics)})
         if path is not None and not record.error:
-            predictions = pd.read_parquet(path)[["example_id", "label", "prediction"]]
+            predictions = read_rows(path, reference=True).to_pandas()
             tables.append(predictions.assign(seed=seed, cell_key=cell.key))
     return pd.DataFrame(rows), pd.concat(tables, ignore_index=True) if tables else None
 

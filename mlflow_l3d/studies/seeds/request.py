@@ -98,7 +98,7 @@ class SeedsRequest(CellRequest):
             "benchmark": benchmark_of(task.name),
             "train_examples": len(split.train),
             "validation_examples": len(split.validation),
-            "evaluated_examples": len(split.test),
+            "evaluated_examples": len(split.scored),
             "split": {"source": task.settings.source, "seeds": dict(self.split_seeds)},
         }
         governed = list(governed_factors(self.setup))

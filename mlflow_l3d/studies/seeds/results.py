@@ -176,7 +176,7 @@ def _study(client: Client, run_id: str, metric: str) -> _Read:
     document = known_document(client, run_id, names.INVESTIGATION)
     cells = _ordered(recorded.cells, document)
     finished = cells[cells["status"].eq("FINISHED")]
-    read = read_predictions(client, finished)
+    read = read_predictions(client, finished, reference=True)
     tables = [
         table.to_pandas().assign(seed=int(seed), cell_key=key)
         for (_, table), seed, key in zip(read, finished["seed.seed"], finished["cell_key"], strict=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _ANSWERS: Final = ("example_id", "label", "prediction")
 
 
-def read_rows(path: Path, name: str, *, scores: bool, reference: bool) -> pa.Table:
+def read_rows(path: Path, name: str = names.PREDICTIONS, *, scores: bool = False, reference: bool = False) -> pa.Table:
     """Return the predictions in a file; `scores` and `reference` as for `reader.read_predictions`.
 
     Raises

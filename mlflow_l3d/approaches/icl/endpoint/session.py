@@ -75,12 +75,12 @@ class EndpointSession(PromptSession):
             for cell in cells:
                 try:
                     asked = self._asked(cell)
-                    under_way.append((cell, asked.test, self.connection.begin(self._answered(cell, asked))))
+                    under_way.append((cell, asked, self.connection.begin(self._answered(cell, asked))))
                 except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
                     yield failed(cell.key, error)
-            for cell, test, work in under_way:
+            for cell, asked, work in under_way:
                 try:
-                    outcome = self._judged(cell, test, *work.result())
+                    outcome = self._judged(cell, asked, *work.result())
                 except (BudgetError, EndpointError) as error:
                     raise StudyEndedError(str(error)) from error
                 except Exception as error:  # noqa: BLE001 - as above
@@ -100,14 +100,19 @@ class EndpointSession(PromptSession):
             drawn = stream(seed, "requests").integers(2**31, size=len(prompts)).tolist()
             seeds = drawn if recipe.temperature else [0] * len(prompts)
             written = self._asks.generate(prompts, recipe.new_tokens, recipe.temperature, seeds, tally)
-            predictions, unparsed = self._read(form, await written)
+            predictions, unparsed = self._read(asked, await written)
             return predictions, None, tally.metrics | unparsed | {"generated": 1.0}
         scores, unseen = await self._asks.score([*prompts, *asked.empty], form.verbaliser, tally)
         ways = {"first_token": float(self._way == "first"), "unseen_share": unseen, "generated": 0.0}
-        return self._scored(cell, scores[: len(prompts)], scores[len(prompts) :], tally.metrics | ways)
+        return self._scored(cell, asked, scores[: len(prompts)], scores[len(prompts) :], tally.metrics | ways)
 
     def _scored(
-        self, cell: Cell, own: npt.NDArray[np.float64], blank: npt.NDArray[np.float64], metrics: dict[str, float]
+        self,
+        cell: Cell,
+        asked: Asked,
+        own: npt.NDArray[np.float64],
+        blank: npt.NDArray[np.float64],
+        metrics: dict[str, float],
     ) -> Answers:
         """Return the answers, of texts for which the server gives no log-probabilities none.
 
@@ -116,16 +121,17 @@ class EndpointSession(PromptSession):
         L3DError
             If it gives them for no text, or not for the empty inputs.
         """
-        has_scores = ~np.isnan(own).any(axis=1)
+        has_scores = np.asarray(~np.isnan(own).any(axis=1))
         if has_scores.all() and not np.isnan(blank).any():
-            return self._decided(cell, own, blank, metrics)
-        if not has_scores.any() or np.isnan(blank).any():
+            return self._decided(cell, own, blank, metrics, asked.tested)
+        tested = has_scores[: asked.tested]
+        if not tested.any() or np.isnan(blank).any():
             raise L3DError(f"{self.connection.endpoint.base_url} gave no log-probabilities. Use decision=generate.")
-        numbers, shares, _ = self._decided(cell, own[has_scores], blank, {})
+        numbers, shares, _ = self._decided(cell, own[has_scores], blank, {}, int(tested.sum()))
         predictions = np.full(len(own), -1, dtype=np.int64)
         scores = np.full((len(own), len(self.task.class_names)), 1 / len(self.classes), dtype=np.float32)
         predictions[has_scores], scores[has_scores] = numbers, shares
-        return predictions, scores, metrics | {"unparsed_share": float(1 - has_scores.mean())}
+        return predictions, scores, metrics | {"unparsed_share": float(1 - tested.mean())}
 
     def close(self) -> None:
         """Close connections, the file of answers and the thread."""

@@ -202,7 +202,8 @@ def seeds_study(
         One row per prediction: ``seed``, ``example_id``, ``label``, ``prediction`` (class numbers, -1 for none; numbers
         for regression; texts, compared character by character, for all else). All seeds predict the same examples; a
         seed without predictions is not compared. Macro averages of predictions are over the classes of a seed's own
-        labels and predictions, as in scikit-learn.
+        labels and predictions, as in scikit-learn. No score is computed from rows that are true in a column
+        ``reference``, but agreement is.
     metric
         The task's own metric, or its name; by default that of the kind.
     kind
@@ -248,7 +249,10 @@ def seeds_study(
     compared = None
     if predictions is not None and len(predictions):
         compared = compare_seeds(predictions, seeds, kind, classes)
-        rows = {} if compared.are_right_or_wrong and headline.name in table else compared.scores()
+        tested = compared
+        if "reference" in predictions and predictions["reference"].dtype == bool:
+            tested = compare_seeds(predictions[~predictions["reference"]], seeds, kind, classes)
+        rows = {} if compared.are_right_or_wrong and headline.name in table else tested.scores()
         computed = pd.DataFrame.from_dict(rows, orient="index").reindex(index=table.index)
         names = [name for name in dict.fromkeys((*names, *usual)) if name in table or name in computed]
         table = table.reindex(columns=names).astype(np.float64).combine_first(computed)[names]
