@@ -35,17 +35,21 @@ class Foreseen:
     reason: str = ""
 
 
-def simplest(predictions: Iterable[Prediction], std: float) -> list[Prediction]:
-    """Return one prediction of each kind over the same factors: the fewest members that reach most of its reduction."""
+def simplest(predictions: Iterable[Prediction]) -> list[Prediction]:
+    """Return one prediction of each kind over the same factors: the fewest members that reach most of its reduction.
+
+    Those of which nothing is known are left out.
+    """
     groups: dict[object, list[Prediction]] = {}
     for each in predictions:
         remedy = each.remedy
-        groups.setdefault((remedy.kind, remedy.over, tuple(sorted(remedy.changes.items()))), []).append(each)
+        if math.isfinite(each.std.value):
+            groups.setdefault((remedy.kind, remedy.over, tuple(sorted(remedy.changes.items()))), []).append(each)
     chosen = []
     for group in groups.values():
         group.sort(key=lambda each: each.remedy.members)
-        most = max((std - each.std.value for each in group), default=0.0)
-        chosen.append(next((each for each in group if std - each.std.value >= _MOST * most > 0), group[0]))
+        low, high = (pick(each.std.value for each in group) for pick in (min, max))
+        chosen.append(next(each for each in group if each.std.value <= high - _MOST * (high - low)))
     return chosen
 
 

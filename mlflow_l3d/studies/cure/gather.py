@@ -5,23 +5,29 @@ from __future__ import annotations
 import math
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.agreement.kinds import NUMBERS, WHOLE, kind_of_column
+from mlflow_l3d.analysis.consistency.agreement.kinds import NOTHING, NUMBERS, WHOLE, kind_of_column
+from mlflow_l3d.analysis.cure.remedy import Range
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.tables import known_std
+from mlflow_l3d.analysis.importance.tables import known_std, std_interval
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.designs.layout import SEED
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by, recorded_about
-from mlflow_l3d.studies.investigation.members import MemberRows, run_predictions
+from mlflow_l3d.studies.investigation.members import MOST_PREDICTIONS, Form, MemberRows, run_predictions
+from mlflow_l3d.studies.investigation.remedies import spread_of
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.reader import read_listed, read_predictions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +44,8 @@ class Gathered:
         Factor -> record; empty of a seeds study.
     golden
         Shape (L,): scores of runs that redraw every factor, without nan.
-    std
-        Their standard deviation as it is reported.
+    spread
+        Their standard deviation as it is reported, with its interval.
     over
         The one factor in which these runs differ, of a seeds study; else empty.
     members
@@ -57,7 +63,7 @@ class Gathered:
     classes: int
     importances: dict[str, Importance]
     golden: FloatArray
-    std: float
+    spread: Range
     over: str
     members: MemberRows
     reason: str
@@ -89,7 +95,7 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
     source = recorded_about(client, parent).source
     members, reason, classes = _read(client, cells, planned, metric)
     classes = len(source.classes) or classes
-    importances, golden, std = _spread(cells, replace(planned, classes=classes or None), metric)
+    importances, golden, spread = _spread(cells, replace(planned, classes=classes or None), metric)
     seconds = pd.to_numeric(cells.get("duration_seconds", pd.Series(dtype=float))).mean()
     return Gathered(
         parent=parent,
@@ -97,7 +103,7 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
         classes=classes,
         importances=importances,
         golden=golden,
-        std=std,
+        spread=spread,
         over=over,
         members=members,
         reason=reason,
@@ -106,36 +112,40 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
     )
 
 
-def _spread(cells: pd.DataFrame, planned: Planned, metric: Metric) -> tuple[dict[str, Importance], FloatArray, float]:
+def _spread(cells: pd.DataFrame, planned: Planned, metric: Metric) -> tuple[dict[str, Importance], FloatArray, Range]:
     """Return the records of the factors, and the scores of independent runs with their standard deviation."""
+    importances = {}
+    golden = cells[metric.name].to_numpy(dtype=np.float64)
     if cells["factor"].notna().any():
         importances = dict(analyse(cells, planned, metric=metric).importances)
-        if record := next(iter(importances.values()), None):
-            golden = record.golden[np.isfinite(record.golden)]
-            return importances, golden, record.golden_std
-    golden = cells[metric.name].to_numpy(dtype=np.float64)
+        golden = next(iter(importances.values())).golden
     golden = golden[np.isfinite(golden)]
-    return {}, golden, known_std(golden) if len(golden) > 1 else math.nan
+    std = known_std(golden) if len(golden) > 1 else math.nan
+    return importances, golden, spread_of(importances) if importances else Range(std, *std_interval(golden))
 
 
 def _read(client: Client, cells: pd.DataFrame, planned: Planned, metric: Metric) -> tuple[MemberRows, str, int]:
     """Return the predictions of all cells, why there are none, and the number of classes that occur."""
     members = MemberRows(planned.design_of(cells))
     finished = cells[cells["status"].eq("FINISHED")]
-    validation = f"validation_{metric.name}"
-    numbers, classes, kind = None, 0, ""
+    form: Form | None = None
+    classes = 0
     with closing(read_predictions(client, finished, scores=True, reference=True)) as tables:
         for cell, (_, table) in zip(finished.itertuples(index=False), tables, strict=True):
             if table is None:
                 continue
-            if numbers is None:
-                kind = kind_of_column(table["prediction"])
-                numbers = kind_of_column(table["label"]) != WHOLE or kind != WHOLE
-                if kind not in NUMBERS:
-                    return members, f"Predictions are {kind}: an ensemble of answers is not predicted.", 0
-            run = run_predictions(cell, table, numbers=numbers)
-            if run is not None:
-                run.validation = float(getattr(cell, validation, math.nan))
-                classes = 0 if numbers else max(classes, int(max(run.labels.max(), run.predictions.max())) + 1)
+            form = form or _form(table)
+            if (run := run_predictions(cell, table, form)) is not None:
+                run.validation = float(getattr(cell, f"validation_{metric.name}", math.nan))
+                if form == "classes":
+                    classes = max(classes, int(max(run.labels.max(), run.predictions.max())) + 1)
             members.add(cell, run)
-    return members, "" if members.size else "The runs hold no predictions.", classes
+    if members.is_whole:
+        return members, "" if members.size else "The runs hold no predictions.", classes
+    return members, f"The runs hold more than {MOST_PREDICTIONS:,} predictions and class scores.", classes
+
+
+def _form(table: pa.Table) -> Form:
+    """Return what labels and predictions are: those that are neither classes nor numbers are compared as texts."""
+    kinds = {kind_of_column(table[name]) for name in ("label", "prediction")} - {NOTHING}
+    return "classes" if kinds == {WHOLE} else "numbers" if kinds <= {*NUMBERS} else "texts"

@@ -23,7 +23,7 @@ class _Cure(TypedDict, total=False):
         int | Auto,
         Of(
             "auto",
-            "verify: golden runs of each remedy; auto is those of the parent run, at most 40",
+            "verify: golden runs of each remedy; auto is as many as the parent run has, at most 40",
             low=5,
             high=10_000,
         ),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlflow_l3d.analysis.cure.ensembles import fixed, report_mean
 from mlflow_l3d.analysis.cure.foreseen import helps, simplest
-from mlflow_l3d.analysis.cure.rank import ranked
+from mlflow_l3d.analysis.cure.rank import fixed, ranked, report_mean
 from mlflow_l3d.analysis.cure.remedy import Prediction
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments
@@ -20,7 +18,7 @@ from mlflow_l3d.studies.cure.gather import Gathered, gather
 from mlflow_l3d.studies.cure.parameters import CURE
 from mlflow_l3d.studies.gate.golden import GoldenRequest
 from mlflow_l3d.studies.gate.sides import Side, recorded_side
-from mlflow_l3d.studies.investigation.remedies import lacking_words, predicted, why_not
+from mlflow_l3d.studies.investigation.remedies import predicted, why_not
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.past import latest_investigation
 
@@ -79,9 +77,9 @@ class CureRequest:
 
     def chosen(self) -> list[Prediction]:
         """Return the remedies to verify, best first: those that help, then those of which nothing can be predicted."""
-        std, sign = self.gathered.std, self.gathered.metric.sign
+        std, sign = self.gathered.spread.value, self.gathered.metric.sign
         trained = [each for each in self.predictions if each.remedy.kind not in NOT_TRAINED]
-        helping = [each for each in simplest(trained, std) if helps(each, std, sign)]
+        helping = [each for each in simplest(trained) if helps(each, std, sign)]
         unknown = [each for each in trained if each.basis == "unknown"]
         return [*ranked(helping), *unknown][: self.arguments["verify"]]
 
@@ -151,25 +149,21 @@ def _side(client: Client, run_id: str, request: Any, typed: Arguments) -> Side |
 
 
 def _predictions(gathered: Gathered, side: Side | None, most_members: int) -> tuple[list[Prediction], list[str]]:
-    """Return what is predicted of each remedy, best first, and what cannot be."""
-    std, metric, members = gathered.std, gathered.metric, gathered.members
-    found: list[Prediction] = []
-    if reason := gathered.reason or ("" if gathered.over and members.size else why_not(members, metric, std)):
+    """Return what is predicted of each remedy, best first, and in one line each what is not."""
+    spread, metric, members = gathered.spread, gathered.metric, gathered.members
+    predictions: list[Prediction] = []
+    if reason := gathered.reason or why_not(members, metric, spread.value):
         reasons = [reason]
     else:
-        found, lacking = predicted(
-            members, metric, gathered.classes, std, over=gathered.over, most_members=most_members
+        predictions, reasons = predicted(
+            members, metric, gathered.classes, spread, over=gathered.over, most_members=most_members
         )
-        reasons = [lacking_words(lacking)] if lacking else []
-    if std > 0:
-        found += report_mean(gathered.golden, most_members=most_members)
-        found += [fixed(name, std, record.moves_by_std) for name, record in gathered.importances.items()]
+    if spread.value > 0:
+        predictions += report_mean(gathered.golden, most_members=most_members)
+        predictions += [fixed(name, spread.value, each.moves_by_std) for name, each in gathered.importances.items()]
     if side is not None and side.request is not None:
         setup = side.request.setup
         offered = getattr(setup.approach, "remedies", lambda *_: ())(setup.hyperparameters, setup.task)
-        found += [Prediction(remedy=remedy, basis="unknown", trainings=remedy.members) for remedy in offered]
-    timed = [
-        each if math.isfinite(each.seconds) else replace(each, seconds=gathered.seconds * each.trainings)
-        for each in found
-    ]
+        predictions += [Prediction(remedy=remedy, basis="unknown", trainings=remedy.members) for remedy in offered]
+    timed = [replace(each, seconds=gathered.seconds * each.trainings) for each in predictions]
     return ranked(timed), reasons

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Unpack
 
-from mlflow_l3d.parameters.cures import document_of
+from mlflow_l3d.parameters.cures import text_of
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.studies.base import entry_point, say
 from mlflow_l3d.studies.cure.numbers.verified import CureAnswer
@@ -14,7 +14,7 @@ from mlflow_l3d.studies.cure.request import CureRequest, specify_cure
 from mlflow_l3d.studies.cure.results import Cure
 from mlflow_l3d.studies.cure.verifying import plan_remedies, study_plan_of, verify_remedies
 from mlflow_l3d.studies.dry_run import StudyPlan, record_plan
-from mlflow_l3d.studies.files import save_report, temporary_folder, write_json
+from mlflow_l3d.studies.files import save_report, temporary_folder
 from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import shows_progress
 from mlflow_l3d.tracking import names
@@ -93,7 +93,7 @@ def _carry_out(client: Client, request: CureRequest, project_run: str | None, *,
         verified = tuple(verify_remedies(client, request, planned, run.run_id, progress=progress)) if planned else ()
         answer = CureAnswer(
             metric=gathered.metric,
-            std=gathered.std,
+            std=gathered.spread.value,
             mean=float(gathered.golden.mean()) if len(gathered.golden) else math.nan,
             predictions=request.predictions,
             verified=verified,
@@ -109,7 +109,7 @@ def _carry_out(client: Client, request: CureRequest, project_run: str | None, *,
             write_result(folder, result)
             save_report(folder, names.REPORT, result.report())
             if answer.best is not None and answer.verdict(answer.best) == "better":
-                write_json(folder / names.CURE, document_of(answer.best.prediction.remedy), indent=2)
+                (folder / names.CURE).write_text(text_of(answer.best.prediction.remedy), encoding="utf-8")
             tags = {
                 names.OF_INVESTIGATION: parent,
                 names.INVESTIGATIONS: ",".join([parent, *(each.run_id for each in verified)]),

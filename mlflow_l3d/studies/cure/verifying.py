@@ -179,8 +179,8 @@ def _agreement(tables: Iterable[pd.DataFrame | None]) -> float:
         place: dict[str, Any] = {"phase": "golden", "factor": None, "row": None, "column": None, "index": number}
         ids, labels, predictions = (table[name].to_numpy() for name in ("example_id", "label", "prediction"))
         stability.add(**place, example_ids=ids, labels=labels, predictions=predictions)
-    found = stability.consistencies().get("golden")
-    return math.nan if found is None else found.consistency
+    golden = stability.consistencies().get("golden")
+    return math.nan if golden is None else golden.consistency
 
 
 def _done(client: Client, golden: GoldenRequest) -> set[str]:

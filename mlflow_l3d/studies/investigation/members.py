@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,12 @@ from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.ensembles import Members
 from mlflow_l3d.designs import Design
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.earlier.predictions import has_reference
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Form: TypeAlias = Literal["classes", "numbers", "texts"]
 MOST_PREDICTIONS: Final = 50_000_000
 """More are not held at once: an investigation then says nothing of remedies."""
 _SMALL: Final = np.iinfo(np.int16).max
@@ -105,8 +107,7 @@ class MemberRows:
         rows = (
             [*([base[row]] if row in base else []), *runs] for (name, row), runs in self._runs.items() if name == factor
         )
-        found = (joined(runs, columns=shared) for runs in rows if len(runs) > 1)
-        return [members for members in found if members is not None]
+        return [members for runs in rows if (members := joined(runs, columns=shared)) is not None]
 
     def independent(self) -> Members | None:
         """Return the golden or base runs on the examples that all of them share; None if these are too few."""
@@ -140,10 +141,11 @@ def joined(runs: list[RunPredictions], *, columns: bool = False) -> Members | No
         validation=validation if np.isfinite(validation).all() else None,
         columns=np.array([run.column for run in runs]) if columns else None,
         test=test,
+        examples=runs[0].ids[at[id(runs[0].ids)]],
     )
 
 
-def run_predictions(cell: Any, table: pa.Table, *, numbers: bool) -> RunPredictions | None:
+def run_predictions(cell: Any, table: pa.Table, form: Form) -> RunPredictions | None:
     """Return what a run predicts from its table; None if it lacks a number.
 
     Parameters
@@ -152,16 +154,16 @@ def run_predictions(cell: Any, table: pa.Table, *, numbers: bool) -> RunPredicti
         Has its key, column and, if it is known, its validation score.
     table
         Of predictions, perhaps with class scores and the reference set.
-    numbers
-        Whether labels and predictions are numbers, not classes.
+    form
+        What labels and predictions are.
     """
-    columns = [np.asarray(table[name].to_numpy()) for name in ("label", "prediction")]
-    if numbers:
-        labels, predictions = (np.asarray(column, dtype=np.float64) for column in columns)
+    labels, predictions = (np.asarray(table[name].to_numpy()) for name in ("label", "prediction"))
+    if form == "classes":
+        labels, predictions = class_column(labels, "label"), class_column(predictions, "prediction")
+    elif form == "numbers":
+        labels, predictions = (np.asarray(column, dtype=np.float64) for column in (labels, predictions))
         if not (np.isfinite(labels).all() and np.isfinite(predictions).all()):
             return None
-    else:
-        labels, predictions = map(class_column, columns, ("label", "prediction"))  # type: ignore[assignment]
     of_classes = [name for name in table.column_names if name.startswith(names.CLASS_SCORE)]
     column = getattr(cell, "column", None)
     is_test = np.ones(len(table), dtype=bool)
@@ -171,6 +173,6 @@ def run_predictions(cell: Any, table: pa.Table, *, numbers: bool) -> RunPredicti
         table["example_id"].to_numpy(),
         labels,
         predictions,
-        ~table[names.REFERENCE].to_numpy() if names.REFERENCE in table.column_names else is_test,
+        ~table[names.REFERENCE].to_numpy() if has_reference(table.schema) else is_test,
         np.column_stack([table[name].to_numpy() for name in of_classes]) if of_classes else None,
     )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
+from typing import Any
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.cure.ensembles import predict, predict_all
+from mlflow_l3d.analysis.cure.predict import predict
 from mlflow_l3d.analysis.cure.foreseen import NAMED, Foreseen, helps, simplest
-from mlflow_l3d.analysis.cure.rank import ranked
-from mlflow_l3d.analysis.cure.remedy import Prediction
-from mlflow_l3d.analysis.intervals import LEVEL
+from mlflow_l3d.analysis.cure.rank import predict_all, ranked
+from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range
+from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import listed
+from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.investigation.members import MemberRows
 
 
@@ -28,14 +30,19 @@ def foresee(members: MemberRows, analysis: Analysis, classes: int) -> Foreseen:
     classes
         How many are distinguished; 0 of numbers.
     """
-    record = next(iter(analysis.importances.values()), None)
-    std, metric = math.nan if record is None else record.golden_std, analysis.metric
-    if reason := why_not(members, metric, std):
-        return Foreseen((), std, reason)
-    predictions, lacking = predicted(members, metric, classes, std)
-    named = [each for each in simplest(predictions, std) if helps(each, std, metric.sign)]
-    best = tuple(ranked(named)[:NAMED])
-    return Foreseen(best, std, "" if best else nothing_helps(predictions, lacking, analysis))
+    spread, metric = spread_of(analysis.importances), analysis.metric
+    if reason := why_not(members, metric, spread.value):
+        return Foreseen((), spread.value, reason)
+    predictions, reasons = predicted(members, metric, classes, spread)
+    helping = [each for each in simplest(predictions) if helps(each, spread.value, metric.sign)]
+    best = tuple(ranked(helping)[:NAMED])
+    return Foreseen(best, spread.value, "" if best else nothing_helps(predictions, reasons, analysis))
+
+
+def spread_of(importances: Mapping[str, Importance]) -> Range:
+    """Return the standard deviation of the golden runs of some factors, which share them, with its interval."""
+    record = next(iter(importances.values()), None)
+    return UNKNOWN if record is None else Range(record.golden_std, record.golden_std_ci_low, record.golden_std_ci_high)
 
 
 def why_not(members: MemberRows, metric: Metric, std: float) -> str:
@@ -52,44 +59,48 @@ def why_not(members: MemberRows, metric: Metric, std: float) -> str:
 
 
 def predicted(
-    members: MemberRows, metric: Metric, classes: int, std: float, *, over: str = "", most_members: int = 10
+    members: MemberRows, metric: Metric, classes: int, spread: Range, *, over: str = "", most_members: int = 10
 ) -> tuple[list[Prediction], list[str]]:
-    """Return what is predicted of ensembles, and the factors whose runs share too few examples.
+    """Return what is predicted of ensembles, and in one line each what is not.
 
     Parameters
     ----------
     members, metric, classes
         As for :func:`foresee`.
-    std
+    spread
         Standard deviation of independent runs.
     over
         The factor in which independent runs differ, if that is known to be one.
     most_members
         Most runs behind one prediction.
     """
-    shared = {"metric": metric, "classes": classes, "golden_std": std, "level": LEVEL, "most_members": most_members}
+    shared: dict[str, Any] = {"metric": metric, "classes": classes or None}
+    shared |= {"golden_std": spread, "most_members": most_members}
     found: list[Prediction] = []
     lacking = []
     for factor in members.factors:
         if len(rows := members.rows(factor)) > 1:
-            found += predict(rows, over=tuple(factor.split("+")), **shared)
+            found += predict(rows, over=factor.split("+"), **shared)
         else:
             lacking.append(factor)
-    every = (over,) if over else tuple(name for factor in members.factors for name in factor.split("+"))
-    if (independent := members.independent()) is None:
-        lacking += [over] if over else []
-    elif len(members.factors) != 1:
+    every = [over] if over else [name for factor in members.factors for name in factor.split("+")]
+    independent = members.independent() if len(members.factors) != 1 else None
+    if independent is not None:
         found += predict_all(independent, over=every, **shared)
-    return found, lacking
+    elif over:
+        lacking.append(over)
+    reasons = [lacking_words(lacking)] if lacking else []
+    reasons += [f"{remedy_words(each.remedy)}: {each.reason}." for each in found if each.basis == "unknown"]
+    return [each for each in found if each.basis != "unknown"], reasons
 
 
-def nothing_helps(predictions: list[Prediction], lacking: list[str], analysis: Analysis) -> str:
+def nothing_helps(predictions: list[Prediction], reasons: list[str], analysis: Analysis) -> str:
     """Return why no ensemble helps, in one line."""
     if not predictions:
-        return lacking_words(lacking)
+        return reasons[0] if reasons else "No runs differ in one factor alone."
     tried = list(dict.fromkeys(name for each in predictions for name in each.remedy.over))
     causes = [name for name, record in analysis.importances.items() if record.importance_corrected > 0]
-    others = [name for name in causes if name in lacking] or [name for name in causes if name not in tried]
+    others = [name for name in causes if name not in tried]
     said = f"No vote of runs that differ in {listed(tried, 'or')} leaves clearly less spread."
     if not others:
         return said

@@ -145,7 +145,7 @@ class _Counted:
         columns = {"example_ids": ids.to_numpy(), "labels": labels, "predictions": predictions}
         self.stability.add(phase=str(cell.phase), **place, **columns)
         if self.choice in (None, REGRESSION):
-            self.members.add(cell, run_predictions(cell, table, numbers=self.choice is not None))
+            self.members.add(cell, run_predictions(cell, table, "classes" if self.choice is None else "numbers"))
         if self.choice is None:
             marks = {names.REFERENCE: table[names.REFERENCE]} if has_reference(table.schema) else {}
             self._writer.add(cell, {"example_id": ids, "label": labels, "prediction": predictions, **marks})

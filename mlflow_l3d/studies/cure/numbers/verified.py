@@ -96,23 +96,24 @@ def verify(verified: Verified, plain: FloatArray, cured: FloatArray, level: floa
     Parameters
     ----------
     verified
-        What is known besides.
+        The remedy, and what else its runs show.
     plain, cured
         Shape (L,): scores of the same configurations, nan if a run has none.
     level
         Confidence level.
     """
     both = np.isfinite(plain) & np.isfinite(cured)
-    found = replace(verified, runs=int(both.sum()), failed=int((~both).sum()))
-    if found.runs < 2:
-        return found
+    counts = {"runs": int(both.sum()), "failed": int((~both).sum())}
+    if both.sum() < 2:
+        return replace(verified, **counts)
     plain, cured = plain[both], cured[both]
     numbers = {"run": np.flatnonzero(both)}
     measured, _ = measure(System("cured", cured, numbers), System("plain", plain, numbers), count_examples=False)
     half = t_quantile(float(measured.degrees), level) * float(measured.error)
     change = float(measured.difference)
     return replace(
-        found,
+        verified,
+        **counts,
         plain=Range(float(plain.std()), *std_interval(plain, level=level)),
         cured=Range(float(cured.std()), *std_interval(cured, level=level)),
         ratio=spread_ratio(plain, cured, level),
@@ -161,7 +162,7 @@ class CureAnswer:
 
     def shown(self) -> list[Prediction]:
         """Return one prediction of each kind over the same factors, best first; those that are unknown are left out."""
-        return [each for each in simplest(self.predictions, self.std) if each.basis != "unknown"]
+        return simplest(self.predictions)
 
     def helping(self) -> list[Prediction]:
         """Return the remedies that are predicted to help a single result, best first."""

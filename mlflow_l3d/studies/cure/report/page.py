@@ -96,7 +96,7 @@ def headline(answer: CureAnswer) -> str:
 
 
 def _helping(answer: CureAnswer) -> Answer:
-    question, unit, helping = "What would help?", unit_of(answer.metric), answer.helping()
+    unit, helping = unit_of(answer.metric), answer.helping()
     if (best := answer.best or next(iter(answer.verified), None)) is not None:
         ratio, change = best.ratio, best.mean_change
         lead = (
@@ -106,13 +106,14 @@ def _helping(answer: CureAnswer) -> Answer:
             f"**{unit.change(change.value, 1)}**{unit.behind} ({between(*change[1:], partial(unit.change, digits=1))})."
         )
     elif helping:
-        agree, change = helping[0].consistency.value, unit.change(helping[0].mean_change.value, 1)
+        agree, shift = helping[0].consistency.value, unit.change(helping[0].mean_change.value, 1)
         more = f"; two results agree on {points(agree, 0)} % of the predictions" * math.isfinite(agree)
-        lead = f"A **{remedy_words(helping[0].remedy)}**: mean **{change}**{unit.behind}{more}."
+        lead = f"A **{remedy_words(helping[0].remedy)}**: mean **{shift}**{unit.behind}{more}."
+    elif any(each.remedy.kind in SEVERAL for each in answer.shown()):
+        lead = "Each remedy that can be predicted leaves more than 95 % of the spread, or lowers the mean."
     else:
-        why = "Each remedy that can be predicted leaves more than 95 % of the spread, or lowers the mean."
-        lead = why if any(each.remedy.kind in SEVERAL for each in answer.shown()) else " ".join(answer.reasons[:1])
-    return Answer(question, "", (lead,))
+        lead = " ".join(answer.reasons[:1])
+    return Answer("What would help?", "", (lead,))
 
 
 def _cost(answer: CureAnswer) -> Answer:
@@ -135,29 +136,26 @@ def _luck(answer: CureAnswer) -> Answer:
 
 def front(answer: CureAnswer) -> Drawing | None:
     """Return every remedy as a dot, over its trainings, and the line of those that no cheaper one beats."""
-    found = [each for each in answer.predictions if math.isfinite(each.std.value) and each.remedy.kind != "fix"]
-    if len(found) < 2:
+    drawn = [each for each in answer.predictions if math.isfinite(each.std.value) and each.remedy.kind != "fix"]
+    if len(drawn) < 2:
         return None
-    unit, found = unit_of(answer.metric), sorted(found, key=lambda each: (each.trainings, -each.std.value))
-    most = max(2, found[-1].trainings)
-    stds = unit.scale * np.array([each.std.value for each in found])
-    places = np.array([math.log(each.trainings, most) for each in found])
-    ticks = [(math.log(count, most), str(count)) for count in (1, 2, 3, 5, 10, 20, 50, 100) if count <= most]
-    names = [f"{remedy_words(each.remedy)}: ± {unit.text(each.std.value)}" for each in found]
-    drawn = scatter(
-        places,
+    unit, drawn = unit_of(answer.metric), sorted(drawn, key=lambda each: (each.trainings, -each.std.value))
+    most = max(2, drawn[-1].trainings)
+    stds = unit.scale * np.array([each.std.value for each in drawn])
+    html = scatter(
+        np.array([math.log(each.trainings, most) for each in drawn]),
         stds,
         Axis.over([*stds, unit.scale * answer.std]),
-        ticks,
-        f"Remaining standard deviation of {len(found)} remedies over their trainings",
-        names=names,
+        [(math.log(count, most), str(count)) for count in (1, 2, 3, 5, 10, 20, 50, 100) if count <= most],
+        f"Remaining standard deviation of {len(drawn)} remedies over their trainings",
+        names=[f"{remedy_words(each.remedy)}: ± {unit.text(each.std.value)}" for each in drawn],
         line=np.minimum.accumulate(stds),
     )
     caption = (
         f"A dot: one remedy. Up: remaining std ({unit.short}). Right: trainings behind one result. Line: the least "
         "that remains for the price."
     )
-    return Drawing(drawn, caption)
+    return Drawing(html, caption)
 
 
 def verified_table(each: Verified, answer: CureAnswer) -> Table:
@@ -196,7 +194,9 @@ def remaining_table(answer: CureAnswer) -> Table | None:
         {"remedy": remedy_words(each.remedy)} | {name: points(each.shares.get(name, math.nan), 0) for name in factors}
         for each in some
     ]
-    note = "Share (%) of the remaining variance in which a factor is involved; interactions count for each of theirs."
+    note = (
+        "Share (%) of the remaining variance in which a factor is involved; interactions count for each factor in them."
+    )
     return Table.of(rows, note) if rows else None
 
 
@@ -230,11 +230,11 @@ def prediction_rows(answer: CureAnswer) -> list[dict[str, Any]]:
             for end, value in zip(("", "_low", "_high"), getattr(each, name), strict=True)
         }
         row |= {"trainings": each.trainings, "seconds": each.seconds, "basis": each.basis, "reason": each.reason}
-        if (found := achieved.get(id(each))) is not None:
+        if (trained := achieved.get(id(each))) is not None:
             row |= {
-                "achieved_std": found.cured.value,
-                "achieved_mean_change": found.mean_change.value,
-                "verdict": answer.verdict(found),
+                "achieved_std": trained.cured.value,
+                "achieved_mean_change": trained.mean_change.value,
+                "verdict": answer.verdict(trained),
             }
         rows.append(row)
     return rows

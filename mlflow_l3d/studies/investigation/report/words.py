@@ -170,11 +170,11 @@ def _stable(shown: Shown) -> Answer:
 
 def steps(shown: Shown, source: Source) -> list[Step]:
     """Return what to do next, what would change the answer most first."""
-    found, remedies = list(_next_steps(shown, source)), shown.analysis.remedies
+    others, remedies = list(_next_steps(shown, source)), shown.analysis.remedies
     if remedies is None or not remedies.best or not source.run_id:
-        return found[:_STEPS]
+        return others[:_STEPS]
     cure = f"mlflow-l3d cure {source.run_id} --verify 1"
-    return [*found[: _STEPS - 1], Step("What would help is predicted from these runs. Verify it:", cure)]
+    return [*others[: _STEPS - 1], Step("What would help is predicted from these runs. Verify it:", cure)]
 
 
 def _next_steps(shown: Shown, source: Source) -> Iterator[Step]:
