@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.cure.predict import predict
 from mlflow_l3d.analysis.cure.foreseen import NAMED, Foreseen, helps, simplest
+from mlflow_l3d.analysis.cure.predict import predict
 from mlflow_l3d.analysis.cure.rank import predict_all, ranked
-from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range
+from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, UNKNOWN, Prediction, Range
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import listed
-from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.investigation.members import MemberRows
 
 
@@ -89,9 +88,19 @@ def predicted(
         found += predict_all(independent, over=every, **shared)
     elif over:
         lacking.append(over)
-    reasons = [lacking_words(lacking)] if lacking else []
-    reasons += [f"{remedy_words(each.remedy)}: {each.reason}." for each in found if each.basis == "unknown"]
-    return [each for each in found if each.basis != "unknown"], reasons
+    known = [each for each in found if each.basis != "unknown"]
+    return known, [*([lacking_words(lacking)] if lacking else []), *_unknown(found, known)]
+
+
+def _unknown(every: list[Prediction], known: list[Prediction]) -> Iterator[str]:
+    """Yield why nothing is known of ensembles over some factors, or of choosing among their runs."""
+    for what, kinds in (("Ensembles", ENSEMBLES), ("The best of several runs", ("choose",))):
+        of_kind = [each for each in every if each.remedy.kind in kinds]
+        predicted_over = {each.remedy.over for each in known if each.remedy.kind in kinds}
+        reasons: dict[str, list[str]] = {}
+        for over, each in {one.remedy.over: one for one in of_kind if one.remedy.over not in predicted_over}.items():
+            reasons.setdefault(each.reason, []).append(listed(over))
+        yield from (f"{what} over {listed(factors, 'or')}: {reason}." for reason, factors in reasons.items())
 
 
 def nothing_helps(predictions: list[Prediction], reasons: list[str], analysis: Analysis) -> str:
