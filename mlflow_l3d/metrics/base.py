@@ -17,6 +17,8 @@ Score: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any]], float]
 """Labels and predictions, shape (n,) both, to one number."""
 ScoreOfClasses: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any], int], float]
 """Labels, predictions and how many classes are distinguished to one number."""
+ScoresOfMany: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any], int], npt.NDArray[np.float64]]
+"""Labels (n,), predictions (m, n) and how many classes are distinguished to one number a row."""
 
 OfEach: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[np.float64]]
 """Labels and predictions, shape (n,) both, to one number an example."""
@@ -64,6 +66,8 @@ class Metric:
     of_classes
         The same where it is known how many classes are distinguished, for a score that depends on it: also on those
         that neither a label nor a prediction has. Results, early stopping and pruning take it before `function`.
+    of_many
+        What `of_classes` gives for many predictions of the same examples, if it is faster than one at a time.
     of_each
         Labels and predictions, as of `function`, to one number an example, shape (n,), where the score is their mean.
     agreement
@@ -85,6 +89,7 @@ class Metric:
     secondary: bool = False
     opt_in: bool = False
     of_classes: ScoreOfClasses | None = None
+    of_many: ScoresOfMany | None = None
     of_each: OfEach | None = None
     agreement: str = ""
     needs: str = ""

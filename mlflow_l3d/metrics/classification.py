@@ -71,6 +71,21 @@ def f1_macro(labels: Numbers, predictions: Numbers, classes: int | None = None) 
     return _mean(2 * counts.right / np.maximum(counts.support + counts.predicted, 1), counts, classes)
 
 
+def f1_macro_of_many(labels: Numbers, predictions: Numbers, classes: int) -> npt.NDArray[np.float64]:
+    """Return :func:`f1_macro` of each row of predictions, shape (m, n): shape (m,)."""
+    width = max(classes, int(max(labels.max(), predictions.max())) + 1) + 1
+    rows = np.arange(len(predictions))[:, None] * width
+    codes = predictions + 1 + rows
+    both = np.bincount(codes.ravel(), minlength=rows.size * width) + np.tile(
+        np.bincount(labels + 1, minlength=width), len(predictions)
+    )
+    right = np.bincount(codes[predictions == labels], minlength=rows.size * width)
+    each = (2 * right / np.maximum(both, 1)).reshape(-1, width)[:, 1:]
+    seen = (both.reshape(-1, width)[:, 1:] > 0).sum(axis=1)
+    means: npt.NDArray[np.float64] = each.sum(axis=1) / np.maximum(classes, seen)
+    return means
+
+
 def _f1_macro_published(labels: Numbers, predictions: Numbers) -> float:
     counts = _count(labels, predictions)
     seen = int(counts.seen.sum())
@@ -123,6 +138,7 @@ F1_MACRO: Final = Metric(
     chance=_even,
     words="mean over the classes of the harmonic mean of precision and recall",
     of_classes=f1_macro,
+    of_many=f1_macro_of_many,
 )
 METRICS: Final = (
     Metric("accuracy", _accuracy, range=_FRACTION, chance=_even, words="share of right predictions", of_each=_is_right),

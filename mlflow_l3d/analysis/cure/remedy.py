@@ -73,9 +73,12 @@ class Prediction:
     mean_change
         Mean score with the remedy less mean score without.
     consistency
-        Share of predictions on which two results with the remedy agree.
+        Share of predictions on which two results with the remedy agree, if all factors are redrawn.
+    row_consistency
+        The same if only the factors of the remedy are redrawn.
     fragile
-        Share of test examples that are right under some results and wrong under others.
+        Share of test examples that one of two results with the remedy has right and the other wrong: if all factors
+        are redrawn, or if results of different rows share no examples, those of the remedy.
     shares
         Factor -> share of the remaining variance that it is involved in.
     trainings
@@ -85,6 +88,10 @@ class Prediction:
     overstatement
         Of ``choose``: mean of the validation score of the chosen member less its test score, beyond what a member
         that was not chosen shows; else nan.
+    std_before
+        ``golden_std`` without the remedy.
+    also
+        Further remedies that are applied to results with this one.
     reason
         One line: why it is unknown, or what the numbers do not cover; empty if there is nothing to say.
     """
@@ -99,4 +106,7 @@ class Prediction:
     trainings: int = 1
     seconds: float = math.nan
     overstatement: float = math.nan
+    row_consistency: Range = UNKNOWN
+    std_before: float = math.nan
+    also: tuple[Remedy, ...] = ()
     reason: str = ""

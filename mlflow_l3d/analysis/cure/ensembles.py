@@ -1,0 +1,213 @@
+"""Ensembles of runs that differ in one factor alone: the rule by which members are combined, and every choice of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mlflow_l3d.analysis.consistency.agreement.base import matrix_of_pairs
+from mlflow_l3d.analysis.consistency.agreement.choice import prediction_form, scoring_of
+from mlflow_l3d.analysis.intervals import FloatArray, IntArray
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.classification import UNPARSED
+from mlflow_l3d.metrics.known import score
+
+Array = npt.NDArray[Any]
+Masks = npt.NDArray[np.bool_]
+MOST_CHOICES: Final = 252
+"""Choices of members that are all enumerated: five of ten. If there are more, about so many are drawn."""
+
+
+@dataclass(frozen=True)
+class Members:
+    """Runs that differ in the factors of a remedy alone and share their examples: one row of a table.
+
+    Attributes
+    ----------
+    predictions
+        Shape (k, n): int64 classes (-1 names no class), float64 numbers, or texts (None could not be read).
+    labels
+        Shape (n,).
+    scores
+        Shape (k, n, C): class scores, higher is more likely; nan if a run has none of an example.
+    validation
+        Shape (k,): validation score of each run.
+    columns
+        Shape (k,): which column each run is of, if rows share columns (crossed).
+    test
+        Shape (n,): which examples are the runs' own test examples, whose score counts; the others are of the
+        reference set. None: all.
+    examples
+        Shape (n,): which example each is, if rows may share examples; None: rows share none.
+    """
+
+    predictions: Array
+    labels: Array
+    scores: Array | None = None
+    validation: Array | None = None
+    columns: Array | None = None
+    test: Array | None = None
+    examples: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.predictions)
+
+
+def combine(
+    kind: str, predictions: Array, scores: Array | None = None, *, classes: int | None = None, agreement: str = ""
+) -> tuple[Array, Array | None]:
+    """Return predictions and class scores of one ensemble.
+
+    Parameters
+    ----------
+    kind
+        ``vote``: the class, or the text, that most members predict; a tie goes to the tied one whose first member
+        comes first. A member that names no class has no vote. If two texts can agree in part (`agreement`), the text
+        that agrees most with all. ``mean``: the class whose mean score is highest (of equal ones the first), or the
+        mean number.
+    predictions, scores
+        Shapes (k, n) and (k, n, C), as :class:`Members` has them.
+    classes
+        How many classes there are; None for numbers and texts.
+    agreement
+        The scoring function of the metric, for texts.
+
+    Returns
+    -------
+    tuple
+        Shapes (n,) and (n, C): the scores are mean scores, or of a vote shares of the votes; None if there are none.
+
+    Raises
+    ------
+    ParameterError
+        If the kind does not fit the predictions.
+    """
+    members = Members(np.asarray(predictions), np.empty(np.shape(predictions)[1]), scores)
+    combined = combine_choices(kind, members, np.ones((1, len(members)), dtype=np.bool_), agreement)[0]
+    if members.predictions.dtype.kind not in "iu":
+        return combined, None
+    if kind == "mean":
+        known = np.isfinite(np.asarray(scores)).all(axis=2, keepdims=True)
+        sums = np.where(known, np.asarray(scores), 0).sum(axis=0)
+        return combined, (sums / np.maximum(known.sum(axis=0), 1)).astype(np.float32)
+    shares = (members.predictions[:, :, None] == np.arange(classes or 0)).mean(axis=0)
+    return combined, shares.astype(np.float32) if classes else None
+
+
+def combine_choices(kind: str, members: Members, masks: Masks, agreement: str = "") -> Array:
+    """Return shape (m, n): what each choice of members, shape (m, k), predicts together; see :func:`combine`."""
+    predictions = members.predictions
+    form = predictions.dtype.kind
+    if kind == "vote" and form in "iu":
+        return _votes(predictions, masks)
+    if kind == "vote" and form in "OUST":
+        return _medoids(predictions.astype(object), masks, agreement)
+    if kind == "mean" and form == "f":
+        return (masks / masks.sum(axis=1, keepdims=True)) @ predictions
+    if kind == "mean" and form in "iu" and members.scores is not None:
+        return _mean_scores(members.scores, masks)
+    what = "numbers have no majority: use mean" if form == "f" else "needs class scores: use vote"
+    raise ParameterError("kind", kind, what if form in "fiu" else "texts have no mean: use vote")
+
+
+def can_combine(kind: str, members: Members) -> bool:
+    """Return whether an ensemble of this kind exists."""
+    form = members.predictions.dtype.kind
+    return form != "f" if kind == "vote" else form == "f" or (form in "iu" and members.scores is not None)
+
+
+def _votes(codes: IntArray, masks: Masks) -> IntArray:
+    """Return the most frequent code of 0 and above; -1 if there is none."""
+    # Members that all agree need no count. Below 1, a member's place decides ties: the sum of later ones is smaller.
+    contested = (codes != codes[0]).any(axis=0)
+    result = np.repeat(codes[:1].astype(np.int64), len(masks), axis=0)
+    weights = np.where(masks, 1 + 0.5 ** masks.cumsum(axis=1), 0)
+    weights = weights.astype(np.float32 if masks.sum(axis=1).max() < 16 else np.float64)
+    disputed = codes[:, contested]
+    best = np.zeros((len(masks), disputed.shape[1]), dtype=weights.dtype)
+    chosen = np.full(best.shape, UNPARSED, dtype=np.int64)
+    for code in np.unique(disputed[disputed >= 0]):
+        votes = weights @ (disputed == code).astype(weights.dtype)
+        better = votes > best
+        best[better], chosen[better] = votes[better], code
+    result[:, contested] = chosen
+    return result
+
+
+def _mean_scores(scores: Array, masks: Masks) -> IntArray:
+    """Return the class whose mean score is highest; -1 if no member has scores."""
+    missing = np.isnan(scores).any(axis=2)
+    first = np.where(missing, UNPARSED, np.where(missing[:, :, None], 0, scores).argmax(axis=2))
+    contested = (first != first[0]).any(axis=0)
+    result = np.repeat(first[:1].astype(np.int64), len(masks), axis=0)
+    # A class that one member rules out (a logarithm of 0) is very unlikely, not impossible.
+    finite = np.nan_to_num(scores[:, contested], nan=0.0, posinf=1e6, neginf=-1e6)
+    finite[missing[:, contested]] = 0
+    weights = masks.astype(np.float32)
+    sums = (weights @ finite.reshape(len(scores), -1)).reshape(len(masks), -1, scores.shape[2])
+    chosen = sums.argmax(axis=2)
+    chosen[weights @ missing[:, contested] == weights.sum(axis=1, keepdims=True)] = UNPARSED
+    result[:, contested] = chosen
+    return result
+
+
+def _medoids(texts: Array, masks: Masks, agreement: str) -> Array:
+    """Return the text that agrees most with all members, itself included; of equal ones the first."""
+    scoring = scoring_of(agreement or "exact_match")
+    assert scoring is not None
+    matrices = np.empty((texts.shape[1], len(texts), len(texts)))
+    for place in range(texts.shape[1]):
+        forms = [prediction_form(scoring, text, place) for text in texts[:, place]]
+        different = list(dict.fromkeys(forms))
+        where = [different.index(form) for form in forms]
+        matrices[place] = matrix_of_pairs(scoring, different)[np.ix_(where, where)]
+    support = np.einsum("mi,xij->mxj", masks.astype(np.float64), matrices).round(9)
+    winners = np.where(masks[:, None, :], support, -1).argmax(axis=2)
+    return texts[winners, np.arange(texts.shape[1])]
+
+
+def choose_best(members: Members, masks: Masks) -> tuple[IntArray, FloatArray]:
+    """Return the member of each choice that is best on validation examples, and its share among several as good.
+
+    Shapes (m,) and (m, k): the first of the best, and the weight of every member.
+    """
+    assert members.validation is not None
+    values = np.where(masks, members.validation, -math.inf)
+    best = (values == values.max(axis=1, keepdims=True)) & masks
+    return best.argmax(axis=1), best / best.sum(axis=1, keepdims=True)
+
+
+def draw_choices(members: int, k: int) -> Masks:
+    """Return choices of k of so many members, shape (m, members).
+
+    All of them, in their order, if they are at most :data:`MOST_CHOICES`. Else groups of random partitions, always the
+    same ones: each partition has as many groups without a common member as there can be.
+    """
+    if math.comb(members, k) <= MOST_CHOICES:
+        chosen = np.array(list(combinations(range(members), k)))
+    else:
+        random, groups = np.random.default_rng([members, k]), members // k
+        partitions = range(max(4, -(-MOST_CHOICES // groups)))
+        orders = [random.permutation(members)[: groups * k].reshape(groups, k) for _ in partitions]
+        chosen = np.concatenate(orders)
+    masks = np.zeros((len(chosen), members), dtype=np.bool_)
+    np.put_along_axis(masks, chosen, values=True, axis=1)
+    return masks
+
+
+def score_many(metric: Metric, labels: Array, predictions: Array, classes: int | None) -> FloatArray:
+    """Return shape (m,): the score of each row of predictions, shape (m, n); nan if it has none."""
+    if not len(labels):
+        return np.full(len(predictions), math.nan)
+    if metric.of_each is not None:
+        every = np.broadcast_to(labels, predictions.shape).ravel()
+        return metric.of_each(every, predictions.ravel()).reshape(predictions.shape).mean(axis=1)
+    if metric.of_many is not None and classes:
+        return metric.of_many(labels, predictions, classes)
+    return np.array([score(metric, labels, one, classes) for one in predictions])
