@@ -208,15 +208,19 @@ def test_identity_holds_the_remedy_and_the_order_of_factors_does_not_matter():
     assert one.name == other.name == "synthetic, vote of 3 over data_order and model_initialisation"
 
 
-def test_the_vote_of_synthetic_cells_is_that_of_their_median(tmp_path):
-    # An example is right if its own uniform number is below the score, so most are right if the median is above it.
+def test_the_vote_of_synthetic_cells_spreads_as_the_median_of_uniform_numbers_does(tmp_path):
+    # The score depends on the order alone and is uniform; a vote of five is right where the median of five is.
+    alone = {f"a_{name}": 1e6 for name in Synthetic.factors if name != "data_order"}
     cured = Cured(Synthetic(), Remedy("vote", ("data_order",), 5))
-    task = replace(generate(800, 2), settings=SplitSettings(test_size=160, test_selection="fixed"))
-    job, cell = job_of(cured, task, tmp_path), one_cell(cured.factors, 1)
-    members = seeds_of_members(cell.seeds, ("data_order",), 5)
-    median = float(np.median([score(seeds, job.hyperparameters) for seeds in members]))
-    accuracy = outcomes_of(job, [cell])[cell.key].metrics["accuracy"]
-    assert accuracy == pytest.approx(median, abs=0.1)
+    task = replace(generate(2000, 2), settings=SplitSettings(test_size=400, test_selection="fixed"))
+    job, cells = job_of(cured, task, tmp_path, **alone), [one_cell(cured.factors, number) for number in range(150)]
+    outcomes = outcomes_of(job, cells)
+    accuracies = np.array([outcomes[cell.key].metrics["accuracy"] for cell in cells])
+    members = [seeds_of_members(cell.seeds, ("data_order",), 5) for cell in cells]
+    medians = [np.median([score(seeds, job.hyperparameters) for seeds in each]) for each in members]
+    assert np.abs(accuracies - medians).max() < 0.08
+    # Beta(3, 3) has the variance 1 / 28; one number alone would have 1 / 12, and a standard deviation of .26.
+    assert accuracies.std() == pytest.approx(0.9 * np.sqrt(1 / 28), rel=0.15)
 
 
 REFUSED = [

@@ -74,7 +74,8 @@ class Parent:
     def choices(self) -> dict[str, str]:
         """Return the choices that distinguish systems, in the order in which people name them."""
         model = self.document.get("model", {}).get("name") or own_parameter(self.run, "model") or ""
-        choices = {"approach": own_parameter(self.run, "approach") or "", "model": str(model).rsplit("/", 1)[-1]}
+        approach = self.document.get("approach", {}).get("name") or own_parameter(self.run, "approach") or ""
+        choices = {"approach": str(approach), "model": str(model).rsplit("/", 1)[-1]}
         choices |= {
             name.removeprefix(_CHOICE): str(value)
             for name, value in self.run.data.params.items()
