@@ -79,7 +79,9 @@ def predict(
         sizes = range(2, min(most_members, table.size) + 1)
         measured = [single, *(table.moments(kind, k) for k in sizes)]
         series = Series.of(kind, measured, most_members, table.most_exact)
-        found += [series.prediction(replace(remedy, members=k), golden, level, seconds) for k in range(2, most_members + 1)]
+        found += [
+            series.prediction(replace(remedy, members=k), golden, level, seconds) for k in range(2, most_members + 1)
+        ]
     return found
 
 
@@ -87,7 +89,12 @@ _WHY: Final = {"vote": "numbers have no majority: see mean", "mean": "runs have 
 
 
 def baseline(
-    rows: Sequence[Members], *, metric: Metric, classes: int | None, golden_std: Range | float = UNKNOWN, level: float = LEVEL
+    rows: Sequence[Members],
+    *,
+    metric: Metric,
+    classes: int | None,
+    golden_std: Range | float = UNKNOWN,
+    level: float = LEVEL,
 ) -> Prediction:
     """Return what one run does, in the form of a prediction: consistency and fragile examples before a remedy."""
     rows = [row for row in rows if len(row) and len(row.labels)]
@@ -152,7 +159,9 @@ class Series:
         reason = "" if basis == "exact" else _reason(remedy.kind, self.exact)
         doubt = math.log2(max(1.0, k / max(1, int(np.isfinite(self.exact[:, spread.TOTAL]).sum()))))
         std = self._std(single, many, golden, level, doubt if basis == "extrapolated" else 0.0)
-        changes = [after[..., spread.MEAN] - before[..., spread.MEAN] for before, after in zip(single, many, strict=True)]
+        changes = [
+            after[..., spread.MEAN] - before[..., spread.MEAN] for before, after in zip(single, many, strict=True)
+        ]
         beyond = math.isnan(self.exact[place, spread.MEAN])
         shares = {}
         within, total = many[0][spread.WITHIN], many[0][spread.TOTAL]

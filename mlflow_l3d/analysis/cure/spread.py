@@ -210,7 +210,9 @@ class _Summary:
             sums = np.array([_means(each.reshape(rows, -1)) for each in between])
             rest = self.comparisons.sum() - 2 * self.comparisons
             moments[[CONSISTENCY, FRAGILE]] = sums.sum(axis=1) / self.comparisons.sum()
-            left[:, [CONSISTENCY, FRAGILE]] = ((sums.sum(axis=1) - 2 * sums.T) / np.where(rest > 0, rest, math.nan)[:, None])
+            left[:, [CONSISTENCY, FRAGILE]] = (sums.sum(axis=1) - 2 * sums.T) / np.where(rest > 0, rest, math.nan)[
+                :, None
+            ]
             moments[FRAGILE], left[:, FRAGILE] = 1 - moments[FRAGILE], 1 - left[:, FRAGILE]
         return moments, left
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.foreseen import NAMED, Foreseen, helps, simplest
 from mlflow_l3d.analysis.cure.predict import predict
 from mlflow_l3d.analysis.cure.rank import predict_all, ranked
-from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, UNKNOWN, Prediction, Range
+from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import listed
 from mlflow_l3d.studies.investigation.members import MemberRows
+
+_MOST_MEMBERS: Final = 5
+"""Of an ensemble on a first screen, which costs no time that a reader notices; `cure` tries more."""
 
 
 def foresee(members: MemberRows, analysis: Analysis, classes: int) -> Foreseen:
@@ -32,7 +35,7 @@ def foresee(members: MemberRows, analysis: Analysis, classes: int) -> Foreseen:
     spread, metric = spread_of(analysis.importances), analysis.metric
     if reason := why_not(members, metric, spread.value):
         return Foreseen((), spread.value, reason)
-    predictions, reasons = predicted(members, metric, classes, spread)
+    predictions, reasons = predicted(members, metric, classes, spread, most_members=_MOST_MEMBERS)
     helping = [each for each in simplest(predictions) if helps(each, spread.value, metric.sign)]
     best = tuple(ranked(helping)[:NAMED])
     return Foreseen(best, spread.value, "" if best else nothing_helps(predictions, reasons, analysis))
@@ -88,8 +91,13 @@ def predicted(
         found += predict_all(independent, over=every, **shared)
     elif over:
         lacking.append(over)
-    known = [each for each in found if each.basis != "unknown"]
+    known = [each for each in found if each.basis != "unknown" and not _is_idle(each.remedy)]
     return known, [*([lacking_words(lacking)] if lacking else []), *_unknown(found, known)]
+
+
+def _is_idle(remedy: Remedy) -> bool:
+    """Return whether a remedy changes nothing: a vote of two is that of the first."""
+    return remedy.kind == "vote" and remedy.members == 2
 
 
 def _unknown(every: list[Prediction], known: list[Prediction]) -> Iterator[str]:

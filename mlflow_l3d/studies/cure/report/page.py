@@ -92,7 +92,8 @@ def headline(answer: CureAnswer) -> str:
         what, before, after = f"A {remedy_words(helping[0].remedy)} would leave", Range(answer.std), helping[0].std
     else:
         return "No remedy that can be predicted from these runs leaves clearly less luck in a single result."
-    return f"{what} ± {unit.text(after.value, 1)} of ± {unit.size(before.value)}."
+    digits = unit.digits(after.value)
+    return f"{what} ± {unit.text(after.value, digits)} of ± {unit.text(before.value, digits)}{unit.behind}."
 
 
 def _helping(answer: CureAnswer) -> Answer:

@@ -64,7 +64,7 @@ def _cured(shown: Shown) -> Iterator[Answer]:
         lead, unit = remedies.reason, shown.unit
         if remedies.best:
             best, std = remedies.best[0], remedies.std
-            now, then = unit.text(std, unit.digits(std)), unit.text(best.std.value, unit.digits(std))
+            now, then = (unit.text(each, unit.digits(best.std.value)) for each in (std, best.std.value))
             change = f"mean {unit.change(best.mean_change.value, 1)}{unit.behind}"
             lead = f"A **{remedy_words(best.remedy)}**: typically **± {then}** instead of ± {now}, {change}."
         yield Answer("What would help?", "", (lead,))
