@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, Value
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
@@ -41,6 +42,14 @@ class PublishedStudy:
     examples: int = 1000
     metric: str = "f1_macro"
     rate: str = ""
+
+
+def changing(
+    hyperparameters: Mapping[str, Value], *values: Mapping[str, Value], kind: Literal["training", "prompt"] = "training"
+) -> tuple[Remedy, ...]:
+    """Return a remedy for each of some values that hyperparameters may have instead, without what they have already."""
+    news = ({name: value for name, value in each.items() if hyperparameters[name] != value} for each in values)
+    return tuple(Remedy(kind, changes=changes) for changes in news if changes)
 
 
 class Hooks:
@@ -166,6 +175,14 @@ class Hooks:
     def seeds_defaults(self, model: str, given: Mapping[str, str]) -> Mapping[str, Value]:  # noqa: ARG002
         """Return what differs from the defaults in a seeds study, under the values that the user gives."""
         return {}
+
+    def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> Sequence[Remedy]:  # noqa: ARG002
+        """Return what may reduce the luck under complete hyperparameters: other values of some of them.
+
+        Each has the kind ``training`` or ``prompt`` and `changes` that go together; see :func:`changing`. Ensembles
+        over the factors are possible in any case and are not named. By default there are none.
+        """
+        return ()
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:  # noqa: ARG002
         """Return what names of runs call it: its name, or the variant that complete hyperparameters choose."""

@@ -12,7 +12,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session, answered
+from mlflow_l3d.approaches.hooks import changing
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Searched, SearchRange, Value
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import TASK_FACTORS, stream
@@ -104,6 +106,12 @@ class Synthetic(Approach):
             for factor in FACTORS
             if factor not in active
         }
+
+    def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> tuple[Remedy, ...]:  # noqa: ARG002
+        """Return a weaker effect of the strongest factor, and less noise: their truth is known in closed form."""
+        active = sensitivities(hyperparameters)
+        weaker = [{f"a_{min(active, key=lambda name: active[name])}": 99.0}] if active else []
+        return changing(hyperparameters, *weaker, {"noise": 0.0})
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
         """Return two sensitivities, if they have an effect: the best ones of a few cells are luck alone."""

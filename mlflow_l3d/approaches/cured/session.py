@@ -13,13 +13,13 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.cure.ensembles import combine
 from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.approaches.base import Approach, Session
-from mlflow_l3d.approaches.cured.rule import combine
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.metrics.known import of_kind, registered
+from mlflow_l3d.metrics.known import named, of_kind, registered
 from mlflow_l3d.tasks.base import Task
 
 
@@ -133,6 +133,7 @@ class CuredSession(Session):
             np.stack([each.predictions for each in outcomes if each.predictions is not None]),
             np.stack([each.scores for each in outcomes if each.scores is not None]) if scored else None,
             classes=len(self.task.class_names),
+            agreement=named(self.task.metric).agreement,
         )
         computed = {*registered(), "duration_seconds"} - set(self.cured.approach.metrics)
         shared = [

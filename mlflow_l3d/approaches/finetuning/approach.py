@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.finetuning import recipe as recipes
-from mlflow_l3d.approaches.hooks import PublishedStudy
+from mlflow_l3d.approaches.hooks import PublishedStudy, changing
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value, completed
 from mlflow_l3d.approaches.models import references as models
 from mlflow_l3d.approaches.models.pretrained import need_bitsandbytes, need_peft
@@ -134,6 +135,12 @@ class Finetuning(Approach):
         values = completed(hyperparameters, self.hyperparameters, "trainable", recipes.RECIPES, recipes.WITHOUT_EFFECT)
         if values["trainable"] == "full" and values["head_dropout"] == AUTO:
             values["head_dropout"] = values["dropout"]
+        if last := int(values["average_last"]):
+            if values["early_stopping_patience"] != 0:
+                allowed = "needs early_stopping_patience=0, since a training that stops early has other last epochs"
+                raise ParameterError("hyperparameters.average_last", last, allowed)
+            if last > int(values["epochs"]):
+                raise ParameterError("hyperparameters.average_last", last, f"must be at most epochs={values['epochs']}")
         if values["trainable"] == "lora" and values["lora_cells"] != 1:
             name, cells = "hyperparameters.lora_cells", values["lora_cells"]
             if values["dropout"] != 0:
@@ -177,6 +184,26 @@ class Finetuning(Approach):
             return {}
         small = model in {"auto", self.default_model}
         return {"trainable": "full", **({"learning_rate": 2e-4} if small else {})}
+
+    def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> Sequence[Remedy]:
+        """Return longer training, alone and with a lower rate, restarts, and averages of the last epochs.
+
+        Mosbach et al. (2021) train longer, with a small rate that rises in the first tenth of the steps, and with the
+        bias correction that AdamW has here in any case. An average of the last epochs is stochastic weight averaging
+        (Izmailov et al. 2018) under the schedule of the recipe.
+        """
+        epochs, rate = int(hyperparameters["epochs"]), float(hyperparameters["learning_rate"])
+        longer: dict[str, Value] = {"epochs": 2 * epochs, "early_stopping_patience": 0, "average_last": 0}
+        warmup = max(0.1, float(hyperparameters["warmup_share"]))
+        remedies: list[dict[str, Value]] = [
+            longer,
+            {**longer, "epochs": max(20, 2 * epochs), "learning_rate": rate / 2, "warmup_share": warmup},
+        ]
+        if epochs > 1:
+            remedies.append({"early_stopping_patience": 0, "average_last": max(2, epochs // 2)})
+        if len(task.split(dict.fromkeys(TASK_FACTORS, 0)).validation):
+            remedies.append({"restarts": 3})
+        return changing(hyperparameters, *remedies)
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
         """Return what is searched under complete hyperparameters; dropout stays out of it if it is 0."""

@@ -10,7 +10,8 @@ import torch
 from mlflow_l3d.approaches.finetuning.head_training import Head, train_heads
 from mlflow_l3d.approaches.finetuning.kinds import outputs, stopping_metric, unit_of
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.finetuning.training import CourseSession, DivergedError, Progress
+from mlflow_l3d.approaches.finetuning.session import CourseSession, check_validation
+from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress
 from mlflow_l3d.approaches.stacked.chunks import cells_at_once
 from mlflow_l3d.approaches.stacked.stack import FloatArray, initial_head
 from mlflow_l3d.cells.cell import Cell
@@ -45,6 +46,7 @@ class HeadSession(CourseSession[Head]):
 
     def __init__(self, task: Task, features: FloatArray, recipe: Recipe, device: str) -> None:
         super().__init__(task, device)
+        check_validation(task, recipe, "restarts")
         self.features, self.recipe = features, recipe
         examples = len(task.split(dict.fromkeys(TASK_FACTORS, 0)).train)
         step, held = bytes_per_cell(features.shape[1], outputs(task), examples, recipe)

@@ -107,7 +107,7 @@ class Head(Course):
     weights
         Initial weights of the two layers, shapes (D + 1, H) and (H + 1, C).
     best
-        Weights of the two layers after its best epoch so far.
+        Weights of the two layers after its best epoch so far, or the average of those of its last ones.
     centre, scale
         Of scores: those of its training labels, which are trained on in this unit; see
         :func:`~mlflow_l3d.approaches.finetuning.kinds.unit_of`.
@@ -168,6 +168,10 @@ def train_heads(
                 network = HeadNetwork(network.stack.select(places), scores=shared.scores)
                 running = [running[place] for place in places]
         ended = [head for head in heads if head.diverged is None]
+        if recipe.average_last:
+            validated = shared.logits(ended, [head.split.validation for head in ended], [head.best for head in ended])
+            for head, logits in zip(ended, validated, strict=True):
+                head.progress.average = training.validate(logits, labels[head.split.validation])
         tested = iter(shared.logits(ended, [head.split.test for head in ended], [head.best for head in ended]))
         return [head.diverged or next(tested) for head in heads]
 
@@ -233,7 +237,10 @@ class _Training:
     def goes_on(self, own: Head, weights: Sequence[torch.Tensor], logits: torch.Tensor, loss: float) -> bool:
         """Note an epoch of a cell: weights, validation logits and mean loss; return whether it has another one."""
         better, goes_on = own.note(logits, self.labels[own.split.validation], loss, self.on_epoch_end)
-        if better:
+        averaged = own.progress.averaged
+        if averaged > 1:
+            own.best = tuple(mean.lerp(layer, 1 / averaged) for mean, layer in zip(own.best, weights, strict=True))
+        elif better or own.progress.recipe.average_last:
             own.best = tuple(layer.clone() for layer in weights)
         return goes_on
 

@@ -22,7 +22,7 @@ _MODEL: Final = (
     "gradient_checkpointing",
 )
 _LORA: Final = ("quantise", "lora_r", "lora_alpha", "lora_dropout", "lora_targets", "lora_cells")
-LATER: Final = (*_MODEL, "dtype", *_LORA)
+LATER: Final = (*_MODEL, "dtype", *_LORA, "restarts", "average_last")
 """Left out of a cell's key at their defaults: keys from before these existed stay as they are."""
 _HEAD: Final = ("pooling", "hidden_units")
 WITHOUT_EFFECT: Final = {
@@ -101,6 +101,19 @@ class Recipe:
     )
     head_dropout: float | str = hyperparameter(
         AUTO, "full, encoders: probability of dropout before the new head; auto is dropout", low=0, high=0.9, auto=float
+    )
+    restarts: int = hyperparameter(
+        0,
+        "most times that a training begins again, with other draws, if it diverged or its validation score is not "
+        "above that of always predicting the most frequent class",
+        low=0,
+        high=100,
+    )
+    average_last: int = hyperparameter(
+        0,
+        "evaluate the average of the weights after so many last epochs; 0: the chosen epoch",
+        low=0,
+        high=1000,
     )
 
     @property

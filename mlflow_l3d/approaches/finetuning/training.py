@@ -8,26 +8,23 @@ on how many came before it.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.base import OnEpochEnd, answered, should_stop
-from mlflow_l3d.approaches.failures import failed
+from mlflow_l3d.approaches.base import OnEpochEnd, should_stop
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.stacked.chunks import StackedSession
 from mlflow_l3d.approaches.stacked.stack import FloatArray, dropout_factors
-from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import stream, stream_seed
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO, f1_macro
 from mlflow_l3d.metrics.regression import pearson
+from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
 
 
@@ -113,7 +110,8 @@ class Progress:
     The best epoch has the highest validation F1 macro, of equals the lowest validation loss, then the earliest
     (``early_stopping_metric=loss``: the lowest loss, then the earliest). Training stops after
     `early_stopping_patience` epochs in a row that are no better than the best; the weights of the best epoch are what
-    is evaluated, or with ``selection=last`` those of the last. Without validation examples the last epoch counts as the
+    is evaluated, or with ``selection=last`` those of the last, or with ``average_last`` an average, whose validation
+    score and loss are `average`. Without validation examples the last epoch counts as the
     best. Of a regression, Pearson's correlation is in the place of F1 macro.
     """
 
@@ -123,11 +121,23 @@ class Progress:
     train_loss: list[float] = field(default_factory=list)
     best: int = -1
     metric: Metric = F1_MACRO
+    average: tuple[float, float] | None = None
 
     @property
     def chosen(self) -> int:
-        """The epoch, counted from 0, whose weights are evaluated."""
-        return len(self.f1) - 1 if self.recipe.selection == "last" else self.best
+        """The epoch, counted from 0, whose weights are evaluated; of an average the last one."""
+        return len(self.f1) - 1 if self.recipe.selection == "last" or self.recipe.average_last else self.best
+
+    @property
+    def averaged(self) -> int:
+        """Of how many epochs the weights are averaged, up to now; 0 before the first of them."""
+        first = self.recipe.epochs - self.recipe.average_last
+        return max(0, len(self.f1) - max(0, first)) if self.recipe.average_last else 0
+
+    @property
+    def validation(self) -> tuple[float, float]:
+        """Validation score and loss of the weights that are evaluated."""
+        return self.average or (self.f1[self.chosen], self.loss[self.chosen])
 
     def add(self, f1: float, loss: float, train_loss: float) -> bool:
         """Note one epoch; return whether it is the best so far.
@@ -164,8 +174,9 @@ class Progress:
         """Of the chosen epoch: `best_epoch` counts from 1; `train_loss` is the mean over that epoch, with dropout."""
         epoch = self.chosen
         values = {"best_epoch": float(epoch + 1), "train_loss": self.train_loss[epoch]}
-        if not math.isnan(self.f1[epoch]):
-            values |= {f"validation_{self.metric.name}": self.f1[epoch], "validation_loss": self.loss[epoch]}
+        score, loss = self.validation
+        if not math.isnan(score):
+            values |= {f"validation_{self.metric.name}": score, "validation_loss": loss}
         return values
 
     @property
@@ -185,12 +196,15 @@ class Course:
     ----------
     diverged
         Why it has no result.
+    ended
+        Whether its training was told to end.
     """
 
     cell: Cell
     split: Split
     progress: Progress
     diverged: DivergedError | None = field(default=None, kw_only=True)
+    ended: bool = field(default=False, kw_only=True)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -212,45 +226,15 @@ class Course:
         except DivergedError as error:
             self.diverged = error
             return False, False
-        should_end = should_stop(on_epoch_end, self.cell.key, len(self.progress.f1) - 1, logits, labels)
-        return better, not should_end and not self.progress.stop
+        self.ended = should_stop(on_epoch_end, self.cell.key, len(self.progress.f1) - 1, logits, labels)
+        return better, not self.ended and not self.progress.stop
 
-
-C = TypeVar("C", bound=Course)
-
-
-class CourseSession(StackedSession[C]):
-    """Cells whose parts are equally large are trained side by side."""
-
-    @abstractmethod
-    def trained(self, courses: Sequence[C]) -> Sequence[torch.Tensor | DivergedError]:
-        """Train cells; return the logits of the test examples of each, (n, C) on the CPU, or how it diverged."""
-
-    def together(self, drawn: Sequence[C]) -> list[tuple[Outcome, float]]:
-        """Return the outcomes; the work of a cell is the number of epochs that it was trained."""
-        outcomes: dict[str, Outcome] = {}
-        # Splits of our own tasks are stratified and equally large; those of a stranger's task need not be.
-        for sizes in sorted({course.sizes for course in drawn}):
-            same = [course for course in drawn if course.sizes == sizes]
-            for course, logits in zip(same, self.trained(same), strict=True):
-                outcomes[course.cell.key] = self._outcome(course, logits)
-        return [
-            (outcomes[course.cell.key], len(course.progress.f1) + (course.diverged is not None)) for course in drawn
-        ]
-
-    def _outcome(self, own: Course, logits: torch.Tensor | DivergedError) -> Outcome:
-        """Return the outcome of a cell, without its wall clock.
-
-        Of a regression, whose logits have one column, predictions are float64 and there are no scores.
-        """
-        if isinstance(logits, DivergedError):
-            return failed(own.cell.key, logits)
-        if not bool(torch.isfinite(logits).all()):
-            why = "the scores of the test examples are nan or inf. Use a lower learning rate."
-            return failed(own.cell.key, L3DError(why))
-        predictions, scores = logits[:, 0].double().numpy(), None
-        if self.task.form.has_classes:
-            predictions = logits.argmax(1).numpy().astype(np.int64)
-            scores = torch.softmax(logits.float(), 1).numpy()
-        course = {"metrics": own.progress.metrics, "curves": own.progress.curves}
-        return answered(own.cell.key, self.task, own.split.test, predictions, scores, **course)
+    def collapsed(self, task: Task) -> bool:
+        """Return whether it diverged, or is no better than a constant on its validation part, and was not ended."""
+        if self.diverged or self.ended:
+            return not self.ended
+        labels, of_constant = task.labels[self.split.validation], 0.0
+        if task.form.has_classes:
+            most_frequent = np.full_like(labels, np.bincount(labels).argmax())
+            of_constant = f1_macro(labels, most_frequent, len(task.class_names))
+        return not self.progress.validation[0] > of_constant

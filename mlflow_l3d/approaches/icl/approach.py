@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.approaches.base import Approach, Session
-from mlflow_l3d.approaches.hooks import PublishedStudy
+from mlflow_l3d.approaches.hooks import PublishedStudy, changing
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.approaches.icl import recipe as recipes
 from mlflow_l3d.approaches.icl.choices import MOST_LISTED
@@ -209,6 +210,20 @@ class InContextLearning(Approach):
             because = f": {reasons}" if reasons else ""
             lines.append(f"Of {unparsed:.1%} of the answers nothing could be read; they count as wrong{because}.")
         return tuple(lines)
+
+    def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> tuple[Remedy, ...]:
+        """Return batch calibration (Zhou et al. 2024), an instructed prompt, nearest examples, and the best answer.
+
+        Only format A has an instruction (instructed and minimal prompts: Pecher et al. 2026, arXiv:2602.04297).
+        """
+        values: list[dict[str, Value]] = []
+        if hyperparameters["decision"] == "score" and task.form.has_classes:
+            values.append({"calibration": "batch"})
+        if hyperparameters["prompt_format"] in ("B", "C", "D"):
+            values.append({"prompt_format": "A"})
+        if int(hyperparameters["shots"]) and hyperparameters["calibration"] != "contextual":
+            values.append({"selection": "similarity"})
+        return changing(hyperparameters, *values, {"temperature": 0.0}, kind="prompt")
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return the factors without an effect: no examples to choose or order, greedy answers, lists of one."""

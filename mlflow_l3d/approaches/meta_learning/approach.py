@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.approaches.base import Approach, Session
-from mlflow_l3d.approaches.hooks import PublishedStudy
+from mlflow_l3d.approaches.hooks import PublishedStudy, changing
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Searched, SearchRange, Value, completed
 from mlflow_l3d.approaches.meta_learning import recipe as recipes
 from mlflow_l3d.approaches.models import references as models
@@ -105,6 +106,13 @@ class MetaLearning(Approach):
         values: dict[str, Value] = {"learner": learner, "shots": 5, "adaptation_shots": 15, "max_length": 50, **steps}
         values |= {"meta_optimizer": meta_optimizer, **dict(zip(_COLUMNS, others, strict=False))}
         return values | ({"inner_optimizer": inner_optimizer, "inner_steps": 1} if inner_optimizer else {})
+
+    def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> tuple[Remedy, ...]:  # noqa: ARG002
+        """Return longer meta-training, and ten times the steps of the adaptation if the learner has any."""
+        longer: dict[str, Value] = {"epochs": 2 * int(hyperparameters["epochs"])}
+        steps = hyperparameters["adaptation_steps"]
+        adapted = [] if steps == AUTO else [{"adaptation_steps": max(10, 10 * int(steps))}]
+        return changing(hyperparameters, longer, *adapted)
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
         """Return what is searched under complete hyperparameters, by learner.

@@ -17,15 +17,15 @@ from mlflow_l3d.approaches.finetuning.full.loading import Loaded, checkpoint
 from mlflow_l3d.approaches.finetuning.full.stacked import Places, SingleWeights, StackedWeights, Weights
 from mlflow_l3d.approaches.finetuning.full.weights import copy_into, initialise, own_vocabulary
 from mlflow_l3d.approaches.finetuning.kinds import inputs_of, losses_of, stopping_metric, wanted
-from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.training import Course, CourseSession, DivergedError, Progress
+from mlflow_l3d.approaches.finetuning.recipe import Recipe
+from mlflow_l3d.approaches.finetuning.session import CourseSession, check_validation
+from mlflow_l3d.approaches.finetuning.training import Course, DivergedError, Progress
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.models.sharing import lent, release
 from mlflow_l3d.approaches.models.tokens import batches
 from mlflow_l3d.cells.cell import Cell
-from mlflow_l3d.cells.factors import TASK_FACTORS
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 
@@ -62,7 +62,7 @@ class FullSession(CourseSession[Course]):
 
     def __init__(self, task: Task, loaded: Loaded, recipe: Recipe, device: str) -> None:
         super().__init__(task, device)
-        _check_validation(task, recipe)
+        check_validation(task, recipe, "restarts", "early_stopping_patience", "early_stopping_metric")
         self.recipe, self.loaded, self.model, self.new = recipe, loaded, loaded.model, list(loaded.new)
         self.original = loaded.original
         # The session holds the model as long as it holds the tokens, so no other object has its id.
@@ -122,7 +122,7 @@ class FullSession(CourseSession[Course]):
         used = np.concatenate([course.split.train, course.split.validation, course.split.test])
         with own_vocabulary(self.model, self.inputs.vocabulary(used)) as words:
             self._fit(courses, SingleWeights(self.model, words))
-            return [course.diverged or self.logits([course.split.test])[0]]
+            return [course.diverged or self._tested(courses)[0]]
 
     def _train_beside(self, courses: Sequence[Course]) -> list[torch.Tensor | DivergedError]:
         assert self.places is not None
@@ -133,8 +133,16 @@ class FullSession(CourseSession[Course]):
         with self.places.of(first) as weights:
             self._fit(courses, weights)
             ended = weights.finish()
-            tested = iter(self.logits([courses[number].split.test for number in ended]) if ended else [])
+            tested = iter(self._tested([courses[number] for number in ended]) if ended else [])
             return [course.diverged or next(tested) for course in courses]
+
+    def _tested(self, courses: Sequence[Course]) -> list[torch.Tensor]:
+        """Return the logits of the test examples of each cell; of averaged weights note the validation score, too."""
+        if self.recipe.average_last:
+            validated = self.logits([course.split.validation for course in courses])
+            for course, logits in zip(courses, validated, strict=True):
+                course.progress.average = training.validate(logits, self.task.labels[course.split.validation])
+        return self.logits([course.split.test for course in courses])
 
     def logits(self, parts: Sequence[IntArray]) -> list[torch.Tensor]:
         """Return the logits of n examples of each cell, shape (n, C), on the CPU, without dropout."""
@@ -185,10 +193,13 @@ class FullSession(CourseSession[Course]):
                 labels = self.task.labels[course.split.validation]
                 better, goes_on = course.note(logits, labels, loss, self.on_epoch_end)
                 going.append(goes_on and not last)
-                if going[-1] and better and recipe.selection == "best" and len(labels):
+                averaged = 0 if course.diverged else course.progress.averaged
+                if averaged:
+                    weights.keep(place, averaged)
+                elif going[-1] and better and recipe.selection == "best" and len(labels):
                     weights.keep(place)
-                elif not going[-1] and course.diverged is None:
-                    weights.end(place, best=course.progress.chosen + 1 < len(course.progress.f1))
+                if not going[-1] and course.diverged is None:
+                    weights.end(place, best=averaged > 0 or course.progress.chosen + 1 < len(course.progress.f1))
             places = np.flatnonzero(going)
             if not len(places):
                 return
@@ -245,14 +256,3 @@ class FullSession(CourseSession[Course]):
                     settings["lr"] = rate
                 optimizer.step()
         return [one / n for one in total.tolist()]
-
-
-def _check_validation(task: Task, recipe: Recipe) -> None:
-    """Refuse what has an effect on a validation part only, if there is none."""
-    if len(task.split(dict.fromkeys(TASK_FACTORS, 0)).validation):
-        return
-    for name in ("early_stopping_patience", "early_stopping_metric"):
-        value = getattr(recipe, name)
-        if value not in (0, HYPERPARAMETERS[name].default):
-            fix = "Leave it out (the last epoch counts), or hold examples out with validation_fraction."
-            raise ParameterError(f"hyperparameters.{name}", value, "needs a validation part, and there is none", fix)

@@ -35,11 +35,17 @@ class SingleWeights:
         self._weights = [weight.detach() for weight in self.tensors]
         self._kept: list[torch.Tensor] = []
 
-    def keep(self, place: int) -> None:  # noqa: ARG002
-        """Remember the weights of a cell as they are now, in memory of the host that is taken once."""
+    def keep(self, place: int, averaged: int = 1) -> None:  # noqa: ARG002
+        """Remember the weights of a cell as they are now, in memory of the host that is taken once.
+
+        Or their mean with those that were kept before, if these and the ones before them are `averaged` in all.
+        """
         if not self._kept:
             self._kept = [torch.empty_like(weight, device="cpu") for weight in self._weights]
-        torch._foreach_copy_(self._kept, self._weights)
+        if averaged > 1:
+            torch._foreach_lerp_(self._kept, [weight.cpu() for weight in self._weights], 1 / averaged)
+        else:
+            torch._foreach_copy_(self._kept, self._weights)
 
     def end(self, place: int, *, best: bool) -> None:  # noqa: ARG002
         """Say that a cell is trained, and whether what was kept counts, not what it has now."""
@@ -105,9 +111,13 @@ class StackedWeights:
         """The weights of the cells that still have a row."""
         return [getattr(layer, name) for layer, name in self._owners]
 
-    def keep(self, place: int) -> None:
-        """Remember the weights of the cell in a row as they are now."""
-        self._best[self.cells[place]] = self.row(place)
+    def keep(self, place: int, averaged: int = 1) -> None:
+        """Remember the weights of the cell in a row as they are now, or their mean with earlier ones."""
+        row, cell = self.row(place), self.cells[place]
+        if averaged > 1:
+            torch._foreach_lerp_(self._best[cell], row, 1 / averaged)
+        else:
+            self._best[cell] = row
 
     def end(self, place: int, *, best: bool) -> None:
         """Say that the cell in a row is trained, and whether what was kept counts, not what it has now."""

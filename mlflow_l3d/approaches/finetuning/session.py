@@ -1,0 +1,97 @@
+"""What all ways of training share in a session: cells side by side, those that begin again, and their outcomes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from mlflow_l3d.approaches.base import answered
+from mlflow_l3d.approaches.failures import failed
+from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
+from mlflow_l3d.approaches.finetuning.training import Course, DivergedError
+from mlflow_l3d.approaches.stacked.chunks import StackedSession
+from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.factors import TASK_FACTORS, stream_seed
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.tasks.base import Task
+
+C = TypeVar("C", bound=Course)
+
+
+def redrawn(cell: Cell) -> Cell:
+    """Return a cell with other draws in its training, derived from its own, and the same split."""
+    seeds = {name: seed if name in TASK_FACTORS else stream_seed(seed, "restart") for name, seed in cell.seeds.items()}
+    return replace(cell, seeds=seeds)
+
+
+class CourseSession(StackedSession[C]):
+    """Cells whose parts are equally large are trained side by side."""
+
+    recipe: Recipe
+
+    @abstractmethod
+    def trained(self, courses: Sequence[C]) -> Sequence[torch.Tensor | DivergedError]:
+        """Train cells; return the logits of the test examples of each, (n, C) on the CPU, or how it diverged."""
+
+    def together(self, drawn: Sequence[C]) -> list[tuple[Outcome, float]]:
+        """Return the outcomes; the work of a cell is the number of epochs that it was trained.
+
+        Nobody is called after the epochs of a training that began again.
+        """
+        outcomes: dict[str, Outcome] = {}
+        work = dict.fromkeys((course.cell.key for course in drawn), 0)
+        waiting, listener = list(drawn), self.on_epoch_end
+        try:
+            for attempt in range(1 + self.recipe.restarts):
+                for course, logits in self._trained_by_size(waiting):
+                    key, more = course.cell.key, {"restarts": float(attempt)} if self.recipe.restarts else {}
+                    outcomes[key] = self._outcome(course, logits, more)
+                    work[key] += len(course.progress.f1) + (course.diverged is not None)
+                if attempt < self.recipe.restarts:
+                    waiting = [self.draw(redrawn(course.cell)) for course in waiting if course.collapsed(self.task)]
+                self.on_epoch_end = None
+        finally:
+            self.on_epoch_end = listener
+        return [(outcomes[course.cell.key], work[course.cell.key]) for course in drawn]
+
+    def _trained_by_size(self, courses: Sequence[C]) -> Iterator[tuple[C, torch.Tensor | DivergedError]]:
+        """Train cells, and yield each with what comes of it.
+
+        Splits of our own tasks are stratified and equally large; those of a stranger's task need not be.
+        """
+        for sizes in sorted({course.sizes for course in courses}):
+            same = [course for course in courses if course.sizes == sizes]
+            yield from zip(same, self.trained(same), strict=True)
+
+    def _outcome(self, own: Course, logits: torch.Tensor | DivergedError, more: Mapping[str, float]) -> Outcome:
+        """Return the outcome of a cell, without its wall clock.
+
+        Of a regression, whose logits have one column, predictions are float64 and there are no scores.
+        """
+        if isinstance(logits, DivergedError):
+            return failed(own.cell.key, logits)
+        if not bool(torch.isfinite(logits).all()):
+            why = "the scores of the test examples are nan or inf. Use a lower learning rate."
+            return failed(own.cell.key, L3DError(why))
+        predictions, scores = logits[:, 0].double().numpy(), None
+        if self.task.form.has_classes:
+            predictions = logits.argmax(1).numpy().astype(np.int64)
+            scores = torch.softmax(logits.float(), 1).numpy()
+        course = {"metrics": {**own.progress.metrics, **more}, "curves": own.progress.curves}
+        return answered(own.cell.key, self.task, own.split.test, predictions, scores, **course)
+
+
+def check_validation(task: Task, recipe: Recipe, *names: str) -> None:
+    """Raise if one of some hyperparameters, which need a validation part, is used, and there is none."""
+    if len(task.split(dict.fromkeys(TASK_FACTORS, 0)).validation):
+        return
+    for name in names:
+        value = getattr(recipe, name)
+        if value not in (0, HYPERPARAMETERS[name].default):
+            fix = "Leave it out (the last epoch counts), or hold examples out with validation_fraction."
+            raise ParameterError(f"hyperparameters.{name}", value, "needs a validation part, and there is none", fix)
