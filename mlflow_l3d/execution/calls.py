@@ -78,6 +78,7 @@ def half(outcome: Outcome, cell: Cell) -> Outcome:
         labels=outcome.labels[drawn],
         predictions=outcome.predictions[drawn],
         scores=None if outcome.scores is None else outcome.scores[drawn],
+        reference=None if outcome.reference is None else reference[drawn],
     )
 
 

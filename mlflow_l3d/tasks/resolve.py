@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -158,10 +158,6 @@ def _size_notes(task: Task) -> list[str]:
     if task.settings.reference_size and type(task).split is not Task.split:
         allowed = f"needs a split that keeps the reference set apart, and {task.name} divides in its own way"
         raise ParameterError("reference_size", task.settings.reference_size, allowed, "Leave it out.")
-    apart = (
-        f"{task.name}: no run trains on the same {len(task.reference_ids)} reference examples, and each predicts them"
-    )
-    apart_notes = [apart] if task.settings.reference_size else []
     if task.settings.source == "own":
         split = predefined_split(task)
         parts = ((split.train, "train"), (split.validation, "held-out"), (split.scored, "evaluated"))
@@ -171,9 +167,9 @@ def _size_notes(task: Task) -> list[str]:
         notes = [f"{task.name}: its own split is used: {sizes} examples{only}"]
         if repeated := _also_trained_on(task, split):
             notes.append(f"{task.name}: {repeated} of the evaluated examples have texts that are trained on, too")
-        return [*notes, *apart_notes]
+        return [*notes, *_set_apart(task, split.reference)]
     drawn, settings = _sizes(task), task.settings
-    notes = apart_notes
+    notes = _set_apart(task, task.reference_ids)
     for requested, taken, part, done in (
         (settings.num_labelled, drawn.labelled, "training", "labelled"),
         (settings.test_size, drawn.test, "test", "evaluated"),
@@ -187,6 +183,11 @@ def _size_notes(task: Task) -> list[str]:
     if np.array_equal(drawn.labelled, drawn.train):
         notes.append(f"{task.name}: one labelled example a class leaves none for validation")
     return notes
+
+
+def _set_apart(task: Task, reference: Sized) -> list[str]:
+    what = f"the same {len(reference)} reference examples"
+    return [f"{task.name}: no run trains on {what}, and each predicts them"] if len(reference) else []
 
 
 def _also_trained_on(task: Task, split: Split) -> int:

@@ -8,7 +8,7 @@ import pickle
 import random
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.outcomes import seeded
 from mlflow_l3d.execution.sessions import cells_at_once, session_of
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import Split
 from mlflow_l3d.testing.cells import changed, differences, one_cell, require, run_cells
 
 
@@ -74,6 +76,45 @@ def check_callbacks(session: Session, cell: Cell, job: Job, silent: Outcome) -> 
         session.on_epoch_end = None
 
 
+def check_reference(job: Job, cell: Cell, alone: Outcome, tolerance: float) -> None:
+    """Check that test examples are predicted as before if a reference set is predicted, too; it trains one cell.
+
+    Parameters
+    ----------
+    job, cell, alone
+        The job of a task without a reference set, a cell, and its outcome. Training examples stand for the set.
+    tolerance
+        See :func:`check_approach`; predicted numbers may differ by 1e-5 in any case, because batches are others.
+
+    Raises
+    ------
+    AssertionError
+        With one sentence that names the broken rule.
+    """
+    task = job.task
+    if alone.predictions is None or task.settings.reference_size:
+        return
+    reference = task.split(seeded(cell, job).seeds).train[:5]
+
+    class WithReference(type(task)):  # type: ignore[misc]
+        def split(self, seeds: Mapping[str, int]) -> Split:
+            split = task.split(seeds)
+            return replace(split, test=np.concatenate([split.test, reference]), reference=reference)
+
+    settings = replace(task.settings, reference_size=len(reference))
+    values = {each.name: getattr(task, each.name) for each in fields(task)}
+    job = replace(job, task=WithReference(**{**values, "settings": settings}))
+    with session_of(job) as session:
+        more = run_cells(session, [cell], job)[cell.key]
+    assert more.example_ids is not None
+    assert more.predictions is not None
+    place = {example: at for at, example in enumerate(more.example_ids.tolist())}
+    again = more.predictions[[place[example] for example in np.asarray(alone.example_ids).tolist()]]
+    close = 1e-5 + tolerance if again.dtype.kind == "f" else 0.0
+    same = np.allclose(again, alone.predictions, close, close) if close else np.array_equal(again, alone.predictions)
+    require(same, "a cell gives other predictions of its test examples if a reference set is predicted, too")
+
+
 def check_approach(
     approach: Approach,
     task: Task,
@@ -85,7 +126,7 @@ def check_approach(
     configurations: int = 2,
     tolerance: float = 0.0,
 ) -> None:
-    """Check that an approach keeps its contract; it trains ``2 * (factors * configurations + 2) + 1`` cells.
+    """Check that an approach keeps its contract; it trains ``2 * (factors * configurations + 2) + 2`` cells.
 
     If its sessions run many cells at once, it trains half as many again, and if they report epochs, two more.
 
@@ -93,8 +134,9 @@ def check_approach(
     scores and metrics again, in another session, in another order, among other cells of one call, in calls of up to
     ``cells_at_once`` cells, from an approach that was pickled, and with any state of global generators; that seeds
     which it does not declare are neither needed nor used; that each factor has an effect and each inactive factor none;
-    that its outcomes are valid; and, if its sessions have ``reports_epochs``, that ``on_epoch_end`` is called after
-    every epoch, changes nothing, and ends the training by its answer.
+    that a reference set changes no prediction of a test example; that its outcomes are valid; and, if its sessions have
+    ``reports_epochs``, that ``on_epoch_end`` is called after every epoch, changes nothing, and ends the training by its
+    answer.
 
     Parameters
     ----------
@@ -149,6 +191,7 @@ def check_approach(
         calls = [cells[start : start + at_once] for start in range(0, len(cells), at_once)] if at_once > 1 else []
         third = {key: outcome for call in calls for key, outcome in run_cells(session, call, job).items()}
         check_callbacks(session, base, job, first[base.key])
+    check_reference(job, base, first[base.key], tolerance)
     allowed = tolerance if at_once > 1 else 0.0
     elsewhere = "in another session, in another order and with other global generators, among other cells"
     for when, again in ((elsewhere, second), (f"in a call of up to cells_at_once={at_once} cells", third)):

@@ -24,7 +24,7 @@ def guess(task, split, seeds, hyperparameters):
     """Order and initialisation both decide a few guesses."""
     order = stream(seeds["data_order"], "order").permutation(split.train)
     shift = stream(seeds["model_initialisation"], "weights").integers(3)
-    votes = task.labels[order[: len(split.test) % len(order) or 1]]
+    votes = task.labels[order[: len(split.scored) % len(order) or 1]]
     return (np.resize(votes, len(split.test)) + shift * hyperparameters["scale"]) % 3
 
 

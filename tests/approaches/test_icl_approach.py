@@ -35,7 +35,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize(
-    "given", [pytest.param({"temperature": 2.0}, marks=pytest.mark.slow), {"shots": 0}], ids=["score", "zero-shot"]
+    "given",
+    [pytest.param({"temperature": 2.0}, marks=pytest.mark.slow), {"shots": 0, "calibration": "batch"}],
+    ids=["score", "zero-shot"],
 )
 def test_keeps_the_contract_of_an_approach(model: str, tmp_path: Path, given: dict[str, Any]) -> None:
     settings = {"shots": 1, "chat": "none", "verbaliser": "a;b", **given}

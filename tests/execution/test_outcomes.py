@@ -38,6 +38,26 @@ def test_metrics_of_the_predictions_are_added(tmp_path):
     assert outcome.curves == {"loss": (2.0, 1.5)}
 
 
+def test_no_metric_is_computed_from_the_reference_set(tmp_path):
+    job = bench_job(Trouble(), tmp_path)
+    settings = replace(job.task.settings, reference_size=3)
+    job = replace(job, task=replace(job.task, settings=settings))
+    ids = np.concatenate([np.setdiff1d(job.task.example_ids, job.task.reference_ids)[:2], job.task.reference_ids])
+    assert len(ids) == 5
+    answers = {"labels": np.array([0, 1, 2, 2, 2]), "predictions": np.array([0, 1, 0, 0, 0])}
+    good = replace(GOOD, example_ids=ids, **answers, scores=None)
+    outcome = finished(good, CELL, job)
+    assert outcome.metrics["accuracy"] == 1.0
+    assert outcome.reference.tolist() == [False] * 2 + [True] * 3
+    only = {"test": slice(2), "reference": slice(2, None)}
+    for part, why in (("reference", "no prediction of a test example"), ("test", "no prediction of the reference set")):
+        kept = {name: array[only[part]] for name, array in {**answers, "example_ids": ids}.items()}
+        with pytest.raises(L3DError, match=why):
+            finished(replace(good, **kept), CELL, job)
+    with pytest.raises(L3DError, match="no predictions, without which a reference set is of no use"):
+        finished(Outcome(CELL.key, metrics={"f1_macro": 0.5}), CELL, job)
+
+
 def test_a_class_without_an_example_counts(tmp_path):
     two = replace(GOOD, labels=np.array([0, 1, 1, 0]), predictions=np.array([0, 1, 1, 0]))
     outcome = checked(two, tmp_path)  # of three classes

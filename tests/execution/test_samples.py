@@ -52,6 +52,15 @@ def test_every_half_is_as_likely():
     assert sum((count - draws / 6) ** 2 / (draws / 6) for count in found.values()) < 20  # 5 degrees
 
 
+def test_a_reference_set_stays_whole_and_changes_no_half():
+    correct, cell = np.arange(10) % 2, changed(one_cell(()), TEST_SAMPLE, 3)
+    marks = np.array([False] * 10 + [True] * 4)
+    more = replace(outcome([*correct, 1, 1, 1, 1]), reference=marks)
+    drawn, without = half(more, cell), half(outcome(correct), cell)
+    assert drawn.example_ids.tolist() == [*without.example_ids.tolist(), 10, 11, 12, 13]
+    assert drawn.reference.tolist() == [False] * 5 + [True] * 4
+
+
 def test_it_finds_what_a_fresh_test_set_does():
     """60 test sets of 40 examples from a population of which 70 % are right: the variance is 0.7 0.3 / 40."""
     generator = np.random.default_rng(0)

@@ -461,7 +461,7 @@ def test_what_a_search_writes_is_what_is_read() -> None:
     about = {"score": 0.8, "metric": "f1_macro", "search_run_id": RUN_ID, "searched_on": seeds}
     document = search_document(SUBJECT, VALUES, **about)
     assert json.loads(json.dumps(document, allow_nan=False)) == document
-    more = {"fixed_seed": 0, "train_fraction": 0.8}
+    more = {"fixed_seed": 0, "train_fraction": 0.8, "reference_size": 0}
     assert document == left(settings={**left()["settings"], **more})
     assert chosen("latest", settings=document["settings"])[1].notes == ()
     same = (SUBJECT.task_fingerprint, SUBJECT.settings)

@@ -36,6 +36,12 @@ def ordered(task, split, seeds, _):
     return stream(seeds["data_order"], "scores").random((len(split.test), 3))
 
 
+def relative(task, split, seeds, _):
+    """Predict by the rank of an example among all that are predicted."""
+    drawn = stream(seeds["data_order"], "drawn").random(len(split.test))
+    return drawn.argsort().argsort() % 2
+
+
 def constant(task, split, seeds, _):
     return np.zeros(len(split.test), dtype=int)
 
@@ -118,6 +124,7 @@ def mine(function):
         (Unpicklable(), "does not survive pickling: a lock"),
         (Silent(), "must give a reason and the fix for data_order"),
         (Numbers(), "numerics must map texts to texts"),
+        (mine(relative), "other predictions of its test examples if a reference set is predicted, too"),
         (mine(constant), "factor data_order has no effect in 2 other configuration"),
         (mine(global_generator), "a cell gives other .*predictions.* the same cell again in the same session"),
         (UnderAnotherSeed(), "a cell failed: KeyError: 'sample_choice'"),
