@@ -163,7 +163,7 @@ def _predictions(gathered: Gathered, side: Side | None, most_members: int) -> tu
         predictions += [fixed(name, spread.value, each.moves_by_std) for name, each in gathered.importances.items()]
     if side is not None and side.request is not None:
         setup = side.request.setup
-        offered = getattr(setup.approach, "remedies", lambda *_: ())(setup.hyperparameters, setup.task)
+        offered = setup.approach.remedies(setup.task, setup.hyperparameters)
         predictions += [Prediction(remedy=remedy, basis="unknown", trainings=remedy.members) for remedy in offered]
     timed = [replace(each, seconds=gathered.seconds * each.trainings) for each in predictions]
     return ranked(timed), reasons

@@ -55,7 +55,7 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
     settings
         The given values.
     """
-    unknown = [Item(each.reason, remedy_words(each.remedy)) for each in answer.predictions if each.basis == "unknown"]
+    unknown = [Item(remedy_words(each.remedy)) for each in answer.predictions if each.basis == "unknown"]
     first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ROWS]
     note = f"Without a remedy {unit_of(answer.metric).typical(answer.std)}. Predicted from stored runs, with intervals."
     compared = [verified_table(each, answer) for each in answer.verified]
