@@ -31,7 +31,7 @@ def extended(kind: Kind, moments: FloatArray, most: int, like: npt.NDArray[np.bo
 
     Notes
     -----
-    Each moment is ``a + b / (k + c)``. The variance within rows must vanish with many members, so that its inverse is
+    Each moment is ``a + b / (k + c)``, agreements with the root of k + c. The variance within rows must vanish with many members, so that its inverse is
     linear in k, which gives c for all moments. Theory: an ensemble of k is as good as one run whose noise has a k-th of
     the variance; c is the noise of one run in units of what it distinguishes.
     """
@@ -52,11 +52,13 @@ def extended(kind: Kind, moments: FloatArray, most: int, like: npt.NDArray[np.bo
                 continue
             # The first member alone follows the law least: some runs collapse.
             known = known[-3:]
-            steps = 1 / (known + offset[..., None])
+            # Two results differ where the margin is small against its standard deviation.
+            power = 1.0 if moment in (MEAN, TOTAL, WITHIN) else 0.5
+            steps = (known + offset[..., None]) ** -power
             values = moments[..., known - 1, moment]
             centre, middle = steps.mean(axis=-1, keepdims=True), values.mean(axis=-1, keepdims=True)
             slope = ((steps - centre) * (values - middle)).sum(axis=-1) / ((steps - centre) ** 2).sum(axis=-1)
-            line = middle + slope[..., None] * (1 / (wanted + offset[..., None]) - centre)
+            line = middle + slope[..., None] * ((wanted + offset[..., None]) ** -power - centre)
             if moment in (TOTAL, WITHIN):
                 line = np.maximum(line, 0)
             elif moment != MEAN:

@@ -59,7 +59,6 @@ def predict(
         At least one for each kind; if nothing can be predicted, one with a reason.
     """
     rows = [row for row in rows if len(row) and len(row.labels)]
-    kinds: list[Kind] = ["vote", "mean", "choose"]
     golden = golden_std if isinstance(golden_std, Range) else Range(float(golden_std))
     reason = _obstacle(rows)
     if reason:
@@ -67,34 +66,36 @@ def predict(
     table = spread.Table.of(rows, metric, classes)
     single = table.moments("choose" if _has_validation(rows) else "vote" if _votes(rows) else "mean", 1)
     found: list[Prediction] = []
+    kinds: tuple[Kind, ...] = ("vote", "mean", "choose")
     for kind in kinds:
-        remedy = Remedy(kind, tuple(over))
-        if kind == "choose":
-            why = "" if _has_validation(rows) else "runs have no validation scores"
-        else:
-            why = "" if all(can_combine(kind, row) for row in rows) else _WHY[kind]
+        # Two that vote are the first of them.
+        fewest = 3 if kind == "vote" else 2
+        most = min(most_members, table.most_exact) if kind == "choose" else most_members
+        remedy = Remedy(kind, tuple(over), fewest)
+        why = _missing(kind, rows, table.size if kind == "vote" else most, fewest)
         if why:
-            found.append(Prediction(remedy=replace(remedy, members=2), basis="unknown", trainings=2, reason=why))
+            found.append(Prediction(remedy=remedy, basis="unknown", trainings=fewest, reason=why))
             continue
-        sizes = range(2, min(most_members, table.size) + 1)
-        measured = [single, *(table.moments(kind, k) for k in sizes)]
-        series = Series.of(kind, measured, most_members, table.most_exact)
-        found += [
-            series.prediction(replace(remedy, members=k), golden, level, seconds) for k in range(2, most_members + 1)
-        ]
+        measured = [single, *(table.moments(kind, k) for k in range(2, min(most, table.size) + 1))]
+        series = Series.of(kind, measured, most, table.most_exact)
+        sizes = [k for k in range(fewest, most + 1) if np.isfinite(series.estimate[k - 1, spread.MEAN])]
+        found += [series.prediction(replace(remedy, members=k), golden, level, seconds) for k in sizes]
     return found
 
 
-_WHY: Final = {"vote": "numbers have no majority: see mean", "mean": "runs have no class scores to average: see vote"}
+def _missing(kind: Kind, rows: Sequence[Members], most: int, fewest: int) -> str:
+    """Return what the rows lack for a kind of remedy; empty if nothing."""
+    if kind == "choose" and not _has_validation(rows):
+        return "runs have no validation scores"
+    if kind == "vote" and not all(can_combine(kind, row) for row in rows):
+        return "numbers have no majority: see mean"
+    if kind == "mean" and not all(can_combine(kind, row) for row in rows):
+        return "runs have no class scores to average: see vote"
+    return "" if most >= fewest else f"needs {fewest} runs in a row, or more: unknown until verified"
 
 
 def baseline(
-    rows: Sequence[Members],
-    *,
-    metric: Metric,
-    classes: int | None,
-    golden_std: Range | float = UNKNOWN,
-    level: float = LEVEL,
+    rows: Sequence[Members], *, metric: Metric, classes: int | None, golden_std: Range | float = UNKNOWN, level: float = LEVEL
 ) -> Prediction:
     """Return what one run does, in the form of a prediction: consistency and fragile examples before a remedy."""
     rows = [row for row in rows if len(row) and len(row.labels)]
@@ -148,6 +149,11 @@ class Series:
         exact = np.full((most, spread.MOMENTS), math.nan)
         exact[: len(largest)] = parts[0]
         whole = [extended(kind, part, most, like=np.isfinite(parts[0])) for part in parts]
+        for part in whole[1:]:
+            for place in range(1, most):
+                # What a column does to large ensembles cannot be measured: as much as to smaller ones.
+                moved = whole[0][place] + part[:, place - 1] - whole[0][place - 1]
+                part[:, place] = np.where(np.isnan(part[:, place]), moved, part[:, place])
         return cls(whole[0], tuple(part for part in whole[1:] if len(part)), exact)
 
     def prediction(self, remedy: Remedy, golden: Range, level: float, seconds: float = math.nan) -> Prediction:
@@ -156,12 +162,11 @@ class Series:
         place, basis = k - 1, self._basis(remedy.members)
         parts = (self.estimate, *self.left_out)
         single, many = ([part[..., at, :] for part in parts] for at in (0, place))
-        reason = "" if basis == "exact" else _reason(remedy.kind, self.exact)
-        doubt = math.log2(max(1.0, k / max(1, int(np.isfinite(self.exact[:, spread.TOTAL]).sum()))))
+        largest = int(np.isfinite(self.exact[:, spread.TOTAL]).sum())
+        reason = "" if basis == "exact" else f"the spread is measured up to {largest} members"
+        doubt = math.log2(max(1.0, k / max(1, largest)))
         std = self._std(single, many, golden, level, doubt if basis == "extrapolated" else 0.0)
-        changes = [
-            after[..., spread.MEAN] - before[..., spread.MEAN] for before, after in zip(single, many, strict=True)
-        ]
+        changes = [after[..., spread.MEAN] - before[..., spread.MEAN] for before, after in zip(single, many, strict=True)]
         beyond = math.isnan(self.exact[place, spread.MEAN])
         shares = {}
         within, total = many[0][spread.WITHIN], many[0][spread.TOTAL]
@@ -221,13 +226,6 @@ DOUBT_OF_STD: Final = 0.05
 """Relative error of an extrapolated spread for each doubling of the members, found on tables of ten columns."""
 DOUBT_OF_MEAN: Final = 0.1
 """Relative error of an extrapolated change of the mean."""
-
-
-def _reason(kind: Kind, exact: FloatArray) -> str:
-    most = int(np.isfinite(exact[:, spread.TOTAL]).sum())
-    if kind == "choose":
-        return f"the best of more than {most} has no estimate from these rows"
-    return f"the spread is measured up to {most} members" if most > 1 else "two runs in a row form no vote"
 
 
 def _interval(

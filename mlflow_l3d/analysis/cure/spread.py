@@ -84,14 +84,18 @@ class Table:
             if not valid.all():
                 whole[valid] = predictions
             results.append((whole[compared], valid[compared]))
-        agreements = self._agreements(results)
+        pairs = k <= self.most_exact
+        agreement = 2 * k <= self.size or not self.crossed
+        agreements = self._agreements(results if agreement else [])
         summary = _Summary(masks, scores, compared, agreements, self._comparisons(), self.crossed)
-        every, rows = summary.of(np.ones(len(masks), dtype=np.bool_))
+        every, rows = summary.of(np.ones(len(masks), dtype=np.bool_), pairs=pairs, agreement=agreement)
         blocks: list[IntArray] = []
         if self.crossed:
             count = self.size if self.size <= _SINGLE_COLUMNS else _MOST_BLOCKS
             blocks = np.array_split(np.arange(self.size), count)
-        columns = [summary.of(~masks[:, block].any(axis=1))[0] for block in blocks]
+        kept = [~masks[:, block].any(axis=1) for block in blocks]
+        # Few pairs of large ensembles remain without a column: their agreement would vary by the choice of pairs.
+        columns = [summary.of(each, pairs=pairs, agreement=k == 1)[0] for each in kept]
         return every, rows, np.reshape(columns, (len(columns), MOMENTS))
 
     def _results(self, kind: str, row: Members, masks: Masks) -> tuple[Array, FloatArray, FloatArray]:
@@ -113,10 +117,10 @@ class Table:
         The share of examples on which they agree within the row; the number of those with results of other rows; both
         again of right and wrong instead of classes.
         """
-        count = len(results[0][1])
-        sums = np.full((4, len(results), count, count), math.nan)
+        count = len(results[0][1]) if results else 0
+        sums = np.full((4, len(self.rows), count, count), math.nan)
         form = self.rows[0].predictions.dtype.kind
-        if form == "f" or (form not in "iu" and self.metric.agreement not in ("", "exact_match")):
+        if not results or form == "f" or (form not in "iu" and self.metric.agreement not in ("", "exact_match")):
             return sums
         codes = [each for each, _ in results]
         if form not in "iu":
@@ -125,7 +129,9 @@ class Table:
             codes = [part.reshape(each.shape) for part, each in zip(np.split(numbers, cuts), codes, strict=True)]
         codes = [np.where(valid[:, None], each, UNPARSED) for each, (_, valid) in zip(codes, results, strict=True)]
         sums[0], sums[1] = self._agree(codes)
-        if form in "iu":
+        if form in "iu" and self.classes == 2 and min(each.min() for each in codes) >= 0:
+            sums[2:] = sums[:2]  # Two answers of two classes agree if both are right, or both wrong.
+        elif form in "iu":
             right = [np.where(each == row.labels, 1, 0) for each, row in zip(codes, self.rows, strict=True)]
             sums[2], sums[3] = self._agree(right)
         invalid = np.array([~valid for _, valid in results])
@@ -137,9 +143,7 @@ class Table:
         count = len(codes[0])
         within = np.zeros((len(codes), count, count))
         total = np.zeros_like(within)
-        for code in np.unique(np.concatenate([np.unique(each) for each in codes])):
-            if code < 0:
-                continue
+        for code in range(1 + max(int(each.max(initial=-1)) for each in codes)):
             votes = np.zeros((count, self.examples), dtype=np.float32)
             hits = [(each == code).astype(np.float32) for each in codes]
             for places, hit in zip(self.places or (), hits, strict=False):
@@ -184,20 +188,24 @@ class _Summary:
     comparisons: FloatArray
     crossed: bool
 
-    def of(self, kept: Masks) -> tuple[FloatArray, FloatArray]:
+    def of(self, kept: Masks, *, pairs: bool, agreement: bool) -> tuple[FloatArray, FloatArray]:
         """Return the moments over the choices that are kept, shape (7,), and without each row, (M, 7)."""
         scores, optimism = self.scores[:, :, kept]
         rows, moments = len(scores), np.full(MOMENTS, math.nan)
         left = np.full((rows, MOMENTS), math.nan)
         if not kept.any():
             return moments, left
-        disjoint = _disjoint(self.masks[kept])
-        centre = np.nanmean(scores)
-        squares = _half_squares(scores - centre, disjoint, np.ones_like(disjoint) if not self.crossed else disjoint)
-        for place, values in ((MEAN, _means(scores)), (WITHIN, np.diag(squares)), (OVERSTATEMENT, _means(optimism))):
+        for place, values in ((MEAN, _means(scores)), (OVERSTATEMENT, _means(optimism))):
             moments[place], left[:, place] = _mean_without(values)
-        np.fill_diagonal(squares, math.nan)
-        moments[TOTAL], left[:, TOTAL] = _pair_mean_without(squares)
+        if pairs:
+            disjoint = _disjoint(self.masks[kept])
+            centred = scores - np.nanmean(scores)
+            squares = _half_squares(centred, disjoint, disjoint if self.crossed else np.ones_like(disjoint))
+            moments[WITHIN], left[:, WITHIN] = _mean_without(np.diag(squares))
+            np.fill_diagonal(squares, math.nan)
+            moments[TOTAL], left[:, TOTAL] = _pair_mean_without(squares)
+        if not agreement:
+            return moments, left
         inner = kept[self.compared]
         apart = _disjoint(self.masks[self.compared[inner]])
         parts = self.agreements[:, :, inner][:, :, :, inner]
@@ -210,9 +218,7 @@ class _Summary:
             sums = np.array([_means(each.reshape(rows, -1)) for each in between])
             rest = self.comparisons.sum() - 2 * self.comparisons
             moments[[CONSISTENCY, FRAGILE]] = sums.sum(axis=1) / self.comparisons.sum()
-            left[:, [CONSISTENCY, FRAGILE]] = (sums.sum(axis=1) - 2 * sums.T) / np.where(rest > 0, rest, math.nan)[
-                :, None
-            ]
+            left[:, [CONSISTENCY, FRAGILE]] = ((sums.sum(axis=1) - 2 * sums.T) / np.where(rest > 0, rest, math.nan)[:, None])
             moments[FRAGILE], left[:, FRAGILE] = 1 - moments[FRAGILE], 1 - left[:, FRAGILE]
         return moments, left
 
