@@ -24,7 +24,9 @@ def test_numbers_are_those_of_the_pairs_with_two_scores() -> None:
     assert verified.ratio.value == pytest.approx(cured.std() / plain.std())
     difference = cured - plain
     half = 2.045229642 * difference.std(ddof=1) / math.sqrt(30)
-    assert verified.mean_change == pytest.approx((difference.mean(), difference.mean() - half, difference.mean() + half))
+    assert verified.mean_change == pytest.approx(
+        (difference.mean(), difference.mean() - half, difference.mean() + half)
+    )
     assert verified.verdict(0.01, 1.0) == "better"
     assert verified.verdict(0.01, -1.0) == "worse"  # a larger error, by more than the smallest effect
 
@@ -41,9 +43,10 @@ def test_numbers_are_those_of_the_pairs_with_two_scores() -> None:
     ],
 )
 def test_verdicts(ratio: Range, change: Range, verdict: str) -> None:
-    assert Verified(prediction=NOTHING.prediction, run_id="r", runs=9, ratio=ratio, mean_change=change).verdict(
-        0.01, 1.0
-    ) == verdict
+    assert (
+        Verified(prediction=NOTHING.prediction, run_id="r", runs=9, ratio=ratio, mean_change=change).verdict(0.01, 1.0)
+        == verdict
+    )
 
 
 def test_too_few_or_constant_scores_are_undecided() -> None:
