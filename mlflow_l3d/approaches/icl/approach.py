@@ -212,10 +212,7 @@ class InContextLearning(Approach):
         return tuple(lines)
 
     def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> tuple[Remedy, ...]:
-        """Return batch calibration (Zhou et al. 2024), an instructed prompt, nearest examples, and the best answer.
-
-        Only format A has an instruction (instructed and minimal prompts: Pecher et al. 2026, arXiv:2602.04297).
-        """
+        """Return batch calibration (Zhou et al. 2024), the instructed format, nearest examples, and the best answer."""
         values: list[dict[str, Value]] = []
         if hyperparameters["decision"] == "score" and task.form.has_classes:
             values.append({"calibration": "batch"})
