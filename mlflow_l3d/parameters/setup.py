@@ -187,7 +187,7 @@ def set_up(
     task
         An object in place of the name.
     root_seed
-        Of the fixed test set and the reference set, if there is one, and of what is drawn once from a task's own parts.
+        Of the fixed test set, the reference set, and the examples drawn once from a task's own parts.
     searches
         Finds the search that ``hyperparameters=latest`` or a run id means; None where no tracking server can be asked.
     predefined_split, validation_fraction

@@ -18,10 +18,7 @@ SEED: Final = Of("0", "number from which all seeds are derived")
 TASK: Final = Of(
     "auto", "labelled data: a .csv, .parquet or .jsonl file, a data set folder, hf:NAME[/CONFIG], or the name of a task"
 )
-ReferenceSize = Annotated[
-    int,
-    Of("0", "number of examples that every run predicts and none trains on, for more consistency; 0 is none", low=0),
-]
+ReferenceSize = Annotated[int, Of("0", "examples that all runs predict and none trains on", low=0)]
 PARENT: Final = Of("latest", "parent run; `latest` is the latest investigation of the experiment")
 
 
@@ -158,8 +155,8 @@ class SelfTest(TypedDict, total=False):
         Literal["auto", "run", "only", "skip"],
         Of(
             "auto",
-            "trial runs before the study: stop if a seed changes nothing or a repeated run differs; auto does this "
-            "for functions, commands and projects",
+            "trial runs first: stop if a seed changes nothing or a repeated run differs; auto does this for functions, "
+            "commands and projects",
         ),
     ]
 
@@ -168,14 +165,12 @@ class Sizes(TypedDict, total=False):
     """How much data is used."""
 
     num_labelled: Annotated[
-        int | Auto, Of("auto", "number of labelled training examples; auto is 1000, fewer if the data is small", low=2)
+        int | Auto, Of("auto", "labelled training examples; auto is 1000, fewer of small data", low=2)
     ]
-    test_size: Annotated[
-        int | Auto, Of("auto", "number of test examples; auto is 1000, fewer if the data is small", low=2)
-    ]
+    test_size: Annotated[int | Auto, Of("auto", "test examples; auto is 1000, fewer of small data", low=2)]
     test_selection: Annotated[
         Literal["label_selection", "fixed"],
-        Of("label_selection", "fixed: all cells have the same test examples; else label_selection draws them, too"),
+        Of("label_selection", "fixed: the same test examples for all cells; else label_selection draws them"),
     ]
     reference_size: ReferenceSize
 
@@ -183,10 +178,8 @@ class Sizes(TypedDict, total=False):
 class Columns(TypedDict, total=False):
     """How a file or data set is read."""
 
-    text_column: Annotated[
-        Names, Of("auto", "text column of the file or data set; two for sentence pairs, separated by a comma")
-    ]
-    label_column: Annotated[str, Of("label", "label column of the file or data set")]
+    text_column: Annotated[Names, Of("auto", "text column; two for sentence pairs, separated by a comma")]
+    label_column: Annotated[str, Of("label", "label column")]
     task_kind: Annotated[
         str,
         Of(
@@ -202,9 +195,7 @@ class Columns(TypedDict, total=False):
 class Shown(TypedDict, total=False):
     """What the report shows."""
 
-    show_texts: Annotated[
-        bool, Of("false", "true: the report shows the texts of examples; false: only their ids and votes")
-    ]
+    show_texts: Annotated[bool, Of("false", "true: the report shows texts of examples, not only their ids and votes")]
 
 
 class Place(TypedDict, total=False):
@@ -215,31 +206,26 @@ class Place(TypedDict, total=False):
         bool,
         Of(
             "true",
-            "true: a repeated cell gives identical results on the same device; false: a GPU may be faster, but "
-            "results can differ",
+            "true: a repeated cell gives identical results on the same device; false may be faster on a GPU",
         ),
     ]
     executor: Annotated[
         str,
-        Of("processes", "where cells run: in worker processes, in this process, on Slurm or Ray, ...", registered=True),
+        Of("processes", "where cells run: in worker processes, in this one, on Slurm or Ray, ...", registered=True),
     ]
-    workers: Annotated[
-        int | Auto, Of("auto", "number of workers; auto is one per core, or one per GPU", low=1, high=10_000)
-    ]
+    workers: Annotated[int | Auto, Of("auto", "number of workers; auto is one per core or GPU", low=1, high=10_000)]
     cell_timeout: Annotated[
         float | Literal["auto", "none"] | None,
         Of(
             "auto",
-            "most seconds per cell; auto is 20 times the median of finished cells, at least 600; none: unlimited",
+            "most seconds per cell; auto is 20 times the median of finished cells, at least 600",
         ),
     ]
     executor_options: Annotated[
         Settings,
-        Of("none", 'options of the executor: name=value pairs separated by commas, or JSON: {"num_gpus": 0.5}'),
+        Of("none", 'options of the executor: name=value,name=value or JSON: {"num_gpus": 0.5}'),
     ]
-    store_scores: Annotated[
-        bool, Of("true", "true: class scores are stored with the predictions, if the approach has them; false: never")
-    ]
+    store_scores: Annotated[bool, Of("true", "whether predictions have class scores")]
 
 
 class _DryRun(TypedDict, total=False):

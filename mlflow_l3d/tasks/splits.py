@@ -122,7 +122,7 @@ def draw_split(labels: IntArray, classes: int, seeds: Mapping[str, int], setting
         Disjoint, sorted positions: ``data_order`` alone decides the order of training. A class with one
         labelled example has none for validation. With ``evaluated=validation`` the seeds draw the same training and
         validation parts, and the validation part replaces the test part, too, without a reference set. Else that set
-        follows the test examples, so that what is drawn for these one after the other is the same without it.
+        follows the test examples, so that numbers drawn for these one after the other are the same without it.
 
     Raises
     ------

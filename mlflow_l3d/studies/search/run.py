@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -21,7 +22,7 @@ from mlflow_l3d.studies.search.parameters import SearchOptions
 from mlflow_l3d.studies.search.request import SearchRequest, specify_search
 from mlflow_l3d.studies.search.results import HyperparameterSearch, about_search, write_search
 from mlflow_l3d.studies.search.training import Tuned
-from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial, known_trials, trials_table
+from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial, evaluated_on, known_trials, trials_table
 from mlflow_l3d.studies.shown import logger, progress_bar
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.pages import runs_page
@@ -33,7 +34,15 @@ if TYPE_CHECKING:
 
     from mlflow_l3d.approaches.base import Approach
     from mlflow_l3d.cells.cell import Outcome
+    from mlflow_l3d.execution.base import Job
+    from mlflow_l3d.parameters.setup import Setup
     from mlflow_l3d.tasks.base import TaskLike
+
+
+def _job(setup: Setup, tuned: Tuned) -> Job:
+    """Return the job of trials, whose outcomes are mean scores: the reference set is a matter of the cells in them."""
+    job = job_of(setup, tuned)
+    return replace(job, task=evaluated_on(job.task, "validation"))
 
 
 @with_signature(SearchOptions)
@@ -144,7 +153,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         stage_run, best = opened
         tuned = Tuned(setup.approach, request.metric.name, request.pruner, request.metric.greater_is_better)
         trials, queue = stage_run.plan(best)
-        stage_run.run(trials, executor_of(setup, job_of(setup, tuned)), queue, best)
+        stage_run.run(trials, executor_of(setup, _job(setup, tuned)), queue, best)
         return stage_run
 
     def _spooled(self) -> list[TrialRecord]:
@@ -181,7 +190,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         # Cells of one setting follow each other, so that a worker keeps its session.
         runs = [(kind, number, cell) for kind in cells for number, cell in enumerate(cells[kind])]
         missing = {cell.key: (kind, number, cell) for kind, number, cell in runs if cell.key not in scores}
-        executor = executor_of(setup, job_of(setup, Tuned(setup.approach, request.metric.name, evaluated="test")))
+        executor = executor_of(setup, _job(setup, Tuned(setup.approach, request.metric.name, evaluated="test")))
         shown = self.progress and bool(missing)
         with (
             progress_bar("held out", "trial", total=len(missing), shown=shown) as bar,

@@ -46,7 +46,7 @@ class _Asked(TypedDict, total=False):
         ),
     ]
     num_labelled: Annotated[
-        int | Auto, Of("auto", "number of training examples, drawn once from the train part; auto is all", low=2)
+        int | Auto, Of("auto", "training examples, drawn once from the train part; auto is all", low=2)
     ]
     root_seed: Annotated[int, replace(SEED, help="number from which these draws are derived (not the seeds)")]
 
@@ -60,13 +60,13 @@ class _Seeds(TypedDict, total=False):
         float,
         Of(
             "0",
-            "share of the train part that is held out to choose the best epoch; 0: the last epoch counts",
+            "share of the train part held out to choose the best epoch; 0: the last epoch counts",
             high=1,
             closed=True,
         ),
     ]
     test_size: Annotated[
-        int | Auto, Of("auto", "number of test examples, drawn once from the validation part; auto is all", low=2)
+        int | Auto, Of("auto", "test examples, drawn once from the validation part; auto is all", low=2)
     ]
     reference_size: ReferenceSize
 

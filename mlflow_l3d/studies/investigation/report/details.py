@@ -143,7 +143,7 @@ def _too_few(shown: Shown, group: Consistency) -> str:
     what = "comparison" if votes is None or group.group != "golden" else "test example"
     return (
         f"How far {_compared(shown, group.group)} agree is not reported: there are {counted(seen, what)}, and at least "
-        f"{FEWEST_EXAMPLES} are needed. Raise test_size, or keep one test set for all runs with test_selection=fixed."
+        f"{FEWEST_EXAMPLES} are needed. Use reference_size=200, or one test set for all runs, test_selection=fixed."
     )
 
 
