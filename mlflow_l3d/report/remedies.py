@@ -6,28 +6,38 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.remedy import SEVERAL, Prediction, Range, Remedy
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import amount_bar
-from mlflow_l3d.report.numbers import MISSING, Unit, between, counted, listed, plain, points, unit_of
+from mlflow_l3d.report.numbers import MISSING, Unit, between, counted, listed, plain, points, unit_of, value_text
 from mlflow_l3d.report.table import Drawn, Table
 
 _MOST_NAMES: Final = 2
 
 
-def remedy_words(remedy: Remedy) -> str:
-    """Return what a remedy does, in a few words."""
-    over = f"{len(remedy.over)} factors" if len(remedy.over) > _MOST_NAMES else listed(remedy.over or ("nothing",))
-    runs = f"{counted(remedy.members, 'run')} over {over}"
+def remedy_over(remedy: Remedy) -> str:
+    """Return the factors in which the members of a remedy differ."""
+    return f"all {len(remedy.over)} factors" if len(remedy.over) > _MOST_NAMES else listed(remedy.over or ("none",))
+
+
+def remedy_words(remedy: Remedy, also: Sequence[Remedy] = ()) -> str:
+    """Return what a remedy does, and those that are applied to its results, in a few words."""
+    runs = f"{counted(remedy.members, 'run')} over {remedy_over(remedy)}"
     words = {
         "vote": f"vote of {runs}",
         "mean": f"mean prediction of {runs}",
         "choose": f"best of {runs}, by validation",
         "report_mean": f"reporting the mean of {counted(remedy.members, 'run')}",
-        "fix": f"fixing {over}, which hides luck",
+        "fix": f"fixing {remedy_over(remedy)}, which hides luck",
         "fixed_examples": "one chosen set of training examples",
     }.get(remedy.kind, "")
-    return ", ".join(filter(None, [words, *(f"{name}={value}" for name, value in remedy.changes.items())]))
+    changes = [f"{name}={value_text(value)}" for name, value in remedy.changes.items()]
+    return ", ".join(filter(None, [words, *changes, *map(remedy_words, also)]))
+
+
+def with_article(remedy: Remedy) -> str:
+    """Return what a remedy does within a sentence."""
+    return f"{'a ' * (remedy.kind in SEVERAL)}{remedy_words(remedy)}"
 
 
 def range_text(each: Range, unit: Unit, *, sign: bool = False) -> str:
@@ -49,7 +59,7 @@ def remedy_bars(predictions: Sequence[Prediction], metric: Metric, note: str) ->
         value, low, high = (end / top for end in each.std)
         rows.append(
             {
-                "remedy": remedy_words(each.remedy),
+                "remedy": remedy_words(each.remedy, each.also),
                 "trainings": str(each.trainings),
                 f"remaining std ({unit.short})": Drawn(amount_bar(value, low, high, unit.text(each.std.value)), words),
                 f"mean ({unit.short})": range_text(each.mean_change, unit, sign=True),
@@ -65,7 +75,7 @@ def remedy_table(predictions: Sequence[Prediction], metric: Metric, note: str) -
     unit = unit_of(metric)
     rows = [
         {
-            "remedy": remedy_words(each.remedy),
+            "remedy": remedy_words(each.remedy, each.also),
             f"remaining std ({unit.short})": range_text(each.std, unit),
             f"mean ({unit.short})": range_text(each.mean_change, unit, sign=True),
             "agree (%)": points(each.consistency.value, 1),

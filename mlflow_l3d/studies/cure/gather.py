@@ -20,7 +20,7 @@ from mlflow_l3d.designs.layout import SEED
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by, recorded_about
-from mlflow_l3d.studies.investigation.members import MOST_PREDICTIONS, Form, MemberRows, run_predictions
+from mlflow_l3d.studies.investigation.members import MOST_PREDICTIONS, Form, MemberRows, drawn_factors, run_predictions
 from mlflow_l3d.studies.investigation.remedies import spread_of
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client, Run
@@ -46,8 +46,6 @@ class Gathered:
         Shape (L,): scores of runs that redraw every factor, without nan.
     spread
         Their standard deviation as it is reported, with its interval.
-    over
-        The one factor in which these runs differ, of a seeds study; else empty.
     members
         The runs with their predictions.
     reason
@@ -64,7 +62,6 @@ class Gathered:
     importances: dict[str, Importance]
     golden: FloatArray
     spread: Range
-    over: str
     members: MemberRows
     reason: str
     seconds: float
@@ -87,13 +84,14 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
         If there is no such run, it has no cells, or none has the metric.
     """
     recorded = read_listed(run_id, client)
-    parent, over = recorded.parent, SEED if recorded.parent.data.tags.get(names.DESIGN) == "seeds" else ""
+    parent = recorded.parent
     planned = planned_by(parent)
     cells = planned.select(recorded.cells)
     metric = metric_of(parent, asked, cells)
     check_metric(cells, metric)
     source = recorded_about(client, parent).source
-    members, reason, classes = _read(client, cells, planned, metric)
+    over = (SEED,) if parent.data.tags.get(names.DESIGN) == "seeds" else drawn_factors(cells)
+    members, reason, classes = _read(client, cells, planned, metric, over)
     classes = len(source.classes) or classes
     importances, golden, spread = _spread(cells, replace(planned, classes=classes or None), metric)
     seconds = pd.to_numeric(cells.get("duration_seconds", pd.Series(dtype=float))).mean()
@@ -104,7 +102,6 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
         importances=importances,
         golden=golden,
         spread=spread,
-        over=over,
         members=members,
         reason=reason,
         seconds=float(seconds),
@@ -124,9 +121,11 @@ def _spread(cells: pd.DataFrame, planned: Planned, metric: Metric) -> tuple[dict
     return importances, golden, spread_of(importances) if importances else Range(std, *std_interval(golden))
 
 
-def _read(client: Client, cells: pd.DataFrame, planned: Planned, metric: Metric) -> tuple[MemberRows, str, int]:
+def _read(
+    client: Client, cells: pd.DataFrame, planned: Planned, metric: Metric, over: tuple[str, ...]
+) -> tuple[MemberRows, str, int]:
     """Return the predictions of all cells, why there are none, and the number of classes that occur."""
-    members = MemberRows(planned.design_of(cells))
+    members = MemberRows(planned.design_of(cells), over)
     finished = cells[cells["status"].eq("FINISHED")]
     form: Form | None = None
     classes = 0

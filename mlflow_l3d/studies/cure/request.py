@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlflow_l3d.analysis.cure.foreseen import helps, simplest
-from mlflow_l3d.analysis.cure.rank import fixed, ranked, report_mean
-from mlflow_l3d.analysis.cure.remedy import Prediction
+from mlflow_l3d.analysis.cure.foreseen import helping
+from mlflow_l3d.analysis.cure.rank import fixed, pairs, report_mean
+from mlflow_l3d.analysis.cure.remedy import Prediction, Range
+from mlflow_l3d.analysis.importance.estimate import total_index_of
+from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments
 from mlflow_l3d.parameters.shared import PLACE
@@ -24,8 +27,6 @@ from mlflow_l3d.tracking.earlier.past import latest_investigation
 
 MOST_AUTO = 40
 """Golden runs that are trained of each remedy, unless more are asked for."""
-NOT_TRAINED = ("report_mean", "fix", "fixed_examples")
-"""Kinds that change what is reported, or need data of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +78,9 @@ class CureRequest:
 
     def chosen(self) -> list[Prediction]:
         """Return the remedies to verify, best first: those that help, then those of which nothing can be predicted."""
-        std, sign = self.gathered.spread.value, self.gathered.metric.sign
-        trained = [each for each in self.predictions if each.remedy.kind not in NOT_TRAINED]
-        helping = [each for each in simplest(trained) if helps(each, std, sign)]
-        unknown = [each for each in trained if each.basis == "unknown"]
-        return [*ranked(helping), *unknown][: self.arguments["verify"]]
+        known = helping(self.predictions, self.gathered.spread.value, self.gathered.metric.sign)
+        unknown = [each for each in self.predictions if each.basis == "unknown"]
+        return [*known, *unknown][: self.arguments["verify"]]
 
 
 def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> CureRequest:
@@ -155,15 +154,21 @@ def _predictions(gathered: Gathered, side: Side | None, most_members: int) -> tu
     if reason := gathered.reason or why_not(members, metric, spread.value):
         reasons = [reason]
     else:
-        predictions, reasons = predicted(
-            members, metric, gathered.classes, spread, over=gathered.over, most_members=most_members
-        )
+        predictions, reasons = predicted(members, metric, gathered.classes, spread, most_members=most_members)
     if spread.value > 0:
-        predictions += report_mean(gathered.golden, most_members=most_members)
-        predictions += [fixed(name, spread.value, each.moves_by_std) for name, each in gathered.importances.items()]
+        predictions += report_mean(spread, over=members.over, most_members=most_members)
+        predictions += [fixed(name, spread, _main_share(each)) for name, each in gathered.importances.items()]
     if side is not None and side.request is not None:
         setup = side.request.setup
         offered = setup.approach.remedies(setup.task, setup.hyperparameters)
         predictions += [Prediction(remedy=remedy, basis="unknown", trainings=remedy.members) for remedy in offered]
     timed = [replace(each, seconds=gathered.seconds * each.trainings) for each in predictions]
-    return ranked(timed), reasons
+    return [*timed, *pairs(timed)], reasons
+
+
+def _main_share(record: Importance) -> Range:
+    """Return the share of the variance that a factor causes alone; if it is not known, at most its total share."""
+    if math.isfinite(record.first_order_index):
+        return Range(record.first_order_index, record.first_order_ci_low, record.first_order_ci_high)
+    total = total_index_of(record.importance_corrected)
+    return Range(total, 0.0, total)

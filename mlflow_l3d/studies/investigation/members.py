@@ -14,6 +14,7 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.agreement.kinds import class_column
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.ensembles import Members
+from mlflow_l3d.cells.factors import OF_NO_APPROACH
 from mlflow_l3d.designs import Design
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.predictions import has_reference
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Form: TypeAlias = Literal["classes", "numbers", "texts"]
+SEED: Final = "seed."
+"""Begins the names of the columns of seeds."""
 MOST_PREDICTIONS: Final = 50_000_000
 """More are not held at once: an investigation then says nothing of remedies."""
 _SMALL: Final = np.iinfo(np.int16).max
@@ -65,11 +68,14 @@ class MemberRows:
     ----------
     design
         How they were laid out.
+    over
+        The factors in which independent runs differ: all of the approach.
     size
         How many predictions are held; none are once they are more than :data:`MOST_PREDICTIONS`.
     """
 
     design: type[Design]
+    over: tuple[str, ...] = ()
     size: int = 0
     _runs: dict[tuple[str, int], list[RunPredictions]] = field(default_factory=dict)
 
@@ -113,6 +119,11 @@ class MemberRows:
         """Return the golden or base runs on the examples that all of them share; None if these are too few."""
         return joined(self._runs.get(("", 0), []))
 
+    @property
+    def test_size(self) -> int:
+        """Test examples of an independent run, the fewest."""
+        return min((int(run.test.sum()) for run in self._runs.get(("", 0), [])), default=0)
+
 
 def joined(runs: list[RunPredictions], *, columns: bool = False) -> Members | None:
     """Return runs on the examples that all of them share; None below two runs, or too few examples.
@@ -143,6 +154,12 @@ def joined(runs: list[RunPredictions], *, columns: bool = False) -> Members | No
         test=test,
         examples=runs[0].ids[at[id(runs[0].ids)]],
     )
+
+
+def drawn_factors(cells: pd.DataFrame) -> tuple[str, ...]:
+    """Return the factors whose seeds the cells of a frame have, those of no approach left out."""
+    drawn = [str(name).removeprefix(SEED) for name in cells if str(name).startswith(SEED)]
+    return tuple(name for name in drawn if name not in OF_NO_APPROACH)
 
 
 def run_predictions(cell: Any, table: pa.Table, form: Form) -> RunPredictions | None:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.cure.foreseen import NAMED, Foreseen, helps, simplest
-from mlflow_l3d.analysis.cure.predict import predict
-from mlflow_l3d.analysis.cure.rank import predict_all, ranked
-from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, UNKNOWN, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.foreseen import NAMED, Foreseen, helping
+from mlflow_l3d.analysis.cure.predict import predict, predict_all
+from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, SEVERAL, UNKNOWN, Prediction, Range
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import listed
+from mlflow_l3d.report.remedies import remedy_over
 from mlflow_l3d.studies.investigation.members import MemberRows
 
 _MOST_MEMBERS: Final = 5
@@ -36,8 +36,7 @@ def foresee(members: MemberRows, analysis: Analysis, classes: int) -> Foreseen:
     if reason := why_not(members, metric, spread.value):
         return Foreseen((), spread.value, reason)
     predictions, reasons = predicted(members, metric, classes, spread, most_members=_MOST_MEMBERS)
-    helping = [each for each in simplest(predictions) if helps(each, spread.value, metric.sign)]
-    best = tuple(ranked(helping)[:NAMED])
+    best = tuple(helping(predictions, spread.value, metric.sign)[:NAMED])
     return Foreseen(best, spread.value, "" if best else nothing_helps(predictions, reasons, analysis))
 
 
@@ -61,7 +60,7 @@ def why_not(members: MemberRows, metric: Metric, std: float) -> str:
 
 
 def predicted(
-    members: MemberRows, metric: Metric, classes: int, spread: Range, *, over: str = "", most_members: int = 10
+    members: MemberRows, metric: Metric, classes: int, spread: Range, *, most_members: int = 10
 ) -> tuple[list[Prediction], list[str]]:
     """Return what is predicted of ensembles, and in one line each what is not.
 
@@ -71,44 +70,39 @@ def predicted(
         As for :func:`foresee`.
     spread
         Standard deviation of independent runs.
-    over
-        The factor in which independent runs differ, if that is known to be one.
     most_members
         Most runs behind one prediction.
     """
     shared: dict[str, Any] = {"metric": metric, "classes": classes or None}
     shared |= {"golden_std": spread, "most_members": most_members}
-    found: list[Prediction] = []
+    every: list[Prediction] = []
     lacking = []
     for factor in members.factors:
         if len(rows := members.rows(factor)) > 1:
-            found += predict(rows, over=factor.split("+"), **shared)
+            every += predict(rows, over=factor.split("+"), **shared)
         else:
             lacking.append(factor)
-    every = [over] if over else [name for factor in members.factors for name in factor.split("+")]
-    independent = members.independent() if len(members.factors) != 1 else None
-    if independent is not None:
-        found += predict_all(independent, over=every, **shared)
-    elif over:
-        lacking.append(over)
-    known = [each for each in found if each.basis != "unknown" and not _is_idle(each.remedy)]
-    return known, [*([lacking_words(lacking)] if lacking else []), *_unknown(found, known)]
-
-
-def _is_idle(remedy: Remedy) -> bool:
-    """Return whether a remedy changes nothing: a vote of two is that of the first."""
-    return remedy.kind == "vote" and remedy.members == 2
+    if (independent := members.independent()) is not None:
+        drawn = not (independent.test is None or independent.test.any())
+        of_golden = {"over": members.over, "test_size": members.test_size, "test_is_drawn": drawn}
+        every += predict_all(independent, **of_golden, **shared)
+    elif not members.factors:
+        lacking = [*members.over]
+    known = [each for each in every if each.basis != "unknown" and each.remedy.kind in SEVERAL]
+    return known, [*([lacking_words(lacking)] if lacking else []), *_unknown(every, known)]
 
 
 def _unknown(every: list[Prediction], known: list[Prediction]) -> Iterator[str]:
     """Yield why nothing is known of ensembles over some factors, or of choosing among their runs."""
     for what, kinds in (("Ensembles", ENSEMBLES), ("The best of several runs", ("choose",))):
-        of_kind = [each for each in every if each.remedy.kind in kinds]
         predicted_over = {each.remedy.over for each in known if each.remedy.kind in kinds}
         reasons: dict[str, list[str]] = {}
-        for over, each in {one.remedy.over: one for one in of_kind if one.remedy.over not in predicted_over}.items():
-            reasons.setdefault(each.reason, []).append(listed(over))
-        yield from (f"{what} over {listed(factors, 'or')}: {reason}." for reason, factors in reasons.items())
+        for each in every:
+            over = remedy_over(each.remedy)
+            if each.remedy.kind in kinds and each.remedy.over not in predicted_over:
+                reasons.setdefault(each.reason, []).append(over)
+        for reason, factors in reasons.items():
+            yield f"{what} over {listed(list(dict.fromkeys(factors)), 'or')}: {reason}."
 
 
 def nothing_helps(predictions: list[Prediction], reasons: list[str], analysis: Analysis) -> str:

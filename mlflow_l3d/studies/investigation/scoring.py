@@ -21,7 +21,7 @@ from mlflow_l3d.designs import Design
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.studies.investigation.members import MemberRows, run_predictions
+from mlflow_l3d.studies.investigation.members import MemberRows, drawn_factors, run_predictions
 from mlflow_l3d.studies.investigation.remedies import foresee
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.predictions import has_reference
@@ -86,7 +86,8 @@ def score(
     """
     factors = [str(name) for name in cells["factor"].dropna().unique()]
     with closing(_Writer(table_file)) as writer:
-        counted = _Counted(planned.design_of(cells), factors, (agreement, metric.agreement), writer)
+        varied = factors, drawn_factors(cells)
+        counted = _Counted(planned.design_of(cells), *varied, (agreement, metric.agreement), writer)
         for cell, table in zip(cells.itertuples(index=False), predictions, strict=True):
             counted.add(cell, table)
         counted.close_row()
@@ -108,9 +109,16 @@ def score(
 class _Counted:
     """The consistency of all cells, and its state after each row of each table."""
 
-    def __init__(self, design: type[Design], factors: list[str], agreement: tuple[str, str], writer: _Writer) -> None:
+    def __init__(
+        self,
+        design: type[Design],
+        factors: list[str],
+        over: tuple[str, ...],
+        agreement: tuple[str, str],
+        writer: _Writer,
+    ) -> None:
         self.stability = Stability(design.comparable(factors))
-        self.members = MemberRows(design)
+        self.members = MemberRows(design, over)
         self.choice: str | None = None
         self.steps: dict[int, dict[str, float]] = {}
         self._design, self._factors, self._agreement, self._writer = design, factors, agreement, writer

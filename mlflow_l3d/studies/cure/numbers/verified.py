@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.system import System
-from mlflow_l3d.analysis.cure.foreseen import helps, simplest
+from mlflow_l3d.analysis.cure.foreseen import helping, simplest
 from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range
 from mlflow_l3d.analysis.importance.tables import std_interval
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, ratio_interval, t_quantile
@@ -161,15 +161,14 @@ class CureAnswer:
         return verified.verdict(self.smallest_effect, self.metric.sign)
 
     def shown(self) -> list[Prediction]:
-        """Return one prediction of each kind over the same factors, best first; those that are unknown are left out."""
-        return simplest(self.predictions)
+        """Return one prediction of each kind over the same factors; those that help come first, unknown ones are out."""
+        first = self.helping()
+        rest = sorted(simplest(self.predictions), key=lambda each: each.std.value)
+        return [*first, *(each for each in rest if each not in first)]
 
     def helping(self) -> list[Prediction]:
         """Return the remedies that are predicted to help a single result, best first."""
-        kinds = ("report_mean", "fix")
-        return [
-            each for each in self.shown() if each.remedy.kind not in kinds and helps(each, self.std, self.metric.sign)
-        ]
+        return helping(self.predictions, self.std, self.metric.sign)
 
     @property
     def chosen(self) -> Prediction | None:

@@ -24,7 +24,7 @@ from mlflow_l3d.report.numbers import (
     with_limits,
 )
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
-from mlflow_l3d.report.remedies import range_text, remedy_bars, remedy_table, remedy_words
+from mlflow_l3d.report.remedies import range_text, remedy_bars, remedy_table, remedy_words, with_article
 from mlflow_l3d.report.scatter import scatter
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
@@ -87,7 +87,7 @@ def headline(answer: CureAnswer) -> str:
     if answer.verified:
         if (best := answer.best) is None or answer.verdict(best) != "better":
             return "Not verified: no trained remedy is established to leave less luck at no lower mean."
-        what, before, after = f"Verified: a {remedy_words(best.prediction.remedy)} leaves", best.plain, best.cured
+        what, before, after = f"Verified: {with_article(best.prediction.remedy)} leaves", best.plain, best.cured
     elif helping:
         what, before, after = f"A {remedy_words(helping[0].remedy)} would leave", Range(answer.std), helping[0].std
     else:
@@ -101,8 +101,8 @@ def _helping(answer: CureAnswer) -> Answer:
     if (best := answer.best or next(iter(answer.verified), None)) is not None:
         ratio, change = best.ratio, best.mean_change
         lead = (
-            f"**{answer.verdict(best).capitalize()}:** {best.runs} golden runs with a "
-            f"{remedy_words(best.prediction.remedy)} have **{points(ratio.value, 0)} %** of the spread "
+            f"**{answer.verdict(best).capitalize()}:** {best.runs} golden runs with "
+            f"{with_article(best.prediction.remedy)} have **{points(ratio.value, 0)} %** of the spread "
             f"({points(ratio.low, 0)} to {points(ratio.high, 0)} %); their mean differs by "
             f"**{unit.change(change.value, 1)}**{unit.behind} ({between(*change[1:], partial(unit.change, digits=1))})."
         )
@@ -149,7 +149,7 @@ def front(answer: CureAnswer) -> Drawing | None:
         Axis.over([*stds, unit.scale * answer.std]),
         [(math.log(count, most), str(count)) for count in (1, 2, 3, 5, 10, 20, 50, 100) if count <= most],
         f"Remaining standard deviation of {len(drawn)} remedies over their trainings",
-        names=[f"{remedy_words(each.remedy)}: ± {unit.text(each.std.value)}" for each in drawn],
+        names=[f"{remedy_words(each.remedy, each.also)}: ± {unit.text(each.std.value)}" for each in drawn],
         line=np.minimum.accumulate(stds),
     )
     caption = (
@@ -223,7 +223,7 @@ def prediction_rows(answer: CureAnswer) -> list[dict[str, Any]]:
     achieved: dict[int, Verified] = {id(each.prediction): each for each in answer.verified}
     rows = []
     for each in answer.predictions:
-        row: dict[str, Any] = {"remedy": remedy_words(each.remedy), **asdict(each.remedy)}
+        row: dict[str, Any] = {"remedy": remedy_words(each.remedy, each.also), **asdict(each.remedy)}
         numbers = ("std", "mean_change", "consistency", "fragile")
         row |= {
             f"{name}{end}": value
