@@ -26,7 +26,7 @@ def remedy_words(remedy: Remedy, also: Sequence[Remedy] = ()) -> str:
     words = {
         "vote": f"vote of {runs}",
         "mean": f"mean prediction of {runs}",
-        "choose": f"best of {runs}, by validation",
+        "choose": f"best of {runs}",
         "report_mean": f"reporting the mean of {counted(remedy.members, 'run')}",
         "fix": f"fixing {remedy_over(remedy)}, which hides luck",
         "fixed_examples": "one chosen set of training examples",
@@ -62,7 +62,7 @@ def remedy_bars(predictions: Sequence[Prediction], metric: Metric, note: str) ->
                 "remedy": remedy_words(each.remedy, each.also),
                 "trainings": str(each.trainings),
                 f"remaining std ({unit.short})": Drawn(amount_bar(value, low, high, unit.text(each.std.value)), words),
-                f"mean ({unit.short})": range_text(each.mean_change, unit, sign=True),
+                f"mean ({unit.short})": unit.change(each.mean_change.value),
             }
         )
     return Table.of(rows, note, kind="bars")

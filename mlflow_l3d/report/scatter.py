@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -30,6 +30,7 @@ def scatter(
     *,
     names: Sequence[str],
     line: FloatArray | None = None,
+    hollow: Collection[int] = (),
 ) -> Markup:
     """Return a dot for each pair of a place from left to right and a value, which is the higher the larger it is.
 
@@ -47,6 +48,8 @@ def scatter(
         One per dot: what a reader sees who points at it.
     line
         Shape (n,): values that a line of steps joins; None if there is none.
+    hollow
+        Places of the dots that are not filled.
     """
     across = [_LEFT + _WIDTH * float(place) for place in places]
 
@@ -60,7 +63,8 @@ def scatter(
     for (start, height), (end, next_height) in pairwise(steps):
         parts.append(drawn_line("mean", start, end, height, height))
         parts.append(drawn_line("mean", end, end, height, next_height))
-    parts += [dot(x, down(value), name) for x, value, name in zip(across, values, names, strict=True)]
+    dots = enumerate(zip(across, map(down, values), names, strict=True))
+    parts += [dot(x, y, name, hollow=at in hollow) for at, (x, y, name) in dots]
     return svg(_BOTTOM + 26, label, *parts)
 
 

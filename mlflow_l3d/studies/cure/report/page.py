@@ -127,7 +127,7 @@ def _cost(answer: CureAnswer) -> Answer:
 
 def _luck(answer: CureAnswer) -> Answer:
     unit, chosen = unit_of(answer.metric), answer.chosen
-    std = answer.std if chosen is None else chosen.std.value
+    std = answer.best.cured.value if answer.best else answer.std if chosen is None else chosen.std.value
     shares = {} if chosen is None else chosen.shares
     named = sorted(shares.items(), key=lambda each: -each[1])[:2]
     causes = listed([f"**{name}** ({share_text(share)})" for name, share in named]) if named else ""
@@ -137,24 +137,26 @@ def _luck(answer: CureAnswer) -> Answer:
 
 def front(answer: CureAnswer) -> Drawing | None:
     """Return every remedy as a dot, over its trainings, and the line of those that no cheaper one beats."""
-    drawn = [each for each in answer.predictions if math.isfinite(each.std.value) and each.remedy.kind != "fix"]
-    if len(drawn) < 2:
+    remedies = [each for each in answer.predictions if math.isfinite(each.std.value) and each.remedy.kind != "fix"]
+    if not remedies:
         return None
-    unit, drawn = unit_of(answer.metric), sorted(drawn, key=lambda each: (each.trainings, -each.std.value))
-    most = max(2, drawn[-1].trainings)
-    stds = unit.scale * np.array([each.std.value for each in drawn])
+    unit, remedies = unit_of(answer.metric), sorted(remedies, key=lambda each: (each.trainings, -each.std.value))
+    most = max(2, remedies[-1].trainings)
+    stds = unit.scale * np.array([answer.std, *(each.std.value for each in remedies)])
+    names = ["without a remedy", *(remedy_words(each.remedy, each.also) for each in remedies)]
     html = scatter(
-        np.array([math.log(each.trainings, most) for each in drawn]),
+        np.array([0.0, *(math.log(each.trainings, most) for each in remedies)]),
         stds,
-        Axis.over([*stds, unit.scale * answer.std]),
+        Axis.over(stds),
         [(math.log(count, most), str(count)) for count in (1, 2, 3, 5, 10, 20, 50, 100) if count <= most],
-        f"Remaining standard deviation of {len(drawn)} remedies over their trainings",
-        names=[f"{remedy_words(each.remedy, each.also)}: ± {unit.text(each.std.value)}" for each in drawn],
+        f"Remaining standard deviation of {len(remedies)} remedies over their trainings",
+        names=[f"{name}: ± {unit.written(float(std))}" for name, std in zip(names, stds, strict=True)],
         line=np.minimum.accumulate(stds),
+        hollow=[at for at, each in enumerate(remedies, 1) if each.also or each.remedy.kind == "report_mean"],
     )
     caption = (
-        f"A dot: one remedy. Up: remaining std ({unit.short}). Right: trainings behind one result. Line: the least "
-        "that remains for the price."
+        f"A dot: one remedy; hollow: the mean of several results. Up: remaining std ({unit.short}). Right: trainings "
+        "behind one result. Line: the least that remains for the price."
     )
     return Drawing(html, caption)
 
