@@ -53,11 +53,7 @@ class Trained(OwnParameters, total=False):
     ]
     cure: Annotated[
         Settings,
-        Of(
-            "none",
-            'remedy against luck, a JSON file or JSON: {"kind": "vote", "over": ["data_order"], "members": 5}; kinds '
-            "are vote, mean, choose, training and prompt",
-        ),
+        Of("none", 'remedy against luck, a JSON file or JSON: {"kind": "vote", "over": ["data_order"], "members": 5}'),
     ]
 
 

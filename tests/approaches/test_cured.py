@@ -14,9 +14,10 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.cured.approach import Cured
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
+from mlflow_l3d.approaches.icl.approach import InContextLearning
 from mlflow_l3d.approaches.synthetic import Synthetic, score
 from mlflow_l3d.cells.cell import cell_key
-from mlflow_l3d.cells.factors import stream_seed
+from mlflow_l3d.cells.factors import stream, stream_seed
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.sessions import session_of
@@ -288,3 +289,72 @@ def test_members_over_the_labels_share_a_fixed_test_set(tmp_path):
     cured = Cured(Synthetic(), Remedy("vote", ("label_selection", "data_split"), 3))
     cell = one_cell(cured.factors)
     assert outcomes_of(job_of(cured, task, tmp_path), [cell])[cell.key].error is None
+
+
+def numbers(task, split, seeds, _):
+    return stream(seeds["model_randomness"], "numbers").normal(size=len(split.test))
+
+
+def texts(task, split, seeds, _):
+    words = stream(seeds["model_randomness"], "texts").choice(["yes", "no", "yes indeed"], len(split.test))
+    return [str(word) for word in words]
+
+
+@pytest.mark.parametrize(
+    ("kind", "function", "task_kind", "labels"),
+    [("mean", numbers, "regression", np.linspace(0, 1, 40)), ("vote", texts, "generation", ["yes", "no"] * 20)],
+)
+def test_numbers_have_means_and_texts_a_medoid(kind, function, task_kind, labels, tmp_path):
+    task = make_task(task_kind, [["a", "b"] * 20], labels, kind=task_kind)
+    plain = FunctionApproach(function, name="mine", version="1", factors=("model_randomness",), task_kinds=(task_kind,))
+    cured = Cured(plain, Remedy(kind, ("model_randomness",), 3))
+    cell = one_cell(plain.factors, 4)
+    members = [each.predictions for each in plain_members(job_of(plain, task, tmp_path), cell, cured.remedy.over, 3)]
+    found = outcomes_of(job_of(cured, task, tmp_path), [cell])[cell.key].predictions
+    if kind == "mean":
+        assert found == pytest.approx(np.mean(members, axis=0))
+        return
+    for answer, *answers in zip(found, *members, strict=True):
+        if len(set(answers)) < 3:
+            assert answer == max(answers, key=answers.count)
+        assert answer in answers
+
+
+def test_prompts_vote_over_their_formats_and_examples(causal_folder, tmp_path):
+    approach, over = InContextLearning(), ("data_order", "sample_choice", "prompt_format")
+    given = {"shots": 1, "prompt_format": "A|B|C", "truncation": "left"}  # its context has 64 letters
+    plain_job = replace(job_of(approach, WORDS, tmp_path, **given), model=str(causal_folder))
+    job = replace(job_of(Cured(approach, Remedy("vote", over, 3)), WORDS, tmp_path, **given), model=str(causal_folder))
+    cell = one_cell(approach.factors, 2)
+    members = plain_members(plain_job, cell, over, 3)
+    assert len({member.predictions.tobytes() for member in members}) > 1
+    outcome = outcomes_of(job, [cell])[cell.key]
+    votes = np.sum([member.predictions for member in members], axis=0)  # two classes, an odd number of members
+    assert outcome.predictions.tolist() == (votes > 1).astype(int).tolist()
+    assert outcome.metrics["prompt_tokens"] == pytest.approx(
+        np.mean([member.metrics["prompt_tokens"] for member in members])
+    )
+
+
+def test_what_cannot_be_combined_fails_with_the_reason(tmp_path):
+    def wordless(task, split, seeds, _):
+        return np.zeros(len(split.test), dtype=int)
+
+    plain = FunctionApproach(wordless, name="mine", version="1", factors=("model_randomness",))
+    no_scores = Cured(plain, Remedy("mean", ("model_randomness",), 2))
+    no_validation = Cured(plain, Remedy("choose", ("model_randomness",), 2))
+    cell = one_cell(plain.factors)
+    for cured, why in ((no_scores, "returns no class scores. Use vote."), (no_validation, "no validation score. Use")):
+        with session_of(job_of(cured, TASK, tmp_path)) as session:
+            (outcome,) = session.run([cell])
+        assert why in outcome.error
+
+
+def test_members_of_other_hyperparameters_are_not_taken_for_stored_ones(tmp_path):
+    remedy = replace(VOTE, changes={"noise": 0.5})
+    cured = Cured(Synthetic(), remedy, members=tmp_path / "members", context="context")
+    cell = one_cell(cured.factors)
+    (tmp_path / "members").mkdir()
+    for key in cured.member_keys("context", cell.seeds):
+        (tmp_path / "members" / f"{key}.parquet").write_bytes(b"not looked at")
+    assert outcomes_of(job_of(cured, TASK, tmp_path), [cell])[cell.key].error is None

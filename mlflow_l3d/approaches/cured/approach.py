@@ -209,8 +209,11 @@ class CuredSession(Session):
         return joined(key, remedy, [members[number] for number in sorted(members)], self.task, own_metrics)
 
     def _stored(self, cell: Cell) -> dict[int, Outcome]:
-        """Return the members of a cell that are finished: number -> outcome; a repetition has none."""
-        if (folder := self.cured.members) is None or cell.factor == REPLICATE:
+        """Return the members of a cell that are finished: number -> outcome.
+
+        A repetition has none, and neither has a cell of other hyperparameters than those that are stored.
+        """
+        if (folder := self.cured.members) is None or cell.factor == REPLICATE or self.cured.remedy.changes:
             return {}
         keys = self.cured.member_keys(self.cured.context, {name: cell.seeds[name] for name in self.active})
         members = {number: member for number, key in enumerate(keys) if (member := read_member(folder, key))}
