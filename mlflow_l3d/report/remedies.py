@@ -37,7 +37,13 @@ def remedy_words(remedy: Remedy, also: Sequence[Remedy] = ()) -> str:
 
 def with_article(remedy: Remedy) -> str:
     """Return what a remedy does within a sentence."""
-    return f"{'a ' * (remedy.kind in SEVERAL)}{remedy_words(remedy)}"
+    return f"{'the ' if remedy.kind == 'choose' else 'a ' * (remedy.kind in SEVERAL)}{remedy_words(remedy)}"
+
+
+def beginning(remedy: Remedy) -> str:
+    """Return what a remedy does at the beginning of a sentence, in bold."""
+    words = with_article(remedy)
+    return f"**{words[:1].upper()}{words[1:]}**"
 
 
 def range_text(each: Range, unit: Unit, *, sign: bool = False) -> str:
@@ -59,7 +65,7 @@ def remedy_bars(predictions: Sequence[Prediction], metric: Metric, note: str) ->
         value, low, high = (end / top for end in each.std)
         rows.append(
             {
-                "remedy": remedy_words(each.remedy, each.also),
+                "remedy": remedy_words(each.remedy).replace(" runs over ", " over "),
                 "trainings": str(each.trainings),
                 f"remaining std ({unit.short})": Drawn(amount_bar(value, low, high, unit.text(each.std.value)), words),
                 f"mean ({unit.short})": unit.change(each.mean_change.value),

@@ -161,7 +161,7 @@ class CureAnswer:
         return verified.verdict(self.smallest_effect, self.metric.sign)
 
     def shown(self) -> list[Prediction]:
-        """Return one prediction of each kind over the same factors; those that help come first, unknown ones are out."""
+        """Return one known prediction of each kind over the same factors; those that help come first."""
         first = self.helping()
         rest = sorted(simplest(self.predictions), key=lambda each: each.std.value)
         return [*first, *(each for each in rest if each not in first)]

@@ -24,7 +24,7 @@ from mlflow_l3d.report.numbers import (
     with_limits,
 )
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
-from mlflow_l3d.report.remedies import range_text, remedy_bars, remedy_table, remedy_words, with_article
+from mlflow_l3d.report.remedies import beginning, range_text, remedy_bars, remedy_table, remedy_words, with_article
 from mlflow_l3d.report.scatter import scatter
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
@@ -89,7 +89,7 @@ def headline(answer: CureAnswer) -> str:
             return "Not verified: no trained remedy is established to leave less luck at no lower mean."
         what, before, after = f"Verified: {with_article(best.prediction.remedy)} leaves", best.plain, best.cured
     elif helping:
-        what, before, after = f"A {remedy_words(helping[0].remedy)} would leave", Range(answer.std), helping[0].std
+        what, before, after = f"{beginning(helping[0].remedy)[2:-2]} would leave", Range(answer.std), helping[0].std
     else:
         return "No remedy that can be predicted from these runs leaves clearly less luck in a single result."
     digits = unit.digits(after.value)
@@ -109,7 +109,7 @@ def _helping(answer: CureAnswer) -> Answer:
     elif helping:
         agree, shift = helping[0].consistency.value, unit.change(helping[0].mean_change.value, 1)
         more = f"; two results agree on {points(agree, 0)} % of the predictions" * math.isfinite(agree)
-        lead = f"A **{remedy_words(helping[0].remedy)}**: mean **{shift}**{unit.behind}{more}."
+        lead = f"{beginning(helping[0].remedy)}: mean **{shift}**{unit.behind}{more}."
     elif any(each.remedy.kind in SEVERAL for each in answer.shown()):
         lead = "Each remedy that can be predicted leaves more than 95 % of the spread, or lowers the mean."
     else:

@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import listed, points
-from mlflow_l3d.report.remedies import remedy_words
+from mlflow_l3d.report.remedies import beginning
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
@@ -66,7 +66,7 @@ def _cured(shown: Shown) -> Iterator[Answer]:
             best, std = remedies.best[0], remedies.std
             now, then = (unit.text(each, unit.digits(best.std.value)) for each in (std, best.std.value))
             change = f"mean {unit.change(best.mean_change.value, 1)}{unit.behind}"
-            lead = f"A **{remedy_words(best.remedy)}**: typically **± {then}** instead of ± {now}, {change}."
+            lead = f"{beginning(best.remedy)}: typically **± {then}** instead of ± {now}, {change}."
         yield Answer("What would help?", "", (lead,))
 
 
