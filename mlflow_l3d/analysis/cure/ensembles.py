@@ -1,4 +1,4 @@
-"""Ensembles of runs that differ in one factor alone: the rule by which members are combined, and every choice of them."""
+"""Ensembles of runs: the rule by which members are combined, and every choice of them."""
 
 from __future__ import annotations
 
@@ -111,7 +111,8 @@ def combine_choices(kind: str, members: Members, masks: Masks, agreement: str = 
     if kind == "vote" and form in "OUST":
         return _medoids(predictions.astype(object), masks, agreement)
     if kind == "mean" and form == "f":
-        return (masks / masks.sum(axis=1, keepdims=True)) @ predictions
+        means: Array = (masks / masks.sum(axis=1, keepdims=True)) @ predictions
+        return means
     if kind == "mean" and form in "iu" and members.scores is not None:
         return _mean_scores(members.scores, masks)
     what = "numbers have no majority: use mean" if form == "f" else "needs class scores: use vote"
@@ -127,7 +128,7 @@ def can_combine(kind: str, members: Members) -> bool:
 def _votes(codes: IntArray, masks: Masks) -> IntArray:
     """Return the most frequent code of 0 and above; -1 if there is none."""
     # Members that all agree need no count. Below 1, a member's place decides ties: the sum of later ones is smaller.
-    contested = (codes != codes[0]).any(axis=0)
+    contested: Masks = np.any(codes != codes[0], axis=0)
     result = np.repeat(codes[:1].astype(np.int64), len(masks), axis=0)
     weights = np.where(masks, 1 + 0.5 ** masks.cumsum(axis=1), 0)
     weights = weights.astype(np.float32 if masks.sum(axis=1).max() < 16 else np.float64)
@@ -144,9 +145,9 @@ def _votes(codes: IntArray, masks: Masks) -> IntArray:
 
 def _mean_scores(scores: Array, masks: Masks) -> IntArray:
     """Return the class whose mean score is highest; -1 if no member has scores."""
-    missing = np.isnan(scores).any(axis=2)
+    missing: Masks = np.isnan(scores).any(axis=2)
     first = np.where(missing, UNPARSED, np.where(missing[:, :, None], 0, scores).argmax(axis=2))
-    contested = (first != first[0]).any(axis=0)
+    contested: Masks = np.any(first != first[0], axis=0)
     result = np.repeat(first[:1].astype(np.int64), len(masks), axis=0)
     # A class that one member rules out (a logarithm of 0) is very unlikely, not impossible.
     finite = np.nan_to_num(scores[:, contested], nan=0.0, posinf=1e6, neginf=-1e6)
@@ -171,7 +172,8 @@ def _medoids(texts: Array, masks: Masks, agreement: str) -> Array:
         matrices[place] = matrix_of_pairs(scoring, different)[np.ix_(where, where)]
     support = np.einsum("mi,xij->mxj", masks.astype(np.float64), matrices).round(9)
     winners = np.where(masks[:, None, :], support, -1).argmax(axis=2)
-    return texts[winners, np.arange(texts.shape[1])]
+    medoids: Array = texts[winners, np.arange(texts.shape[1])]
+    return medoids
 
 
 def choose_best(members: Members, masks: Masks) -> tuple[IntArray, FloatArray]:

@@ -12,6 +12,10 @@ from mlflow_l3d.analysis.cure.remedy import Kind
 from mlflow_l3d.analysis.cure.spread import MEAN, OVERSTATEMENT, TOTAL, WITHIN
 from mlflow_l3d.analysis.intervals import FloatArray
 
+DOUBT_OF_STD: Final = 0.1
+"""What the logarithm of an extrapolated spread may be off for each doubling of the members."""
+DOUBT_OF_MEAN: Final = 0.1
+"""Relative error of an extrapolated change of the mean."""
 _MOST_OFFSET: Final = 3.0
 _USUAL_OFFSET: Final = 1.0
 
@@ -31,8 +35,8 @@ def extended(kind: Kind, moments: FloatArray, most: int, like: npt.NDArray[np.bo
 
     Notes
     -----
-    Each moment is ``a + b / (k + c)``, agreements with the root of k + c. The variance within rows must vanish with many members, so that its inverse is
-    linear in k, which gives c for all moments. Theory: an ensemble of k is as good as one run whose noise has a k-th of
+    Each moment is ``a + b / (k + c)``, agreements with the root of k + c. The variance within rows must vanish with many
+    members, so that its inverse is linear in k, which gives c for all moments. Theory: an ensemble of k is as good as one run whose noise has a k-th of
     the variance; c is the noise of one run in units of what it distinguishes.
     """
     size = moments.shape[-2]
