@@ -223,7 +223,7 @@ def _joined(given: Any, over: Mapping[str, Any]) -> Any:
 
 
 WITH_COMMAS: Final = (
-    *("factor", "hyperparameters", "mitigation", "text_column", "executor_options"),
+    *("factor", "hyperparameters", "mitigation", "text_column", "executor_options", "cure"),
     *(name for name, declaration in OWN_PARAMETERS.items() if declaration.text == "words"),
 )
 """Parameters whose own values hold commas: a semicolon separates several values."""
@@ -245,7 +245,8 @@ def values_of(name: str, value: Any) -> list[Any]:
     if isinstance(value, str):
         values = _of_text(name, value)
     elif isinstance(value, list | tuple):
-        names = name in WITH_COMMAS and name != "hyperparameters" and not any(isinstance(each, list) for each in value)
+        holds_names = name in WITH_COMMAS and name not in ("hyperparameters", "cure")
+        names = holds_names and not any(isinstance(each, list) for each in value)
         values = [as_text(name, list(value))] if names else list(value)
     values = [as_text(name, each) if isinstance(each, list | tuple) else each for each in values]
     if not values or any(each is None or (isinstance(each, str) and not each) for each in values):

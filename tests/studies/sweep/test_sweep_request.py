@@ -14,6 +14,7 @@ from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.sweep.request import SweepRequest, specify_sweep
 
+VOTE = '{"changes": {}, "kind": "vote", "members": 3, "over": ["data_order"]}'
 BASE: dict[str, Any] = {"approach": "synthetic", "metric": "synthetic_score", "executor": "inline"}
 
 
@@ -57,6 +58,9 @@ def test_a_point_is_the_investigation_of_the_separate_command() -> None:
         ("factor", ["data_order", "data_split"], []),
         ("factor", [["data_order", "data_split"], "data_order"], ["data_order,data_split", "data_order"]),
         ("mitigation", "none;data_split:0,sample_choice:0+3", ["none", "data_split:0,sample_choice:0+3"]),
+        ("cure", VOTE, []),
+        ("cure", f"none;{VOTE}", ["none", VOTE]),
+        ("cure", ["none", json.loads(VOTE)], ["none", VOTE]),
         ("hyperparameters", "noise=0,a_data_order=1;noise=0.1", ["noise=0,a_data_order=1", "noise=0.1"]),
         ("hyperparameters", '{"noise": 0.5, "a_data_order": 1}', []),
         ("hyperparameters", [{"noise": 0}, {"noise": 0.5}], ['{"noise": 0}', '{"noise": 0.5}']),
