@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from mlflow_l3d.approaches.icl.prompts.decisions import calibrated, chosen
 from mlflow_l3d.approaches.shots import nearest_shots, random_shots, shot_order
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import Split
 from mlflow_l3d.testing.approaches import check_approach
 
 
@@ -204,3 +206,31 @@ def test_a_chat_needs_a_template(tmp_path: Path) -> None:
     ):
         outcome(plain, tmp_path, chat="true")
     assert outcome(plain, tmp_path, chat="auto").error is None
+
+
+class OnlyTested(Task):
+    """Cells predict their test examples alone, of the split that also has a reference set."""
+
+    def split(self, seeds: Any) -> Split:
+        whole = super().split(seeds)
+        return Split(whole.train, whole.validation, whole.scored)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"calibration": "batch", "temperature": 2.0},
+        {"decision": "generate", "max_new_tokens": 6, "verbaliser": "a;e", "temperature": 1.0},
+        {"truncation": "left"},
+    ],
+    ids=["batch", "generate", "truncation"],
+)
+def test_a_reference_set_changes_no_answer_and_no_metric(model: str, tmp_path: Path, given: dict[str, Any]) -> None:
+    task = small_task(reference_size=20)
+    alone = OnlyTested(**{each.name: getattr(task, each.name) for each in fields(task)})
+    more, fewer = (outcome(model, tmp_path, task=each, **given) for each in (task, alone))
+    assert len(more.predictions) == len(fewer.predictions) + 20
+    np.testing.assert_array_equal(more.predictions[: len(fewer.predictions)], fewer.predictions)
+    assert more.metrics == pytest.approx(fewer.metrics)
+    if "unparsed_share" in more.metrics:
+        assert (more.predictions == -1).mean() != pytest.approx(more.metrics["unparsed_share"])

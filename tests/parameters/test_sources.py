@@ -466,6 +466,8 @@ def test_what_a_search_writes_is_what_is_read() -> None:
     assert chosen("latest", settings=document["settings"])[1].notes == ()
     same = (SUBJECT.task_fingerprint, SUBJECT.settings)
     assert splits_of(document, *same, ("data_split",)) == ({"data_split": 5},)
+    apart = replace(SUBJECT.settings, reference_size=10)
+    assert splits_of(document, SUBJECT.task_fingerprint, apart, ("data_split",)) == ()
     inner = replace(SUBJECT, settings=replace(SUBJECT.settings, evaluated="validation"))
     assert search_document(inner, VALUES, **about) == document
 

@@ -359,6 +359,10 @@ def test_runs_that_fail_do_not_count_and_are_told(place: Place, baseline: str) -
         ({"candidate": "hyperparameters=a_data_ordr=1"}, "candidate: hyperparameters='a_data_ordr': must be"),
         ({"candidate": "0" * 32}, f"candidate={'0' * 32}: no such run on the tracking server"),
         (
+            {"candidate": "reference_size=40"},
+            "candidate=reference_size=40: must have the test set of baseline",
+        ),
+        (
             {"candidate": "test_size=40"},
             "candidate=test_size=40: must have the test set of baseline",
         ),
