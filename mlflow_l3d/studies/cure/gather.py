@@ -36,8 +36,8 @@ class Gathered:
 
     Attributes
     ----------
-    parent
-        The run.
+    parent, cells
+        The run, and one row per cell.
     metric, classes
         Whose luck is looked at; how many classes are distinguished, 0 of numbers.
     importances
@@ -57,6 +57,7 @@ class Gathered:
     """
 
     parent: Run
+    cells: pd.DataFrame
     metric: Metric
     classes: int
     importances: dict[str, Importance]
@@ -97,6 +98,7 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
     seconds = pd.to_numeric(cells.get("duration_seconds", pd.Series(dtype=float))).mean()
     return Gathered(
         parent=parent,
+        cells=cells,
         metric=metric,
         classes=classes,
         importances=importances,

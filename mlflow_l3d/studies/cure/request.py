@@ -16,7 +16,9 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
+from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.cure.data import data_remedies
 from mlflow_l3d.studies.cure.gather import Gathered, gather
 from mlflow_l3d.studies.cure.parameters import CURE
 from mlflow_l3d.studies.gate.golden import GoldenRequest
@@ -79,7 +81,7 @@ class CureRequest:
     def chosen(self) -> list[Prediction]:
         """Return the remedies to verify, best first: those that help, then those of which nothing can be predicted."""
         known = helping(self.predictions, self.gathered.spread.value, self.gathered.metric.sign)
-        unknown = [each for each in self.predictions if each.basis == "unknown"]
+        unknown = [each for each in self.predictions if each.remedy.kind in ("training", "prompt")]
         return [*known, *unknown][: self.arguments["verify"]]
 
 
@@ -96,7 +98,7 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     run_id = latest_investigation(client) if typed["parent_run_id"] == "latest" else typed["parent_run_id"]
     budget, gathered = Budget.parse(typed["budget"]), gather(client, run_id, typed["metric"])
     side = _side(client, run_id, getattr(parent, "request", None), typed)
-    predictions, reasons = _predictions(gathered, side, typed["most_members"])
+    predictions, reasons = _predictions(client, gathered, side, typed["most_members"])
     stored = _stored(side)
     runs = min(stored, MOST_AUTO) if typed["runs"] == "auto" else typed["runs"]
     if typed["verify"] and side is not None:
@@ -147,7 +149,9 @@ def _side(client: Client, run_id: str, request: Any, typed: Arguments) -> Side |
     return side
 
 
-def _predictions(gathered: Gathered, side: Side | None, most_members: int) -> tuple[list[Prediction], list[str]]:
+def _predictions(
+    client: Client, gathered: Gathered, side: Side | None, most_members: int
+) -> tuple[list[Prediction], list[str]]:
     """Return what is predicted of each remedy, best first, and in one line each what is not."""
     spread, metric, members = gathered.spread, gathered.metric, gathered.members
     predictions: list[Prediction] = []
@@ -158,8 +162,11 @@ def _predictions(gathered: Gathered, side: Side | None, most_members: int) -> tu
     if spread.value > 0:
         predictions += report_mean(spread, over=members.over, most_members=most_members)
         predictions += [fixed(name, spread, _main_share(each)) for name, each in gathered.importances.items()]
-    if side is not None and side.request is not None:
-        setup = side.request.setup
+    setup = None if side is None or side.request is None else side.request.setup
+    by_data = [*data_remedies(client, gathered, setup and setup.task)]
+    reasons += [f"{remedy_words(each.remedy)}: {each.reason}." for each in by_data if each.basis == "unknown"]
+    predictions += [each for each in by_data if each.basis != "unknown"]
+    if setup is not None:
         offered = setup.approach.remedies(setup.task, setup.hyperparameters)
         predictions += [Prediction(remedy=remedy, basis="unknown", trainings=remedy.members) for remedy in offered]
     timed = [replace(each, seconds=gathered.seconds * each.trainings) for each in predictions]

@@ -17,6 +17,7 @@ from mlflow_l3d.approaches.cured.approach import Cured
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.published import PUBLISHED
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.report.remedies import remedy_words
@@ -24,7 +25,7 @@ from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.cure.numbers.verified import Verified, verify
 from mlflow_l3d.studies.cure.request import CureRequest
 from mlflow_l3d.studies.dry_run import StudyPlan, study_plan
-from mlflow_l3d.studies.gate.golden import GoldenRequest, GoldenRuns, specify_golden
+from mlflow_l3d.studies.gate.golden import GoldenRequest, GoldenRuns
 from mlflow_l3d.studies.gate.sides import Side
 from mlflow_l3d.studies.request import context_of
 from mlflow_l3d.tracking.children import finished_cells
@@ -73,7 +74,7 @@ def plan_remedies(client: Client, request: CureRequest) -> tuple[list[Planned], 
         words = remedy_words(prediction.remedy)
         assert side is not None
         try:
-            golden = cured_request(side, prediction.remedy, request.runs, members_folder())
+            golden = cured_request(side, prediction.remedy, request.runs, request.gathered.metric)
         except L3DError as error:
             notes.append(f"{words}: not verified ({error})")
             continue
@@ -103,7 +104,7 @@ def study_plan_of(client: Client, request: CureRequest) -> StudyPlan:
     return study_plan(request.title, rows, workers, (*notes, *request.reasons))
 
 
-def cured_request(side: Side, remedy: Remedy, runs: int, members: Path) -> GoldenRequest:
+def cured_request(side: Side, remedy: Remedy, runs: int, metric: Metric) -> GoldenRequest:
     """Return the golden runs of a side with a remedy.
 
     Raises
@@ -113,19 +114,15 @@ def cured_request(side: Side, remedy: Remedy, runs: int, members: Path) -> Golde
     """
     plain = side.request
     assert plain is not None
-    words = remedy_words(remedy)
-    if remedy.kind == "more_data":
-        changed = {**side.document["parameters"], **remedy.changes, "hyperparameters": side.document["hyperparameters"]}
-        golden = specify_golden(words, changed, phase=plain.phase)
-    else:
-        setup = plain.setup
-        cured = Cured(setup.approach, remedy, members=members, context=plain.context_key)
-        hyperparameters = cured.complete(setup.hyperparameters)
-        cured.check_task(setup.task, hyperparameters)
-        setup = replace(setup, approach=cured, hyperparameters=hyperparameters)
-        golden = replace(plain, setup=setup, context_key=context_of(setup))
-    content = {"cure": asdict(remedy), "plain": plain.key}
-    return replace(golden, side=words, runs=runs, key=content_key(content), metric=plain.metric)
+    setup = plain.setup
+    cured = Cured(setup.approach, remedy, members=members_folder(), context=plain.context_key)
+    hyperparameters = cured.complete(setup.hyperparameters)
+    cured.check_task(setup.task, hyperparameters)
+    setup = replace(setup, approach=cured, hyperparameters=hyperparameters)
+    key = content_key({"cure": asdict(remedy), "plain": plain.key})
+    return replace(
+        plain, setup=setup, context_key=context_of(setup), key=key, side=remedy_words(remedy), runs=runs, metric=metric
+    )
 
 
 def members_folder() -> Path:
@@ -159,7 +156,7 @@ def verify_remedies(
     fetch_members(client, side, request.runs, members_folder())
     for each in planned:
         runs = each.request.runs
-        training = GoldenRuns(replace(each.request, gate=run_id, metric=metric), progress=progress)
+        training = GoldenRuns(replace(each.request, gate=run_id), progress=progress)
         with training.opened():
             training.advance(runs)
             agreement = _agreement(training.predictions(runs))

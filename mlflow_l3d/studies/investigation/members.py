@@ -16,6 +16,7 @@ from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.ensembles import Members
 from mlflow_l3d.cells.factors import OF_NO_APPROACH
 from mlflow_l3d.designs import Design
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.predictions import has_reference
 
@@ -118,6 +119,17 @@ class MemberRows:
     def independent(self) -> Members | None:
         """Return the golden or base runs on the examples that all of them share; None if these are too few."""
         return joined(self._runs.get(("", 0), []))
+
+    def luck_of_tests(self, metric: Metric) -> float:
+        """Return the variance of a score that the choice of its test examples causes; nan if runs draw none.
+
+        It is known of scores that are means over examples.
+        """
+        runs = self._runs.get(("", 0), [])
+        if metric.of_each is None or len({id(run.ids) for run in runs}) < 2:
+            return math.nan
+        each = [metric.of_each(run.labels[run.test], run.predictions[run.test]) for run in runs]
+        return float(np.mean([scores.var() / len(scores) for scores in each]))
 
     @property
     def test_size(self) -> int:

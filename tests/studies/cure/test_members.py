@@ -56,7 +56,6 @@ def test_votes_of_independent_runs_have_the_mean_and_the_spread_of_the_binomial_
         assert votes[k].mean_change.value == pytest.approx(right - RIGHT, abs=0.005)
         assert votes[k].std.value == pytest.approx(math.sqrt(right * (1 - right) / 400), rel=0.12)
         assert votes[k].consistency.value == pytest.approx(right**2 + (1 - right) ** 2, abs=0.01)
-        assert votes[k].mean_change.low < right - RIGHT < votes[k].mean_change.high
     assert "runs have no validation scores" in " ".join(reasons)
 
 
