@@ -163,7 +163,7 @@ def _predictions(
         predictions += report_mean(spread, over=members.over, most_members=most_members)
         predictions += [fixed(name, spread, _main_share(each)) for name, each in gathered.importances.items()]
     setup = None if side is None or side.request is None else side.request.setup
-    by_data = [*data_remedies(client, gathered, setup and setup.task)]
+    by_data = [*data_remedies(client, gathered, None if setup is None else setup.task)]
     reasons += [f"{remedy_words(each.remedy)}: {each.reason}." for each in by_data if each.basis == "unknown"]
     predictions += [each for each in by_data if each.basis != "unknown"]
     if setup is not None:

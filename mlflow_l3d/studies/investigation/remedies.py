@@ -84,8 +84,8 @@ def predicted(
             lacking.append(factor)
     if (independent := members.independent()) is not None:
         drawn = not (independent.test is None or independent.test.any())
-        of_golden = {"over": members.over, "test_size": members.test_size, "test_is_drawn": drawn}
-        every += predict_all(independent, **of_golden, **shared)
+        shared |= {"test_size": members.test_size, "test_is_drawn": drawn}
+        every += predict_all(independent, over=members.over, **shared)
     elif not members.factors:
         lacking = [*members.over]
     known = [each for each in every if each.basis != "unknown" and each.remedy.kind in SEVERAL]

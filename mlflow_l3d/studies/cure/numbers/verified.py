@@ -103,9 +103,9 @@ def verify(verified: Verified, plain: FloatArray, cured: FloatArray, level: floa
         Confidence level.
     """
     both = np.isfinite(plain) & np.isfinite(cured)
-    counts = {"runs": int(both.sum()), "failed": int((~both).sum())}
-    if both.sum() < 2:
-        return replace(verified, **counts)
+    verified = replace(verified, runs=int(both.sum()), failed=int((~both).sum()))
+    if verified.runs < 2:
+        return verified
     plain, cured = plain[both], cured[both]
     numbers = {"run": np.flatnonzero(both)}
     measured, _ = measure(System("cured", cured, numbers), System("plain", plain, numbers), count_examples=False)
@@ -113,7 +113,6 @@ def verify(verified: Verified, plain: FloatArray, cured: FloatArray, level: floa
     change = float(measured.difference)
     return replace(
         verified,
-        **counts,
         plain=Range(float(plain.std()), *std_interval(plain, level=level)),
         cured=Range(float(cured.std()), *std_interval(cured, level=level)),
         ratio=spread_ratio(plain, cured, level),
