@@ -35,8 +35,9 @@ def extended(kind: Kind, moments: FloatArray, most: int, like: npt.NDArray[np.bo
 
     Notes
     -----
-    Each moment is ``a + b / (k + c)``, agreements with the root of k + c. The variance within rows must vanish with many
-    members, so that its inverse is linear in k, which gives c for all moments. Theory: an ensemble of k is as good as one run whose noise has a k-th of
+    Each moment is ``a + b / (k + c)``, agreements with the root of k + c: two results differ if the margin is small
+    against its standard deviation. The variance within rows must vanish with many members, so that its inverse is
+    linear in k, which gives c for all moments. Theory: an ensemble of k is as good as one run whose noise has a k-th of
     the variance; c is the noise of one run in units of what it distinguishes.
     """
     size = moments.shape[-2]

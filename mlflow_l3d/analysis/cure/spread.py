@@ -138,7 +138,8 @@ class Table:
         blocks = np.array_split(np.arange(self.size), min(_BLOCKS, self.size)) if has_columns else []
         # Few pairs of large ensembles remain without a column: their agreement would vary by the choice of pairs.
         agree = k == 1 or bool(self.test_size)
-        left = [summary(~masks[:, block].any(axis=1), agree=agree and pairs_agree) for block in blocks]
+        kept = [np.logical_not(np.any(masks[:, block], axis=1)) for block in blocks]
+        left = [summary(each, agree=agree and pairs_agree) for each in kept]
         columns, cells = (np.array([each[part] for each in left]) for part in (0, 1))
         return every, rows, columns.reshape(-1, MOMENTS), cells.reshape(-1, len(parts), MOMENTS)
 
@@ -161,7 +162,7 @@ class Table:
         rest = [np.setdiff1d(order, block) for block in np.array_split(order, min(_EXAMPLE_BLOCKS, len(order)))]
         without = np.array([score_many(self.metric, labels[each], predictions[:, each], self.classes) for each in rest])
         centred = without - without.mean(axis=0)
-        return centred.T @ centred * (len(rest) - 1) / len(rest)
+        return np.asarray(centred.T @ centred * (len(rest) - 1) / len(rest))
 
     def _agreements(self, results: Sequence[Array]) -> FloatArray:
         """Return shape (4, M, p, p) of pairs of results of each row: on how many examples they agree.
@@ -220,9 +221,9 @@ class Table:
 
 def _some(row: Members, members: Sequence[int]) -> Members:
     """Return some members of a row, in this order."""
-    parts = {name: getattr(row, name) for name in ("predictions", "scores", "validation")}
-    chosen = {name: None if part is None else np.asarray(part)[members] for name, part in parts.items()}
-    return replace(row, columns=None, **chosen)
+    scores, validation = (None if part is None else part[members] for part in (row.scores, row.validation))
+    chosen = row.predictions[members]
+    return replace(row, predictions=chosen, scores=scores, validation=validation, columns=None)
 
 
 def _compared(masks: Masks, k: int) -> IntArray:
@@ -248,7 +249,7 @@ def _half_squares(scores: FloatArray, pairs: FloatArray) -> FloatArray:
     """Return shape (M, M): half the mean squared difference of two results of these rows, over pairs of choices."""
     squares = np.square(scores) @ pairs.sum(axis=1)
     products = scores @ pairs @ scores.T
-    return np.maximum(0.0, ((squares[:, None] + squares) / 2 - products) / pairs.sum())
+    return np.asarray(np.maximum(0.0, ((squares[:, None] + squares) / 2 - products) / pairs.sum()))
 
 
 def _mean_without(values: FloatArray) -> tuple[float, FloatArray]:
