@@ -15,9 +15,15 @@ from mlflow_l3d.report.table import Drawn, Table
 _MOST_NAMES: Final = 2
 
 
+def factor_words(joined: str) -> str:
+    """Return factors that are joined by a plus as people read them: of many only how many."""
+    names = joined.split("+")
+    return f"all {len(names)} factors" if len(names) > _MOST_NAMES else listed(names)
+
+
 def remedy_over(remedy: Remedy) -> str:
     """Return the factors in which the members of a remedy differ."""
-    return f"all {len(remedy.over)} factors" if len(remedy.over) > _MOST_NAMES else listed(remedy.over or ("none",))
+    return factor_words("+".join(remedy.over))
 
 
 def remedy_words(remedy: Remedy, also: Sequence[Remedy] = ()) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Gathered:
     """What a parent run shows.
 
@@ -97,17 +97,7 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
     importances, golden, spread = _spread(cells, replace(planned, classes=classes or None), metric)
     seconds = pd.to_numeric(cells.get("duration_seconds", pd.Series(dtype=float))).mean()
     return Gathered(
-        parent=parent,
-        cells=cells,
-        metric=metric,
-        classes=classes,
-        importances=importances,
-        golden=golden,
-        spread=spread,
-        members=members,
-        reason=reason,
-        seconds=float(seconds),
-        source=source,
+        *(parent, cells, metric, classes, importances, golden, spread, members, reason, float(seconds), source)
     )
 
 

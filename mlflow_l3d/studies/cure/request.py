@@ -17,6 +17,7 @@ from mlflow_l3d.parameters.declaration import Arguments, read_arguments
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.remedies import remedy_words
+from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.cure.data import data_remedies
 from mlflow_l3d.studies.cure.gather import Gathered, gather
@@ -67,6 +68,11 @@ class CureRequest:
         """Name of the run."""
         parent = self.gathered.parent
         return f"cure: {parent.info.run_name or parent.info.run_id}"
+
+    @property
+    def workers(self) -> int:
+        """How many cells are trained at a time."""
+        return expected_workers(self.side.request.setup) if self.side and self.side.request else 1
 
     @property
     def stored(self) -> int:

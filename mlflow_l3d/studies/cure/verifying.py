@@ -17,11 +17,9 @@ from mlflow_l3d.approaches.cured.approach import Cured
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.published import PUBLISHED
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.report.remedies import remedy_words
-from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.cure.numbers.verified import Verified, verify
 from mlflow_l3d.studies.cure.request import CureRequest
 from mlflow_l3d.studies.dry_run import StudyPlan, study_plan
@@ -62,24 +60,21 @@ class Planned:
 def plan_remedies(client: Client, request: CureRequest) -> tuple[list[Planned], list[str]]:
     """Return the remedies that are trained within the budget, best first, and why others are not."""
     planned, notes = [], []
-    side, workers = request.side, 1
     left = request.budget.cells or math.inf
-    if request.budget.seconds is not None and side is not None and side.request is not None:
-        workers = expected_workers(side.request.setup)
-        left = request.budget.seconds * workers / request.gathered.seconds
+    if request.budget.seconds is not None:
+        left = request.budget.seconds * request.workers / request.gathered.seconds
     chosen = request.chosen()
     if request.arguments["verify"] and not chosen:
         notes.append("Nothing is verified, since no remedy that can be trained is predicted to help.")
     for prediction in chosen:
         words = remedy_words(prediction.remedy)
-        assert side is not None
         try:
-            golden = cured_request(side, prediction.remedy, request.runs, request.gathered.metric)
+            golden = cured_request(request, prediction.remedy)
         except L3DError as error:
             notes.append(f"{words}: not verified ({error})")
             continue
         each = prediction.trainings - (prediction.remedy.members > 1)  # the stored run is a member
-        done = _done(client, golden)
+        done = {*finished_cells(client, golden.context_key), *spooled_cells(client, golden.key)}
         missing = [cell.key not in done for cell in golden.cells()]
         affordable = next((at for at in range(len(missing), 0, -1) if sum(missing[:at]) * each <= left), 0)
         if affordable < min(FEWEST, request.runs):
@@ -100,19 +95,19 @@ def study_plan_of(client: Client, request: CureRequest) -> StudyPlan:
         missing, trainings = each.request.runs - each.done, each.trainings
         seconds = request.gathered.seconds * trainings / missing if missing else 0.0
         rows.append((remedy_words(each.prediction.remedy), each.request.runs, each.done, missing, seconds))
-    workers = expected_workers(request.side.request.setup) if request.side and request.side.request else 1
-    return study_plan(request.title, rows, workers, (*notes, *request.reasons))
+    return study_plan(request.title, rows, request.workers, (*notes, *request.reasons))
 
 
-def cured_request(side: Side, remedy: Remedy, runs: int, metric: Metric) -> GoldenRequest:
-    """Return the golden runs of a side with a remedy.
+def cured_request(request: CureRequest, remedy: Remedy) -> GoldenRequest:
+    """Return the golden runs with a remedy.
 
     Raises
     ------
     ParameterError
         If its approach cannot have this remedy.
     """
-    plain = side.request
+    assert request.side is not None
+    plain = request.side.request
     assert plain is not None
     setup = plain.setup
     cured = Cured(setup.approach, remedy, members=members_folder(), context=plain.context_key)
@@ -120,9 +115,8 @@ def cured_request(side: Side, remedy: Remedy, runs: int, metric: Metric) -> Gold
     cured.check_task(setup.task, hyperparameters)
     setup = replace(setup, approach=cured, hyperparameters=hyperparameters)
     key = content_key({"cure": asdict(remedy), "plain": plain.key})
-    return replace(
-        plain, setup=setup, context_key=context_of(setup), key=key, side=remedy_words(remedy), runs=runs, metric=metric
-    )
+    plain = replace(plain, runs=request.runs, metric=request.gathered.metric, side=remedy_words(remedy))
+    return replace(plain, setup=setup, context_key=context_of(setup), key=key)
 
 
 def members_folder() -> Path:
@@ -178,7 +172,3 @@ def _agreement(tables: Iterable[pd.DataFrame | None]) -> float:
         stability.add(**place, example_ids=ids, labels=labels, predictions=predictions)
     golden = stability.consistencies().get("golden")
     return math.nan if golden is None else golden.consistency
-
-
-def _done(client: Client, golden: GoldenRequest) -> set[str]:
-    return {*finished_cells(client, golden.context_key), *spooled_cells(client, golden.key)}

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlflow_l3d.analysis.cure.remedy import SEVERAL, Range
+from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.draw import Axis
 from mlflow_l3d.report.numbers import (
     between,
@@ -24,7 +25,15 @@ from mlflow_l3d.report.numbers import (
     with_limits,
 )
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
-from mlflow_l3d.report.remedies import beginning, range_text, remedy_bars, remedy_table, remedy_words, with_article
+from mlflow_l3d.report.remedies import (
+    beginning,
+    factor_words,
+    range_text,
+    remedy_bars,
+    remedy_table,
+    remedy_words,
+    with_article,
+)
 from mlflow_l3d.report.scatter import scatter
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
@@ -128,11 +137,10 @@ def _cost(answer: CureAnswer) -> Answer:
 def _luck(answer: CureAnswer) -> Answer:
     unit, chosen = unit_of(answer.metric), answer.chosen
     std = answer.best.cured.value if answer.best else answer.std if chosen is None else chosen.std.value
-    shares = {} if chosen is None else chosen.shares
-    named = sorted(shares.items(), key=lambda each: -each[1])[:2]
-    causes = listed([f"**{name}** ({share_text(share)})" for name, share in named]) if named else ""
-    lead = f"**{unit.typical(std)}**{unit.behind}." + f" Involved in its variance: {causes}." * bool(causes)
-    return Answer("What stays luck?", "", (lead,))
+    shares = sorted(chosen.shares.items(), key=lambda each: -each[1])[:2] if chosen else []
+    causes = [f"**{factor_words(name)}** ({share_text(share)})" for name, share in shares]
+    more = f" Involved in its variance: {listed(causes)}." if causes else ""
+    return Answer("What stays luck?", "", (f"**{unit.typical(std)}**{unit.behind}.{more}",))
 
 
 def front(answer: CureAnswer) -> Drawing | None:
@@ -194,7 +202,8 @@ def remaining_table(answer: CureAnswer) -> Table | None:
     some = [each for each in answer.shown() if each.shares][:8]
     factors = list(dict.fromkeys(name for each in some for name in each.shares))
     rows = [
-        {"remedy": remedy_words(each.remedy)} | {name: points(each.shares.get(name, math.nan), 0) for name in factors}
+        {"remedy": remedy_words(each.remedy)}
+        | {factor_words(name): points(each.shares.get(name, math.nan), 0) for name in factors}
         for each in some
     ]
     note = (
@@ -222,22 +231,15 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
 
 def prediction_rows(answer: CureAnswer) -> list[dict[str, Any]]:
     """Return one row per remedy: what is predicted, and achieved if it was verified."""
-    achieved: dict[int, Verified] = {id(each.prediction): each for each in answer.verified}
+    achieved = {repr(each.prediction.remedy): each for each in answer.verified}
     rows = []
     for each in answer.predictions:
         row: dict[str, Any] = {"remedy": remedy_words(each.remedy, each.also), **asdict(each.remedy)}
-        numbers = ("std", "mean_change", "consistency", "fragile")
-        row |= {
-            f"{name}{end}": value
-            for name in numbers
-            for end, value in zip(("", "_low", "_high"), getattr(each, name), strict=True)
-        }
-        row |= {"trainings": each.trainings, "seconds": each.seconds, "basis": each.basis, "reason": each.reason}
-        if (trained := achieved.get(id(each))) is not None:
-            row |= {
-                "achieved_std": trained.cured.value,
-                "achieved_mean_change": trained.mean_change.value,
-                "verdict": answer.verdict(trained),
-            }
+        for name in ("std", "mean_change", "consistency", "fragile"):
+            row |= dict(zip(with_interval(name), getattr(each, name), strict=True))
+        row |= {name: getattr(each, name) for name in ("trainings", "seconds", "basis", "reason")}
+        if (trained := achieved.get(repr(each.remedy))) is not None and not each.also:
+            row |= {"achieved_std": trained.cured.value, "achieved_mean_change": trained.mean_change.value}
+            row |= {"verdict": answer.verdict(trained)}
         rows.append(row)
     return rows

@@ -11,7 +11,7 @@ from mlflow_l3d.report.examples import MOST, fragile_examples
 from mlflow_l3d.report.html import Snippet, subheading
 from mlflow_l3d.report.numbers import counted, metric_text, percent, shorten
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
-from mlflow_l3d.report.remedies import remedy_words
+from mlflow_l3d.report.remedies import remedy_bars
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.strip import score_strip
 from mlflow_l3d.report.table import Table
@@ -104,19 +104,10 @@ def golden_strip(shown: Shown, runs: Runs) -> Drawing | None:
 
 def help_table(shown: Shown) -> Table | None:
     """Return the remedies that help; None if there are none."""
-    remedies, unit = shown.analysis.remedies, shown.unit
-    if remedies is None or not remedies.best:
+    if (remedies := shown.analysis.remedies) is None or not remedies.best:
         return None
-    rows = [
-        {
-            "what would help": remedy_words(each.remedy),
-            "[[typically|std]]": unit.typical(each.std.value),
-            "mean": f"{unit.change(each.mean_change.value, 1)}\n{unit.noun}",
-            "trainings": str(each.trainings),
-        }
-        for each in remedies.best
-    ]
-    return Table.of(rows, f"Predicted from these runs; now {unit.typical(remedies.std)}.")
+    note = f"What would help, predicted from these runs; now {shown.unit.typical(remedies.std)}."
+    return remedy_bars(remedies.best, shown.analysis.metric, note)
 
 
 def _short_notes(shown: Shown) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
-from mlflow_l3d.report.numbers import listed, points
+from mlflow_l3d.report.numbers import between, listed, points
 from mlflow_l3d.report.remedies import beginning
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
@@ -63,10 +64,12 @@ def _cured(shown: Shown) -> Iterator[Answer]:
     if (remedies := shown.analysis.remedies) is not None:
         lead, unit = remedies.reason, shown.unit
         if remedies.best:
-            best, std = remedies.best[0], remedies.std
-            now, then = (unit.text(each, unit.digits(best.std.value)) for each in (std, best.std.value))
+            best, std = remedies.best[0], remedies.best[0].std
+            write = partial(unit.text, digits=unit.digits(std.value))
+            ends = f" ({between(std.low, std.high, write)})" * math.isfinite(std.low + std.high)
             change = f"mean {unit.change(best.mean_change.value, 1)}{unit.behind}"
-            lead = f"{beginning(best.remedy)}: typically **± {then}** instead of ± {now}, {change}."
+            now = write(remedies.std)
+            lead = f"{beginning(best.remedy)}: typically ± **{write(std.value)}**{ends} instead of ± {now}, {change}."
         yield Answer("What would help?", "", (lead,))
 
 
