@@ -145,7 +145,7 @@ def _votes(codes: IntArray, masks: Masks) -> IntArray:
 
 def _mean_scores(scores: Array, masks: Masks) -> IntArray:
     """Return the class whose mean score is highest; -1 if no member has scores."""
-    missing: Masks = np.isnan(scores).any(axis=2)
+    missing = np.asarray(np.isnan(scores).any(axis=2))
     first = np.where(missing, UNPARSED, np.where(missing[:, :, None], 0, scores).argmax(axis=2))
     contested = np.asarray((first != first[0]).any(axis=0))
     result = np.repeat(first[:1].astype(np.int64), len(masks), axis=0)
