@@ -133,7 +133,7 @@ def _stored(side: Side | None) -> int:
 def _side(client: Client, run_id: str, request: Any, typed: Arguments) -> Side | None:
     """Return the golden runs of a parent, and with what more are trained; None if nobody verifies a thing.
 
-    `request` is that of a result in this process, whose approach and task may be objects.
+    `request` belongs to a result in this process, whose approach and task may be objects.
     """
     try:
         side = recorded_side(client, "parent_run_id", run_id, **{name: typed.texts[name] for name in PLACE})

@@ -167,11 +167,11 @@ def test_other_parents_work_or_say_why(coins: tuple[Place, Investigation], tmp_p
         study = seeds("synthetic", approach=approach(), seeds=list(range(9)), metric="accuracy", executor="inline")
         result = cure(study.run_id)
         assert result.answer.shown()
-        with pytest.raises(L3DError, match="verify=1: .*study of seeds"):
+        with pytest.raises(L3DError, match=r"verify=1: .*study of seeds"):
             cure(study.run_id, verify=1)
-        with pytest.raises(L3DError, match="verify=1: needs more golden runs .*coin"):
+        with pytest.raises(L3DError, match=r"verify=1: needs more golden runs .*coin"):
             cure(coins[1].run_id, verify=1)  # of an approach that only the other process knows
-        with pytest.raises(L3DError, match="runs=99: run .* has 12 golden runs"):
+        with pytest.raises(L3DError, match=r"runs=99: run .* has 12 golden runs"):
             cure(coins[1], verify=1, runs=99, executor="inline")
         with pytest.raises(L3DError, match="parent_run_id"):
             cure("0" * 32)
