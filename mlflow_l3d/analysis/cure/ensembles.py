@@ -93,9 +93,9 @@ def combine(
     if members.predictions.dtype.kind not in "iu":
         return combined, None
     if kind == "mean":
-        known = np.isfinite(np.asarray(scores)).all(axis=2, keepdims=True)
-        sums = np.where(known, np.asarray(scores), 0).sum(axis=0)
-        return combined, (sums / np.maximum(known.sum(axis=0), 1)).astype(np.float32)
+        has_scores = np.isfinite(np.asarray(scores)).all(axis=2, keepdims=True)
+        sums = np.where(has_scores, np.asarray(scores), 0).sum(axis=0)
+        return combined, (sums / np.maximum(has_scores.sum(axis=0), 1)).astype(np.float32)
     shares = (members.predictions[:, :, None] == np.arange(classes or 0)).mean(axis=0)
     return combined, shares.astype(np.float32) if classes else None
 

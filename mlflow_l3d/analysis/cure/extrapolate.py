@@ -53,16 +53,16 @@ def extended(kind: Kind, moments: FloatArray, most: int, like: npt.NDArray[np.bo
             continue
         offset, amount, between = _variances(moments, measured, like)
         for moment in range(moments.shape[-1]):
-            known = measured[like[measured - 1, moment]]
-            wanted = family[~np.isin(family, known)]
+            sizes = measured[like[measured - 1, moment]]
+            wanted = family[~np.isin(family, sizes)]
             if moment in (TOTAL, WITHIN):
                 rest = between[..., None] * (moment == TOTAL)
                 whole[..., wanted - 1, moment] = amount[..., None] / (wanted + offset[..., None]) + rest
-            elif moment != OVERSTATEMENT and len(known) > 1:
+            elif moment != OVERSTATEMENT and len(sizes) > 1:
                 # The first member follows the law least, because some runs collapse.
-                known = known[known > 1] if (known > 1).sum() > 1 else known
+                sizes = sizes[sizes > 1] if (sizes > 1).sum() > 1 else sizes
                 power = 1.0 if moment == MEAN else 0.5
-                line = _line(known, moments[..., known - 1, moment], wanted, offset[..., None], power)
+                line = _line(sizes, moments[..., sizes - 1, moment], wanted, offset[..., None], power)
                 whole[..., wanted - 1, moment] = line if moment == MEAN else np.clip(line, 0, 1)
     return whole
 
@@ -71,29 +71,29 @@ def _variances(
     moments: FloatArray, measured: npt.NDArray[np.int64], like: npt.NDArray[np.bool_]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return c and b of the variance within rows, and the variance between rows, which more members hardly change."""
-    known = measured[like[measured - 1, WITHIN] & like[measured - 1, TOTAL]]
-    last = known[-1] - 1
+    sizes = measured[like[measured - 1, WITHIN] & like[measured - 1, TOTAL]]
+    last = sizes[-1] - 1
     between = np.maximum(0.0, moments[..., last, TOTAL] - moments[..., last, WITHIN])
-    within = moments[..., known - 1, WITHIN]
-    others = measured[like[measured - 1, TOTAL] & (measured > known[-1])][:1]
-    if len(known) == 1 and len(others):
+    within = moments[..., sizes - 1, WITHIN]
+    others = measured[like[measured - 1, TOTAL] & (measured > sizes[-1])][:1]
+    if len(sizes) == 1 and len(others):
         # Two runs in a row: that of two is the total less what is between rows.
         more = moments[..., others - 1, TOTAL] - between[..., None]
-        known, within = np.append(known, others), np.concatenate([within, more], axis=-1)
-    known, within = known[-3:], np.maximum(within[..., -3:], 1e-18)
-    steps = known - known.mean()
+        sizes, within = np.append(sizes, others), np.concatenate([within, more], axis=-1)
+    sizes, within = sizes[-3:], np.maximum(within[..., -3:], 1e-18)
+    steps = sizes - sizes.mean()
     slope = (steps / within).sum(axis=-1) / max(1e-18, (steps**2).sum())
     with np.errstate(divide="ignore", invalid="ignore"):
-        offset = (1 / within).mean(axis=-1) / slope - known.mean()
+        offset = (1 / within).mean(axis=-1) / slope - sizes.mean()
     offset = np.where(np.isfinite(offset) & (slope > 0), np.clip(offset, 0, _MOST_OFFSET), _USUAL_OFFSET)
-    return offset, (within * (known + offset[..., None])).mean(axis=-1), between
+    return offset, (within * (sizes + offset[..., None])).mean(axis=-1), between
 
 
 def _line(
-    known: npt.NDArray[np.int64], values: FloatArray, wanted: npt.NDArray[np.int64], offset: FloatArray, power: float
+    sizes: npt.NDArray[np.int64], values: FloatArray, wanted: npt.NDArray[np.int64], offset: FloatArray, power: float
 ) -> FloatArray:
     """Return ``a + b (k + c) ** -power`` at the wanted k, by least squares; each k counts 1 / k."""
-    steps, weights = (known + offset) ** -power, 1 / known
+    steps, weights = (sizes + offset) ** -power, 1 / sizes
     centre = (weights * steps).sum(axis=-1, keepdims=True) / weights.sum()
     middle = (weights * values).sum(axis=-1, keepdims=True) / weights.sum()
     slope = (weights * (steps - centre) * (values - middle)).sum(axis=-1) / (weights * (steps - centre) ** 2).sum(

@@ -27,7 +27,7 @@ MEAN, TOTAL, WITHIN, CONSISTENCY, ROW_CONSISTENCY, FRAGILE, OVERSTATEMENT = rang
 agreement of two results in both cases; share of examples that one of two results has right; see `Prediction`."""
 MOMENTS: Final = 7
 _COMPARED: Final = 40
-"""Choices whose predictions are compared with each other; scores are those of every choice."""
+"""Choices whose predictions are compared with each other; every choice has its score."""
 _BLOCKS: Final = 20
 _EXAMPLE_BLOCKS: Final = 100
 
@@ -68,8 +68,8 @@ class Table:
         crossed = all(row.columns is not None for row in rows)
         places: Sequence[IntArray] = ()
         slots = [row.columns if crossed and row.columns is not None else np.arange(len(row)) for row in rows]
-        found, counts = np.unique(np.concatenate([*slots, np.zeros(0, dtype=np.int64)]), return_counts=True)
-        order = found[np.argsort(-counts, kind="stable")]
+        columns, counts = np.unique(np.concatenate([*slots, np.zeros(0, dtype=np.int64)]), return_counts=True)
+        order = columns[np.argsort(-counts, kind="stable")]
         complete = [sum(bool(np.isin(order[:size], each).all()) for each in slots) for size in range(1, len(order) + 1)]
         size = 1 + int(np.argmax([count * (at + 1) * (count > 1) for at, count in enumerate(complete)] or [0]))
         kept = [
@@ -126,9 +126,9 @@ class Table:
             if agree and inner.any():
                 self._agreement(agreements[:, :, inner][..., inner], apart, moments, left)
             if luck is not None and apart.any():
-                own, shared = np.diag(luck)[inner].mean(), luck[np.ix_(inner, inner)][apart > 0].mean()
-                moments[WITHIN] = max(0.0, moments[WITHIN] - (own - shared))
-                chance = own if self.test_is_drawn else own - shared
+                alone, shared = np.diag(luck)[inner].mean(), luck[np.ix_(inner, inner)][apart > 0].mean()
+                moments[WITHIN] = max(0.0, moments[WITHIN] - (alone - shared))
+                chance = alone if self.test_is_drawn else alone - shared
                 moments[TOTAL] = moments[WITHIN] + chance * len(self.rows[0].labels) / self.test_size
                 moments[CONSISTENCY], moments[ROW_CONSISTENCY] = moments[ROW_CONSISTENCY], math.nan
             return moments, left
@@ -195,18 +195,17 @@ class Table:
             for places, hit in zip(self.places, hits, strict=False):
                 votes[:, places] += hit
             for at, hit in enumerate(hits):
-                own = hit @ hit.T
-                sums[0, at] += own
+                sums[0, at] += hit @ hit.T
                 if self.places:
-                    sums[1, at] += hit @ votes[:, self.places[at]].T - own
+                    sums[1, at] += hit @ votes[:, self.places[at]].T - hit @ hit.T
         return sums
 
     def _agreement(self, sums: FloatArray, apart: FloatArray, moments: FloatArray, left: FloatArray) -> None:
         """Write the moments of agreement, and those without each row."""
         sizes = np.array([len(row.labels) for row in self.rows])
         if apart.any():
-            own = [(part * apart).sum(axis=(1, 2)) / apart.sum() / sizes for part in (sums[0], sums[2])]
-            for place, values in ((ROW_CONSISTENCY, own[0]), (FRAGILE, 1 - own[1])):
+            shares = [(part * apart).sum(axis=(1, 2)) / apart.sum() / sizes for part in (sums[0], sums[2])]
+            for place, values in ((ROW_CONSISTENCY, shares[0]), (FRAGILE, 1 - shares[1])):
                 moments[place], left[:, place] = _mean_without(values)
         held = np.bincount(np.concatenate(self.places or [np.zeros(0, dtype=np.int64)]), minlength=self.examples)
         shared = np.array([held[each].sum() - len(each) for each in self.places])
