@@ -38,7 +38,7 @@ class CureRequest:
 
     Attributes
     ----------
-    given
+    texts
         Every parameter as it was typed.
     gathered
         What the parent run shows.
@@ -54,7 +54,7 @@ class CureRequest:
         Golden runs of each verified remedy.
     """
 
-    given: Mapping[str, str]
+    texts: Mapping[str, str]
     arguments: Arguments
     gathered: Gathered
     predictions: tuple[Prediction, ...]
@@ -86,9 +86,9 @@ class CureRequest:
 
     def chosen(self) -> list[Prediction]:
         """Return the remedies to verify, best first: those that help, then those of which nothing can be predicted."""
-        known = helping(self.predictions, self.gathered.spread.value, self.gathered.metric.sign)
+        best = helping(self.predictions, self.gathered.spread.value, self.gathered.metric.sign)
         unknown = [each for each in self.predictions if each.remedy.kind in ("training", "prompt")]
-        return [*known, *unknown][: self.arguments["verify"]]
+        return [*best, *unknown][: self.arguments["verify"]]
 
 
 def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> CureRequest:
@@ -115,7 +115,7 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
             allowed = f"run {run_id} has {stored} golden runs to compare with"
             raise ParameterError("runs", runs, allowed, "Name fewer, or investigate it with more golden_runs.")
     return CureRequest(
-        given={**typed.texts, "parent_run_id": run_id},
+        texts={**typed.texts, "parent_run_id": run_id},
         arguments=typed,
         gathered=gathered,
         predictions=tuple(predictions),

@@ -81,7 +81,7 @@ def plan_cure(parent_run_id: Any = "latest", **options: Unpack[CureOptions]) -> 
         client = connect()
         request = specify_cure(parent_run_id, options, client)
         plan = study_plan_of(client, request)
-        record_plan(client, project_run.run_id, plan, request.title, request.given)
+        record_plan(client, project_run.run_id, plan, request.title, request.texts)
     return plan
 
 
@@ -89,7 +89,7 @@ def _carry_out(client: Client, request: CureRequest, project_run: str | None, *,
     gathered = request.gathered
     planned, notes = plan_remedies(client, request)
     say(notes)
-    with auxiliary_run(client, project_run, role="cure", title=request.title, parameters=request.given) as run:
+    with auxiliary_run(client, project_run, role="cure", title=request.title, parameters=request.texts) as run:
         verified = tuple(verify_remedies(client, request, planned, run.run_id, progress=progress)) if planned else ()
         answer = CureAnswer(
             metric=gathered.metric,
@@ -103,7 +103,7 @@ def _carry_out(client: Client, request: CureRequest, project_run: str | None, *,
         )
         parent = str(gathered.parent.info.run_id)
         result = Cure(
-            run_id=run.run_id, parent_run_id=parent, answer=answer, source=gathered.source, settings=request.given
+            run_id=run.run_id, parent_run_id=parent, answer=answer, source=gathered.source, settings=request.texts
         )
         with temporary_folder() as folder:
             write_result(folder, result)

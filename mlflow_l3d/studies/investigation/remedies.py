@@ -88,8 +88,8 @@ def predicted(
         every += predict_all(independent, over=members.over, **shared)
     elif not members.factors:
         lacking = [*members.over]
-    known = [each for each in every if each.basis != "unknown" and each.remedy.kind in SEVERAL]
-    return known, [*([lacking_words(lacking)] if lacking else []), *_unknown(every, known)]
+    predictions = [each for each in every if each.basis != "unknown" and each.remedy.kind in SEVERAL]
+    return predictions, [*([lacking_words(lacking)] if lacking else []), *_unknown(every, predictions)]
 
 
 def _unknown(every: list[Prediction], known: list[Prediction]) -> Iterator[str]:
