@@ -23,7 +23,7 @@ def factor_words(joined: str) -> str:
 
 def remedy_over(remedy: Remedy) -> str:
     """Return the factors in which the members of a remedy differ."""
-    return factor_words("+".join(remedy.over))
+    return factor_words("+".join(remedy.over)) or "all factors"
 
 
 def remedy_words(remedy: Remedy, also: Sequence[Remedy] = ()) -> str:

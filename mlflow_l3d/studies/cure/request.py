@@ -76,7 +76,7 @@ class CureRequest:
 
     @property
     def stored(self) -> int:
-        """Golden runs of the parent."""
+        """Golden runs of the parent, if more can be trained."""
         return _stored(self.side)
 
     @property
@@ -127,7 +127,7 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
 
 
 def _stored(side: Side | None) -> int:
-    return 0 if side is None or side.cells is None else len(side.cells)
+    return 0 if side is None or side.request is None or side.cells is None else len(side.cells)
 
 
 def _side(client: Client, run_id: str, request: Any, typed: Arguments) -> Side | None:

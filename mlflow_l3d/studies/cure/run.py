@@ -51,11 +51,11 @@ def cure(parent_run_id: Any = "latest", *, progress: bool | None = None, **optio
     >>> import mlflow_l3d
     >>> investigation = mlflow_l3d.investigate(
     ...     "synthetic", approach="synthetic", metric="accuracy",
-    ...     investigation_runs=4, mitigation_runs=4, golden_runs=8, executor="inline",
+    ...     investigation_runs=7, mitigation_runs=4, golden_runs=8, executor="inline",
     ... )
     >>> cure = mlflow_l3d.cure(investigation.run_id)
-    >>> cure.to_frame()[["remedy", "trainings"]].head(1).to_dict("list")
-    {'remedy': ['reporting the mean of 10 runs'], 'trainings': [10]}
+    >>> cure.to_frame()["remedy"].head(2).tolist()
+    ['vote of 3 runs over data_order', 'vote of 4 runs over data_order']
     """
     with entry_point() as project_run:
         client = connect()
@@ -76,6 +76,16 @@ def plan_cure(parent_run_id: Any = "latest", **options: Unpack[CureOptions]) -> 
     ------
     L3DError
         If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> investigation = mlflow_l3d.investigate(
+    ...     "synthetic", approach="synthetic", metric="accuracy",
+    ...     investigation_runs=7, mitigation_runs=4, golden_runs=8, executor="inline",
+    ... )
+    >>> mlflow_l3d.plan_cure(investigation.run_id, verify=1).parts["cells"].tolist()
+    [8]
     """
     with entry_point() as project_run:
         client = connect()

@@ -140,6 +140,8 @@ def _luck(answer: CureAnswer) -> Answer:
     shares = sorted(chosen.shares.items(), key=lambda each: -each[1])[:2] if chosen else []
     causes = [f"**{factor_words(name)}** ({share_text(share)})" for name, share in shares]
     more = f" Involved in its variance: {listed(causes)}." if causes else ""
+    if not math.isfinite(std):
+        return Answer("What stays luck?", "", ("Unknown: fewer than two independent runs have a score.",))
     return Answer("What stays luck?", "", (f"**{unit.typical(std)}**{unit.behind}.{more}",))
 
 
@@ -225,7 +227,7 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
             yield Step("More golden runs may settle it:", f"mlflow-l3d cure {source.run_id} --verify 1 --runs {runs}")
         elif command := source.command(golden_runs=str(runs)):
             yield Step(f"More golden runs may settle it, with cure --verify 1 --runs {runs} after", command)
-    elif answer.helping():
+    elif answer.helping() and answer.stored:
         yield Step("This is predicted. Verify it:", f"mlflow-l3d cure {source.run_id} --verify 1")
 
 

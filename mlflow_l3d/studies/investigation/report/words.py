@@ -176,8 +176,10 @@ def steps(shown: Shown, source: Source) -> list[Step]:
     others, remedies = list(_next_steps(shown, source)), shown.analysis.remedies
     if remedies is None or not remedies.best or not source.run_id:
         return others[:_STEPS]
-    cure = f"mlflow-l3d cure {source.run_id} --verify 1"
-    return [*others[: _STEPS - 1], Step("What would help is predicted from these runs. Verify it:", cure)]
+    text, cure = "What would help is predicted from these runs. See more of it:", f"mlflow-l3d cure {source.run_id}"
+    if source.command():
+        text, cure = "What would help is predicted from these runs. Verify it:", f"{cure} --verify 1"
+    return [*others[: _STEPS - 1], Step(text, cure)]
 
 
 def _next_steps(shown: Shown, source: Source) -> Iterator[Step]:
