@@ -70,7 +70,7 @@ def extended(kind: Kind, moments: FloatArray, most: int, like: npt.NDArray[np.bo
 def _variances(
     moments: FloatArray, measured: npt.NDArray[np.int64], like: npt.NDArray[np.bool_]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return c and b of the variance within rows, and the variance between rows, which more members leave."""
+    """Return c and b of the variance within rows, and the variance between rows, which stays."""
     sizes = measured[like[measured - 1, WITHIN] & like[measured - 1, TOTAL]]
     last = sizes[-1] - 1
     between = np.maximum(0.0, moments[..., last, TOTAL] - moments[..., last, WITHIN])

@@ -101,11 +101,11 @@ class Table:
         """
         masks = draw_choices(self.size, k)
         compared = _compared(masks, k)
-        parts = [self._results(kind, row, masks) for row in self.rows]
+        parts = [self._results(kind, row, masks, compared) for row in self.rows]
         scores, optimism = (np.array([part[at] for part in parts]) for at in (1, 2))
         has_pairs = k <= self.most_exact
         pairs_agree = 2 * k <= self.size or not (self.crossed or self.test_size)
-        predictions = [part[0][compared] for part in parts]
+        predictions = [part[0] for part in parts]
         agreements = self._agreements(predictions) if pairs_agree else np.empty((4, 0, 0, 0))
         luck = self._luck(predictions[0]) if self.test_size else None
 
@@ -143,17 +143,19 @@ class Table:
         columns, cells = (np.array([each[part] for each in left]) for part in (0, 1))
         return every, rows, columns.reshape(-1, MOMENTS), cells.reshape(-1, len(parts), MOMENTS)
 
-    def _results(self, kind: str, row: Members, masks: Masks) -> tuple[Array, FloatArray, FloatArray]:
-        """Return what each choice predicts, (m, n), its score, and how much the validation score is above it."""
+    def _results(
+        self, kind: str, row: Members, masks: Masks, compared: IntArray
+    ) -> tuple[Array, FloatArray, FloatArray]:
+        """Return what some choices predict, (p, n), each one's score, and what its validation score has beyond it."""
         test = slice(None) if row.test is None else row.test
         labels = row.labels[test]
         if kind != "choose":
             predictions = combine_choices(kind, row, masks, self.metric.agreement)
             scores = score_many(self.metric, labels, predictions[:, test], self.classes)
-            return predictions, scores, np.full(len(masks), math.nan)
+            return predictions[compared], scores, np.full(len(masks), math.nan)
         chosen, weights = choose_best(row, masks)
         singles = score_many(self.metric, labels, row.predictions[:, test], self.classes)
-        return row.predictions[chosen], weights @ singles, weights @ (np.asarray(row.validation) - singles)
+        return row.predictions[chosen[compared]], weights @ singles, weights @ (np.asarray(row.validation) - singles)
 
     def _luck(self, predictions: Array) -> FloatArray:
         """Return shape (p, p): the covariance of scores that the choice of examples causes, by the jackknife."""
