@@ -104,8 +104,6 @@ def combine_choices(kind: str, members: Members, masks: Masks, agreement: str = 
     """Return shape (m, n): what each choice of members, shape (m, k), predicts together; see :func:`combine`."""
     predictions = members.predictions
     form = predictions.dtype.kind
-    if not len(masks):  # of a row that lacks runs
-        return predictions[:0]
     if kind == "vote" and form in "iu":
         return _votes(predictions, masks)
     if kind == "vote" and form in "OUST":

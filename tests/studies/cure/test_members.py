@@ -152,3 +152,18 @@ def test_the_fewest_members_that_reach_most_are_named_if_they_help() -> None:
     assert not helps(chosen, 0.068, 1.0)  # it leaves more than 95 %
     assert not helps(vote(3, 0.05, -0.03, -0.01), 0.1, 1.0)
     assert helps(vote(3, 0.05, -0.03, -0.01), 0.1, -1.0)  # a smaller error is a better one
+
+
+def test_the_luck_of_test_examples_is_that_of_a_share() -> None:
+    members = MemberRows(design_named("crossed"))
+    for index in range(2):
+        members.add(
+            cell("golden", None, None, None), run(range(50 * index, 50 * index + 100), [at < 70 for at in range(100)])
+        )
+    assert members.luck_of_tests(named("accuracy")) == pytest.approx(0.7 * 0.3 / 100)
+    assert members.test_size == 100
+    assert math.isnan(members.luck_of_tests(named("f1_macro")))  # it is not a mean over examples
+    same = MemberRows(design_named("crossed"))
+    for _ in range(2):
+        same.add(cell("golden", None, None, None), run(range(100), [True] * 100))
+    assert math.isnan(same.luck_of_tests(named("accuracy")))  # runs with one test set draw none
