@@ -172,11 +172,12 @@ def _predictions(
     by_data = [*data_remedies(client, gathered, None if setup is None else setup.task)]
     reasons += [f"{remedy_words(each.remedy)}: {each.reason}." for each in by_data if each.basis == "unknown"]
     predictions += [each for each in by_data if each.basis != "unknown"]
-    if setup is not None:
+    predictions = [replace(each, seconds=gathered.seconds * each.trainings) for each in predictions]
+    predictions += pairs(predictions)
+    if setup is not None:  # how long other hyperparameters take is not known
         offered = setup.approach.remedies(setup.task, setup.hyperparameters)
         predictions += [Prediction(remedy=remedy, basis="unknown", trainings=remedy.members) for remedy in offered]
-    timed = [replace(each, seconds=gathered.seconds * each.trainings) for each in predictions]
-    return [*timed, *pairs(timed)], reasons
+    return predictions, reasons
 
 
 def _main_share(record: Importance) -> Range:
