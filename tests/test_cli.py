@@ -29,6 +29,7 @@ MAIN = "investigate --approach synthetic"
 VERBS = [
     "ablation",
     "compare",
+    "cure",
     "delete",
     "evaluate",
     "gate",

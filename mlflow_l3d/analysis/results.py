@@ -15,6 +15,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes
 from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance
+from mlflow_l3d.analysis.cure.foreseen import Foreseen
 from mlflow_l3d.analysis.importance.checks.shape import Collapse, Tails, tails
 from mlflow_l3d.analysis.importance.multiplicity import Ranking
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, Check, Importance
@@ -74,6 +75,8 @@ class Analysis:
         allows for the number of factors, and with ``stop=interval`` for the interim analyses.
     cells_deleted
         Cells whose runs were deleted from the tracking server, as far as that is seen.
+    remedies
+        What would help, by the predictions of these runs; None if nobody asked.
     """
 
     metric: Metric
@@ -93,6 +96,7 @@ class Analysis:
     collapse: Collapse | None = None
     level: float = LEVEL
     cells_deleted: int = 0
+    remedies: Foreseen | None = None
 
     def metrics(self, *, details: bool = True) -> dict[str, float]:
         """Return the parent metrics, each once: ``<name>/<factor>``.

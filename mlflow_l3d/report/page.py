@@ -79,8 +79,8 @@ class Document:
         What a page opens with.
     drawing
         The picture next to the answers.
-    table, steps
-        Below: the first table, and what to do next.
+    table, second_table, steps
+        Below: the first table, on a page a second one, and what to do next.
     lines, short_table, remarks
         For the terminal: paragraphs below the title, whose long words (paths, addresses) stay whole; a table in place
         of the first one; and what follows the steps, by default the notes.
@@ -107,6 +107,7 @@ class Document:
     answers: Sequence[Answer] = ()
     drawing: Drawing | None = None
     table: Table | None = None
+    second_table: Table | None = None
     steps: Sequence[Step] = ()
     lines: Sequence[str] = ()
     short_table: Table | None = None

@@ -1,19 +1,71 @@
-"""A line with the band of its intervals as SVG."""
+"""Dots, and lines, over two axes as SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from markupsafe import Markup
 
 from mlflow_l3d.analysis.intervals import FloatArray
-from mlflow_l3d.report.draw import short
+from mlflow_l3d.report.draw import Axis, dot, drawn_line, short, svg, text
 
+_LEFT: Final = 14.0
+_WIDTH: Final = 82.0
+_BOTTOM: Final = 110.0
+"""Places of the first and of the last dot in per cent, and of the lowest in pixels; the highest is 100 above."""
 _PATH: Final = Markup(
     '<svg class="path" role="img" aria-label="{}" viewBox="0 0 100 80" preserveAspectRatio="none">{}</svg>'
 )
+
+
+def scatter(
+    places: FloatArray,
+    values: FloatArray,
+    axis: Axis,
+    ticks: Sequence[tuple[float, str]],
+    label: str,
+    *,
+    names: Sequence[str],
+    line: FloatArray | None = None,
+    hollow: Collection[int] = (),
+) -> Markup:
+    """Return a dot for each pair of a place from left to right and a value, which is the higher the larger it is.
+
+    Parameters
+    ----------
+    places
+        Shape (n,): 0 is at the left, 1 at the right.
+    values, axis
+        Shape (n,), and their axis, which is upright here.
+    ticks
+        Place and text of each tick below.
+    label
+        For readers who cannot see it.
+    names
+        One per dot: what a reader sees who points at it.
+    line
+        Shape (n,): values that a line of steps joins; None if there is none.
+    hollow
+        Places of the dots that are not filled.
+    """
+    across = [_LEFT + _WIDTH * float(place) for place in places]
+
+    def down(value: float) -> float:
+        return _BOTTOM - axis.at(value)
+
+    parts = [drawn_line("axis", 10, 100, down(tick), down(tick)) for tick in axis.ticks]
+    parts += [text(0, down(tick) + 4, axis.tick_text(tick)) for tick in axis.ticks]
+    parts += [text(_LEFT + _WIDTH * place, _BOTTOM + 20, words, anchor="middle") for place, words in ticks]
+    steps = [] if line is None else [*zip(across, map(down, line), strict=True)]
+    for (start, height), (end, next_height) in pairwise(steps):
+        parts.append(drawn_line("mean", start, end, height, height))
+        parts.append(drawn_line("mean", end, end, height, next_height))
+    dots = enumerate(zip(across, map(down, values), names, strict=True))
+    parts += [dot(x, y, name, hollow=at in hollow) for at, (x, y, name) in dots]
+    return svg(_BOTTOM + 26, label, *parts)
 
 
 def path(values: FloatArray, low: FloatArray, high: FloatArray, label: str, *, ends: tuple[float, float]) -> Markup:

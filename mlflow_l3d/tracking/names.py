@@ -87,6 +87,8 @@ SWEEP_DOCUMENT: Final = "sweep.json"
 POINTS: Final = "points"
 """Stem of the table of a sweep, as ``.parquet``, ``.csv``, ``.tex`` and, for the UI, ``.json``."""
 TRACEBACK: Final = "traceback.txt"
+CURE: Final = "cure.json"
+"""A remedy that was verified, as the parameter `cure` takes it."""
 
 COORDINATES: Final = {"phase": PHASE, "factor": FACTOR, "row": ROW, "column": COLUMN, "index": INDEX}
 """Column of a table of cells that says where a cell stands -> tag of its run that does."""

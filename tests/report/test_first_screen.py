@@ -9,6 +9,8 @@ from pages import Page
 
 from mlflow_l3d.analysis.consistency.consistency import Consistency
 from mlflow_l3d.analysis.consistency.examples import example_votes
+from mlflow_l3d.analysis.cure.foreseen import Foreseen
+from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.checks.shape import Collapse
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Check
@@ -224,6 +226,32 @@ def test_page_is_short_and_links_its_runs(judged):
     first = Page(document.to_html(folded=False)).text
     assert len(first.split("factor verdict")[0].split()) <= 120
     assert len(first.split()) <= 600
+
+
+def test_what_would_help_is_said_with_numbers_and_the_command(judged):
+    def vote(k: int, std: float) -> Prediction:
+        ranges = {"std": Range(std, std / 2, 2 * std), "mean_change": Range(0.034, 0.01, 0.06)}
+        return Prediction(remedy=Remedy("vote", ("data_order",), k), basis="exact", trainings=k, **ranges)
+
+    none = judged("dominates", *[f"minor_{at}" for at in range(4)])
+    found = replace(none, remedies=Foreseen(tuple(vote(k, 0.01 / k) for k in (3, 5, 9)), 0.0125))
+    assert len(answers(Shown(none))) == 3
+    assert said(found, 3) == (
+        "A vote of 3 runs over data_order: typically ± 0.3 (0.2 to 0.7) instead of ± 1.2, mean +3.4 points."
+    )
+    commands = [step.command for step in steps(Shown(found), SOURCE)]
+    assert commands[-1] == f"mlflow-l3d cure {RUN} --verify 1"
+    assert len(commands) <= 2
+    document = investigation_document(found, title="t", source=SOURCE)
+    first = Page(document.to_html(folded=False)).text
+    assert len(first.split("factor verdict")[0].split()) <= 120
+    assert len(first.split()) <= 600
+    assert "vote of 9 over data_order" in first
+    alone = replace(judged("dominates"), remedies=found.remedies)
+    assert len(investigation_document(alone, title="t", source=SOURCE, lines=["done"]).to_text().splitlines()) <= 25
+    nothing = replace(found, remedies=Foreseen((), 0.0125, "No vote helps."))
+    assert said(nothing, 3) == "No vote helps."
+    assert steps(Shown(nothing), SOURCE) == steps(Shown(none), SOURCE)
 
 
 def test_intervals_are_named_by_the_level_at_which_they_hold_together(judged):

@@ -93,9 +93,9 @@ def combine(
     if members.predictions.dtype.kind not in "iu":
         return combined, None
     if kind == "mean":
-        known = np.isfinite(np.asarray(scores)).all(axis=2, keepdims=True)
-        sums = np.where(known, np.asarray(scores), 0).sum(axis=0)
-        return combined, (sums / np.maximum(known.sum(axis=0), 1)).astype(np.float32)
+        has_scores = np.isfinite(np.asarray(scores)).all(axis=2, keepdims=True)
+        sums = np.where(has_scores, np.asarray(scores), 0).sum(axis=0)
+        return combined, (sums / np.maximum(has_scores.sum(axis=0), 1)).astype(np.float32)
     shares = (members.predictions[:, :, None] == np.arange(classes or 0)).mean(axis=0)
     return combined, shares.astype(np.float32) if classes else None
 
@@ -126,7 +126,7 @@ def can_combine(kind: str, members: Members) -> bool:
 def _votes(codes: IntArray, masks: Masks) -> IntArray:
     """Return the most frequent code of 0 and above; -1 if there is none."""
     # Members that all agree need no count. Below 1, a member's place decides ties: the sum of later ones is smaller.
-    contested: Masks = np.any(codes != codes[0], axis=0)
+    contested = np.asarray((codes != codes[0]).any(axis=0))
     result = np.repeat(codes[:1].astype(np.int64), len(masks), axis=0)
     weights = np.where(masks, 1 + 0.5 ** masks.cumsum(axis=1), 0)
     weights = weights.astype(np.float32 if masks.sum(axis=1).max() < 16 else np.float64)
@@ -143,9 +143,9 @@ def _votes(codes: IntArray, masks: Masks) -> IntArray:
 
 def _mean_scores(scores: Array, masks: Masks) -> IntArray:
     """Return the class whose mean score is highest; -1 if no member has scores."""
-    missing: Masks = np.isnan(scores).any(axis=2)
+    missing = np.asarray(np.isnan(scores).any(axis=2))
     first = np.where(missing, UNPARSED, np.where(missing[:, :, None], 0, scores).argmax(axis=2))
-    contested: Masks = np.any(first != first[0], axis=0)
+    contested = np.asarray((first != first[0]).any(axis=0))
     result = np.repeat(first[:1].astype(np.int64), len(masks), axis=0)
     # A class that one member rules out (a logarithm of 0) is very unlikely, not impossible.
     finite = np.nan_to_num(scores[:, contested], nan=0.0, posinf=1e6, neginf=-1e6)
@@ -209,7 +209,8 @@ def score_many(metric: Metric, labels: Array, predictions: Array, classes: int |
         return np.full(len(predictions), math.nan)
     if metric.of_each is not None:
         every = np.broadcast_to(labels, predictions.shape).ravel()
-        return metric.of_each(every, predictions.ravel()).reshape(predictions.shape).mean(axis=1)
+        means: FloatArray = metric.of_each(every, predictions.ravel()).reshape(predictions.shape).mean(axis=1)
+        return means
     if metric.of_many is not None and classes:
         return metric.of_many(labels, predictions, classes)
     return np.array([score(metric, labels, one, classes) for one in predictions])

@@ -35,9 +35,10 @@ def extended(kind: Kind, moments: FloatArray, most: int, like: npt.NDArray[np.bo
 
     Notes
     -----
-    Each moment is ``a + b / (k + c)``, agreements with the root of k + c. The variance within rows must vanish with many
-    members, so that its inverse is linear in k, which gives c for all moments. Theory: an ensemble of k is as good as one run whose noise has a k-th of
-    the variance; c is the noise of one run in units of what it distinguishes.
+    The variance within rows is ``b / (k + c)``, that between rows stays; other moments are ``a + b / (k + c)``,
+    agreements with the root of k + c: two results differ if the margin is small against its standard deviation. The
+    inverse of the variance within rows is linear in k, which gives c. Theory: an ensemble of k is as good as one run
+    whose noise has a k-th of the variance; c is the noise of one run in units of what it distinguishes.
     """
     size = moments.shape[-2]
     whole = np.full((*moments.shape[:-2], most, moments.shape[-1]), math.nan)
@@ -45,42 +46,58 @@ def extended(kind: Kind, moments: FloatArray, most: int, like: npt.NDArray[np.bo
     if kind == "choose":
         return whole
     for parity in (0, 1) if kind == "vote" else (None,):
-        members = np.arange(1, most + 1)
-        family = members if parity is None else members[members % 2 == parity]
-        offset = _offset(moments, family[family <= size], like)
+        family = np.arange(1, most + 1)
+        family = family if parity is None else family[family % 2 == parity]
+        measured = family[family <= size]
+        if not (like[measured - 1, WITHIN] & like[measured - 1, TOTAL]).any():
+            continue
+        offset, amount, between = _variances(moments, measured, like)
         for moment in range(moments.shape[-1]):
-            known = family[(family <= size)]
-            known = known[like[known - 1, moment]]
-            wanted = family[~np.isin(family, known)]
-            if moment == OVERSTATEMENT or len(known) < 2 or not len(wanted):
-                continue
-            # The first member alone follows the law least: some runs collapse.
-            known = known[-3:]
-            # Two results differ where the margin is small against its standard deviation.
-            power = 1.0 if moment in (MEAN, TOTAL, WITHIN) else 0.5
-            steps = (known + offset[..., None]) ** -power
-            values = moments[..., known - 1, moment]
-            centre, middle = steps.mean(axis=-1, keepdims=True), values.mean(axis=-1, keepdims=True)
-            slope = ((steps - centre) * (values - middle)).sum(axis=-1) / ((steps - centre) ** 2).sum(axis=-1)
-            line = middle + slope[..., None] * ((wanted + offset[..., None]) ** -power - centre)
+            sizes = measured[like[measured - 1, moment]]
+            wanted = family[~np.isin(family, sizes)]
             if moment in (TOTAL, WITHIN):
-                line = np.maximum(line, 0)
-            elif moment != MEAN:
-                line = np.clip(line, 0, 1)
-            whole[..., wanted - 1, moment] = line
+                rest = between[..., None] * (moment == TOTAL)
+                whole[..., wanted - 1, moment] = amount[..., None] / (wanted + offset[..., None]) + rest
+            elif moment != OVERSTATEMENT and len(sizes) > 1:
+                # The first member follows the law least, because some runs collapse.
+                sizes = sizes[sizes > 1] if (sizes > 1).sum() > 1 else sizes
+                power = 1.0 if moment == MEAN else 0.5
+                line = _line(sizes, moments[..., sizes - 1, moment], wanted, offset[..., None], power)
+                whole[..., wanted - 1, moment] = line if moment == MEAN else np.clip(line, 0, 1)
     return whole
 
 
-def _offset(moments: FloatArray, family: npt.NDArray[np.int64], like: npt.NDArray[np.bool_]) -> FloatArray:
-    """Return c, shape (...,), cut at 0 and 3: 1 if the variance within rows is known of one number of members only."""
-    known = family[like[family - 1, WITHIN]][-3:]
-    shape = moments.shape[:-2]
-    if len(known) < 2:
-        return np.full(shape, _USUAL_OFFSET)
+def _variances(
+    moments: FloatArray, measured: npt.NDArray[np.int64], like: npt.NDArray[np.bool_]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return c and b of the variance within rows, and the variance between rows, which stays."""
+    sizes = measured[like[measured - 1, WITHIN] & like[measured - 1, TOTAL]]
+    last = sizes[-1] - 1
+    between = np.maximum(0.0, moments[..., last, TOTAL] - moments[..., last, WITHIN])
+    within = moments[..., sizes - 1, WITHIN]
+    others = measured[like[measured - 1, TOTAL] & (measured > sizes[-1])][:1]
+    if len(sizes) == 1 and len(others):
+        # Two runs in a row: that of two is the total less what is between rows.
+        more = moments[..., others - 1, TOTAL] - between[..., None]
+        sizes, within = np.append(sizes, others), np.concatenate([within, more], axis=-1)
+    sizes, within = sizes[-3:], np.maximum(within[..., -3:], 1e-18)
+    steps = sizes - sizes.mean()
+    slope = (steps / within).sum(axis=-1) / max(1e-18, (steps**2).sum())
     with np.errstate(divide="ignore", invalid="ignore"):
-        inverse = 1 / moments[..., known - 1, WITHIN]
-    steps = known - known.mean()
-    slope = (inverse * steps).sum(axis=-1) / (steps**2).sum()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        offset = inverse.mean(axis=-1) / slope - known.mean()
-    return np.where(np.isfinite(offset) & (slope > 0), np.clip(offset, 0, _MOST_OFFSET), _USUAL_OFFSET)
+        offset = (1 / within).mean(axis=-1) / slope - sizes.mean()
+    offset = np.where(np.isfinite(offset) & (slope > 0), np.clip(offset, 0, _MOST_OFFSET), _USUAL_OFFSET)
+    return offset, (within * (sizes + offset[..., None])).mean(axis=-1), between
+
+
+def _line(
+    sizes: npt.NDArray[np.int64], values: FloatArray, wanted: npt.NDArray[np.int64], offset: FloatArray, power: float
+) -> FloatArray:
+    """Return ``a + b (k + c) ** -power`` at the wanted k, by least squares; each k counts 1 / k."""
+    steps, weights = (sizes + offset) ** -power, 1 / sizes
+    centre = (weights * steps).sum(axis=-1, keepdims=True) / weights.sum()
+    middle = (weights * values).sum(axis=-1, keepdims=True) / weights.sum()
+    slope = (weights * (steps - centre) * (values - middle)).sum(axis=-1) / (weights * (steps - centre) ** 2).sum(
+        axis=-1
+    )
+    line: FloatArray = middle + slope[..., None] * ((wanted + offset) ** -power - centre)
+    return line

@@ -67,19 +67,19 @@ def more_data(
     """
     here = next((point for point in points if point.size == now), None)
     normal = t_quantile(1e9, level)
-    known = [point for point in points if point.std.low > 0 and math.isfinite(point.std.high)]
-    logs = [math.log(point.std.value) for point in known]
-    of_std = slope([p.size for p in known], logs, [math.log(p.std.high / p.std.low) / 2 / normal for p in known])
+    with_std = [point for point in points if point.std.low > 0 and math.isfinite(point.std.high)]
+    logs = [math.log(point.std.value) for point in with_std]
+    of_std = slope([p.size for p in with_std], logs, [math.log(p.std.high / p.std.low) / 2 / normal for p in with_std])
     means = [point for point in points if point.mean.high > point.mean.low]
     of_mean = slope(
         [p.size for p in means], [p.mean.value for p in means], [(p.mean.high - p.mean.low) / 2 / normal for p in means]
     )
-    found = []
+    predictions = []
     for size in sizes:
         remedy, before = Remedy("more_data", changes={setting: size}), here.std.value if here else math.nan
         if here is None or math.isnan(of_std.value):
             why = f"one {setting} only, or no intervals: a second one shows the slope"
-            found.append(Prediction(remedy=remedy, basis="unknown", std_before=before, reason=why))
+            predictions.append(Prediction(remedy=remedy, basis="unknown", std_before=before, reason=why))
             continue
         step = math.log(size / now)
         beyond = math.log2(max(size / max(p.size for p in points), min(p.size for p in points) / size, 1.0))
@@ -91,7 +91,7 @@ def more_data(
         )
         std = before * math.exp(of_std.value * step)
         change, half_change = of_mean.value * step, t_quantile(of_mean.degrees, level) * of_mean.error * abs(step)
-        found.append(
+        predictions.append(
             Prediction(
                 remedy=remedy,
                 basis="extrapolated",
@@ -100,7 +100,7 @@ def more_data(
                 std_before=before,
             )
         )
-    return found
+    return predictions
 
 
 def more_tests(golden_std: Range, *, luck: float, test_size: int, sizes: Sequence[int]) -> list[Prediction]:
@@ -112,13 +112,13 @@ def more_tests(golden_std: Range, *, luck: float, test_size: int, sizes: Sequenc
         Variance of a score that the choice of its `test_size` examples causes: of the accuracy a, ``a (1 - a) /
         test_size``, on average over runs.
     """
-    found = []
+    predictions = []
     for size in sizes:
         change = luck * (test_size / size - 1)
         ends = [math.sqrt(max(0.0, end**2 + change)) if math.isfinite(end) else math.nan for end in golden_std]
         remedy = Remedy("more_data", changes={"test_size": size})
         reason = "" if 0 <= luck <= golden_std.value**2 else "the luck of the test examples is more than all"
-        found.append(
+        predictions.append(
             Prediction(
                 remedy=remedy,
                 basis="unknown" if reason else "exact",
@@ -128,4 +128,4 @@ def more_tests(golden_std: Range, *, luck: float, test_size: int, sizes: Sequenc
                 reason=reason,
             )
         )
-    return found
+    return predictions

@@ -58,7 +58,7 @@ def predict(
         What is scored, and how many classes are distinguished.
     golden_std
         The spread that is reported (ddof=0), with its interval: the remaining one is this times the ratio that the
-        table shows. Unknown: the remaining spread is that of the table.
+        table shows. Unknown: the table alone gives it.
     most_members
         The largest ensemble.
     level
@@ -112,7 +112,7 @@ def predict_all(
     Notes
     -----
     Runs x examples, both random. The variance of scores on the given examples has a part that is theirs alone: of a
-    pair of results the jackknife over examples estimates it, and what is left is the variance of true scores. The luck
+    pair of results the jackknife over examples estimates it, and the remainder is the variance of true scores. The luck
     of `test_size` examples is added: that of one result, or if all share them that of a difference of two.
     """
     runs, examples, why = len(members), len(members.labels), ""

@@ -25,7 +25,7 @@ def report_mean(
     """
     part = share if isinstance(share, Range) else Range(share, share, share)
     reason = "" if part.value >= 1 else "the part of the factors that all runs share stays"
-    found = []
+    means = []
     for k in range(2, most_members + 1):
         factor, most, least = (math.sqrt(max(0.0, 1 - min(1.0, each) * (1 - 1 / k))) for each in part)
         # Two independent errors: that of the spread, and that of the share.
@@ -35,7 +35,7 @@ def report_mean(
             other = math.log(end / factor) if end > 0 and factor > 0 else math.nan
             span.append(value * math.exp(math.copysign(math.hypot(one, other), one)))
         left = part.value / k / factor**2 if factor > 0 else math.nan
-        found.append(
+        means.append(
             Prediction(
                 remedy=Remedy("report_mean", tuple(over), k),
                 basis="exact" if math.isfinite(value) else "unknown",
@@ -47,7 +47,7 @@ def report_mean(
                 reason=reason,
             )
         )
-    return found
+    return means
 
 
 def fixed(factor: str, golden_std: Range, main_share: Range) -> Prediction:
@@ -80,7 +80,7 @@ def reduction(prediction: Prediction) -> float:
 def ranked(predictions: Sequence[Prediction], *, budget_seconds: float | None = None) -> list[Prediction]:
     """Return the remedies that reduce the spread and cost no more than the budget, by reduction per cost.
 
-    Those that lower the mean for certain, hide luck (``fix``) or are unknown are left out; so is each that another one
+    Those that certainly lower the mean, hide luck (``fix``) or are unknown are left out; so is each that another one
     beats at no more cost.
     """
     worth = [
@@ -97,8 +97,8 @@ def ranked(predictions: Sequence[Prediction], *, budget_seconds: float | None = 
 def pareto(predictions: Sequence[Prediction]) -> list[Prediction]:
     """Return the remedies that no other one beats in spread at no more cost, cheapest first."""
     front: list[Prediction] = []
-    known = [each for each in predictions if each.remedy.kind != "fix" and math.isfinite(each.std.value)]
-    for each in sorted(known, key=lambda one: (cost(one), one.std.value)):
+    candidates = [each for each in predictions if each.remedy.kind != "fix" and math.isfinite(each.std.value)]
+    for each in sorted(candidates, key=lambda one: (cost(one), one.std.value)):
         if not front or each.std.value < front[-1].std.value:
             front.append(each)
     return front
@@ -106,13 +106,13 @@ def pareto(predictions: Sequence[Prediction]) -> list[Prediction]:
 
 def pairs(predictions: Sequence[Prediction], *, most_trainings: int = 20) -> list[Prediction]:
     """Return ensembles and, of several results of each, the mean: it varies by the root of their number less."""
-    found = []
+    combined = []
     for each in predictions:
         if each.remedy.kind not in ENSEMBLES or not math.isfinite(each.std.value):
             continue
         for results in range(2, most_trainings // each.trainings + 1):
             root = math.sqrt(results)
-            found.append(
+            combined.append(
                 replace(
                     each,
                     also=(Remedy("report_mean", ("all",), results),),
@@ -125,4 +125,4 @@ def pairs(predictions: Sequence[Prediction], *, most_trainings: int = 20) -> lis
                     reason="; ".join(filter(None, (each.reason, "a mean of scores predicts no example"))),
                 )
             )
-    return found
+    return combined

@@ -21,6 +21,8 @@ stored. ``unknown``: until it is verified."""
 
 ENSEMBLES: Final = ("vote", "mean")
 """Kinds whose predictions are those of several members together."""
+SEVERAL: Final = (*ENSEMBLES, "choose")
+"""Kinds with several members."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ MEAN, TOTAL, WITHIN, CONSISTENCY, ROW_CONSISTENCY, FRAGILE, OVERSTATEMENT = rang
 agreement of two results in both cases; share of examples that one of two results has right; see `Prediction`."""
 MOMENTS: Final = 7
 _COMPARED: Final = 40
-"""Choices whose predictions are compared with each other; scores are those of every choice."""
+"""Choices whose predictions are compared with each other; every choice has its score."""
 _BLOCKS: Final = 20
 _EXAMPLE_BLOCKS: Final = 100
 
@@ -68,8 +68,8 @@ class Table:
         crossed = all(row.columns is not None for row in rows)
         places: Sequence[IntArray] = ()
         slots = [row.columns if crossed and row.columns is not None else np.arange(len(row)) for row in rows]
-        found, counts = np.unique(np.concatenate([*slots, np.zeros(0, dtype=np.int64)]), return_counts=True)
-        order = found[np.argsort(-counts, kind="stable")]
+        columns, counts = np.unique(np.concatenate([*slots, np.zeros(0, dtype=np.int64)]), return_counts=True)
+        order = columns[np.argsort(-counts, kind="stable")]
         complete = [sum(bool(np.isin(order[:size], each).all()) for each in slots) for size in range(1, len(order) + 1)]
         size = 1 + int(np.argmax([count * (at + 1) * (count > 1) for at, count in enumerate(complete)] or [0]))
         kept = [
@@ -101,11 +101,11 @@ class Table:
         """
         masks = draw_choices(self.size, k)
         compared = _compared(masks, k)
-        parts = [self._results(kind, row, masks) for row in self.rows]
+        parts = [self._results(kind, row, masks, compared) for row in self.rows]
         scores, optimism = (np.array([part[at] for part in parts]) for at in (1, 2))
         has_pairs = k <= self.most_exact
         pairs_agree = 2 * k <= self.size or not (self.crossed or self.test_size)
-        predictions = [part[0][compared] for part in parts]
+        predictions = [part[0] for part in parts]
         agreements = self._agreements(predictions) if pairs_agree else np.empty((4, 0, 0, 0))
         luck = self._luck(predictions[0]) if self.test_size else None
 
@@ -126,9 +126,9 @@ class Table:
             if agree and inner.any():
                 self._agreement(agreements[:, :, inner][..., inner], apart, moments, left)
             if luck is not None and apart.any():
-                own, shared = np.diag(luck)[inner].mean(), luck[np.ix_(inner, inner)][apart > 0].mean()
-                moments[WITHIN] = max(0.0, moments[WITHIN] - (own - shared))
-                chance = own if self.test_is_drawn else own - shared
+                alone, shared = np.diag(luck)[inner].mean(), luck[np.ix_(inner, inner)][apart > 0].mean()
+                moments[WITHIN] = max(0.0, moments[WITHIN] - (alone - shared))
+                chance = alone if self.test_is_drawn else alone - shared
                 moments[TOTAL] = moments[WITHIN] + chance * len(self.rows[0].labels) / self.test_size
                 moments[CONSISTENCY], moments[ROW_CONSISTENCY] = moments[ROW_CONSISTENCY], math.nan
             return moments, left
@@ -138,21 +138,24 @@ class Table:
         blocks = np.array_split(np.arange(self.size), min(_BLOCKS, self.size)) if has_columns else []
         # Few pairs of large ensembles remain without a column: their agreement would vary by the choice of pairs.
         agree = k == 1 or bool(self.test_size)
-        left = [summary(~masks[:, block].any(axis=1), agree=agree and pairs_agree) for block in blocks]
+        kept = [np.logical_not(np.any(masks[:, block], axis=1)) for block in blocks]
+        left = [summary(each, agree=agree and pairs_agree) for each in kept]
         columns, cells = (np.array([each[part] for each in left]) for part in (0, 1))
         return every, rows, columns.reshape(-1, MOMENTS), cells.reshape(-1, len(parts), MOMENTS)
 
-    def _results(self, kind: str, row: Members, masks: Masks) -> tuple[Array, FloatArray, FloatArray]:
-        """Return what each choice predicts, (m, n), its score, and how much the validation score is above it."""
+    def _results(
+        self, kind: str, row: Members, masks: Masks, compared: IntArray
+    ) -> tuple[Array, FloatArray, FloatArray]:
+        """Return what some choices predict, (p, n), each one's score, and what its validation score has beyond it."""
         test = slice(None) if row.test is None else row.test
         labels = row.labels[test]
         if kind != "choose":
             predictions = combine_choices(kind, row, masks, self.metric.agreement)
             scores = score_many(self.metric, labels, predictions[:, test], self.classes)
-            return predictions, scores, np.full(len(masks), math.nan)
+            return predictions[compared], scores, np.full(len(masks), math.nan)
         chosen, weights = choose_best(row, masks)
         singles = score_many(self.metric, labels, row.predictions[:, test], self.classes)
-        return row.predictions[chosen], weights @ singles, weights @ (np.asarray(row.validation) - singles)
+        return row.predictions[chosen[compared]], weights @ singles, weights @ (np.asarray(row.validation) - singles)
 
     def _luck(self, predictions: Array) -> FloatArray:
         """Return shape (p, p): the covariance of scores that the choice of examples causes, by the jackknife."""
@@ -161,7 +164,7 @@ class Table:
         rest = [np.setdiff1d(order, block) for block in np.array_split(order, min(_EXAMPLE_BLOCKS, len(order)))]
         without = np.array([score_many(self.metric, labels[each], predictions[:, each], self.classes) for each in rest])
         centred = without - without.mean(axis=0)
-        return centred.T @ centred * (len(rest) - 1) / len(rest)
+        return np.asarray(centred.T @ centred * (len(rest) - 1) / len(rest))
 
     def _agreements(self, results: Sequence[Array]) -> FloatArray:
         """Return shape (4, M, p, p) of pairs of results of each row: on how many examples they agree.
@@ -194,18 +197,17 @@ class Table:
             for places, hit in zip(self.places, hits, strict=False):
                 votes[:, places] += hit
             for at, hit in enumerate(hits):
-                own = hit @ hit.T
-                sums[0, at] += own
+                sums[0, at] += hit @ hit.T
                 if self.places:
-                    sums[1, at] += hit @ votes[:, self.places[at]].T - own
+                    sums[1, at] += hit @ votes[:, self.places[at]].T - hit @ hit.T
         return sums
 
     def _agreement(self, sums: FloatArray, apart: FloatArray, moments: FloatArray, left: FloatArray) -> None:
         """Write the moments of agreement, and those without each row."""
         sizes = np.array([len(row.labels) for row in self.rows])
         if apart.any():
-            own = [(part * apart).sum(axis=(1, 2)) / apart.sum() / sizes for part in (sums[0], sums[2])]
-            for place, values in ((ROW_CONSISTENCY, own[0]), (FRAGILE, 1 - own[1])):
+            shares = [(part * apart).sum(axis=(1, 2)) / apart.sum() / sizes for part in (sums[0], sums[2])]
+            for place, values in ((ROW_CONSISTENCY, shares[0]), (FRAGILE, 1 - shares[1])):
                 moments[place], left[:, place] = _mean_without(values)
         held = np.bincount(np.concatenate(self.places or [np.zeros(0, dtype=np.int64)]), minlength=self.examples)
         shared = np.array([held[each].sum() - len(each) for each in self.places])
@@ -220,9 +222,9 @@ class Table:
 
 def _some(row: Members, members: Sequence[int]) -> Members:
     """Return some members of a row, in this order."""
-    parts = {name: getattr(row, name) for name in ("predictions", "scores", "validation")}
-    chosen = {name: None if part is None else np.asarray(part)[members] for name, part in parts.items()}
-    return replace(row, columns=None, **chosen)
+    scores, validation = (None if part is None else part[members] for part in (row.scores, row.validation))
+    chosen = row.predictions[members]
+    return replace(row, predictions=chosen, scores=scores, validation=validation, columns=None)
 
 
 def _compared(masks: Masks, k: int) -> IntArray:
@@ -248,7 +250,7 @@ def _half_squares(scores: FloatArray, pairs: FloatArray) -> FloatArray:
     """Return shape (M, M): half the mean squared difference of two results of these rows, over pairs of choices."""
     squares = np.square(scores) @ pairs.sum(axis=1)
     products = scores @ pairs @ scores.T
-    return np.maximum(0.0, ((squares[:, None] + squares) / 2 - products) / pairs.sum())
+    return np.asarray(np.maximum(0.0, ((squares[:, None] + squares) / 2 - products) / pairs.sum()))
 
 
 def _mean_without(values: FloatArray) -> tuple[float, FloatArray]:

@@ -18,10 +18,10 @@ _NOISE: Final = np.logspace(-2, 4, 25)
 
 
 class GoodExamples(NamedTuple):
-    """What is known of single examples.
+    """Effects of single examples.
 
-    `r2` is the share of the variance of scores of runs that were held out, `best` places of the best set, whose mean
-    change is that of the prediction; empty without a signal.
+    `r2` is the share of the variance of scores of runs that were held out; `best` has the places of the best set, empty
+    without a signal, and the prediction its change of the mean.
     """
 
     r2: Range
@@ -64,7 +64,7 @@ def which_examples(
     -----
     Effects are independent draws of one normal distribution, whose variance and that of the noise maximise the
     likelihood of the scores; their expectation given the scores is a ridge regression, so it is shrunk as much as it
-    must be, and the gain of the set that looks best is not overstated. R2 is that of ten parts of the runs, each
+    must be, and the gain of the set that looks best is not overstated. R2 is computed on ten parts of the runs, each
     predicted from the others, variances estimated again each time.
     """
     scores = np.asarray(scores, dtype=np.float64)

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, Remedy
+from mlflow_l3d.analysis.cure.remedy import SEVERAL, Remedy
 from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.cured.members import joined, read_member
 from mlflow_l3d.approaches.hooks import Hooks
@@ -23,8 +23,6 @@ from mlflow_l3d.tasks.resolve import inactive_factors
 
 RULE: Final = 1
 """Part of every key; changed whenever the same members would be given other seeds, or be combined otherwise."""
-SEVERAL: Final = (*ENSEMBLES, "choose")
-"""Kinds with several members."""
 OF_APPROACHES: Final = (*SEVERAL, "training", "prompt")
 """Kinds that an approach can have; all others are other data, or another report."""
 

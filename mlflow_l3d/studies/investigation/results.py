@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import pandas as pd
@@ -12,6 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.verbs import verbs
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.about import About, fragile_examples
 from mlflow_l3d.studies.investigation.report.factor_tables import factor_frame
@@ -60,6 +62,11 @@ class Analysed(OnOneScreen):
         paths = partial(design_named(self.analysis.design).paths, self.analysis.importances)
         runs = Runs(self.cells, self.predicted)
         return investigation_document(self.analysis, **vars(self.about), runs=runs, paths=paths, lines=[self.line])
+
+    def cure(self, **options: Any) -> Any:
+        """Return what would leave less luck, see :func:`mlflow_l3d.cure`; `options` are its parameters."""
+        verb = verbs()["cure"]
+        return getattr(import_module(verb.module), verb.function)(self, **options)
 
     def description(self, *more: str) -> str:
         """Return what MLflow's UI shows of its run: first of all which luck it is."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.agreement.choice import AUTO, choose, scoring_of
+from mlflow_l3d.analysis.consistency.agreement.choice import AUTO, REGRESSION, choose, scoring_of
 from mlflow_l3d.analysis.consistency.agreement.kinds import class_column
 from mlflow_l3d.analysis.consistency.agreement.scored import comparisons_by
 from mlflow_l3d.analysis.consistency.consistency import Stability
@@ -21,6 +21,8 @@ from mlflow_l3d.designs import Design
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.studies.investigation.members import MemberRows, drawn_factors, run_predictions
+from mlflow_l3d.studies.investigation.remedies import foresee
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.predictions import has_reference
 
@@ -84,7 +86,8 @@ def score(
     """
     factors = [str(name) for name in cells["factor"].dropna().unique()]
     with closing(_Writer(table_file)) as writer:
-        counted = _Counted(planned.design_of(cells), factors, (agreement, metric.agreement), writer)
+        varied = factors, drawn_factors(cells)
+        counted = _Counted(planned.design_of(cells), *varied, (agreement, metric.agreement), writer)
         for cell, table in zip(cells.itertuples(index=False), predictions, strict=True):
             counted.add(cell, table)
         counted.close_row()
@@ -99,14 +102,23 @@ def score(
         regression=stability.regression(),
         agreement=counted.choice,
     )
+    analysis = replace(analysis, remedies=foresee(counted.members, analysis, planned.classes or 0))
     return Scored(analysis, counted.steps, counted.agreement_of_cells())
 
 
 class _Counted:
     """The consistency of all cells, and its state after each row of each table."""
 
-    def __init__(self, design: type[Design], factors: list[str], agreement: tuple[str, str], writer: _Writer) -> None:
+    def __init__(
+        self,
+        design: type[Design],
+        factors: list[str],
+        over: tuple[str, ...],
+        agreement: tuple[str, str],
+        writer: _Writer,
+    ) -> None:
         self.stability = Stability(design.comparable(factors))
+        self.members = MemberRows(design, over)
         self.choice: str | None = None
         self.steps: dict[int, dict[str, float]] = {}
         self._design, self._factors, self._agreement, self._writer = design, factors, agreement, writer
@@ -140,6 +152,8 @@ class _Counted:
             labels, predictions = class_column(labels, "label"), class_column(predictions, "prediction")
         columns = {"example_ids": ids.to_numpy(), "labels": labels, "predictions": predictions}
         self.stability.add(phase=str(cell.phase), **place, **columns)
+        if self.choice in (None, REGRESSION):
+            self.members.add(cell, run_predictions(cell, table, "classes" if self.choice is None else "numbers"))
         if self.choice is None:
             marks = {names.REFERENCE: table[names.REFERENCE]} if has_reference(table.schema) else {}
             self._writer.add(cell, {"example_id": ids, "label": labels, "prediction": predictions, **marks})

@@ -11,8 +11,10 @@ from mlflow_l3d.report.examples import MOST, fragile_examples
 from mlflow_l3d.report.html import Snippet, subheading
 from mlflow_l3d.report.numbers import counted, metric_text, percent, shorten
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
+from mlflow_l3d.report.remedies import remedy_bars
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.strip import score_strip
+from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.investigation.report import cite, factor_tables, more_tables
 from mlflow_l3d.studies.investigation.report.details import early_stops
 from mlflow_l3d.studies.investigation.report.prediction_tables import prediction_parts
@@ -78,6 +80,7 @@ def investigation_document(
         answers=answers(shown),
         drawing=golden_strip(shown, runs),
         table=factor_tables.first_table(shown),
+        second_table=help_table(shown),
         steps=steps(shown, source),
         lines=lines,
         remarks=[*failed, *notes, _check_lines(shown)],
@@ -97,6 +100,14 @@ def golden_strip(shown: Shown, runs: Runs) -> Drawing | None:
     names = [name for name, _ in runs.golden] if len(runs.golden) == len(scores) else ()
     std = shown.golden_deviation
     return score_strip(scores, shown.analysis.metric, std=std, run=f"{word} run", term=word, names=names)
+
+
+def help_table(shown: Shown) -> Table | None:
+    """Return the remedies that help; None if there are none."""
+    if (remedies := shown.analysis.remedies) is None or not remedies.best:
+        return None
+    note = f"What would help, predicted from these runs; now {shown.unit.typical(remedies.std)}."
+    return remedy_bars(remedies.best, shown.analysis.metric, note)
 
 
 def _short_notes(shown: Shown) -> list[str]:

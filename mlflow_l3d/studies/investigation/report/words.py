@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,8 @@ from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
-from mlflow_l3d.report.numbers import listed, points
+from mlflow_l3d.report.numbers import between, listed, points
+from mlflow_l3d.report.remedies import beginning
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
@@ -52,9 +54,23 @@ def _limit(shown: Shown, record: Importance | None) -> str:
     return shown.unit.size(single_run_limit(scores, record.golden_std if own_std else None))
 
 
-def answers(shown: Shown) -> tuple[Answer, Answer, Answer]:
-    """Return the three questions that the report opens with, answered in plain words."""
-    return _luck(shown), _which(shown), _stable(shown)
+def answers(shown: Shown) -> tuple[Answer, ...]:
+    """Return the questions that the report opens with, answered in plain words."""
+    return _luck(shown), _which(shown), _stable(shown), *_cured(shown)
+
+
+def _cured(shown: Shown) -> Iterator[Answer]:
+    """Yield what would help, if that was looked at."""
+    if (remedies := shown.analysis.remedies) is not None:
+        lead, unit = remedies.reason, shown.unit
+        if remedies.best:
+            best, std = remedies.best[0], remedies.best[0].std
+            write = partial(unit.text, digits=unit.digits(std.value))
+            ends = f" ({between(std.low, std.high, write)})" * math.isfinite(std.low + std.high)
+            change = f"mean {unit.change(best.mean_change.value, 1)}{unit.behind}"
+            now = write(remedies.std)
+            lead = f"{beginning(best.remedy)}: typically ± **{write(std.value)}**{ends} instead of ± {now}, {change}."
+        yield Answer("What would help?", "", (lead,))
 
 
 def _luck(shown: Shown) -> Answer:
@@ -157,7 +173,13 @@ def _stable(shown: Shown) -> Answer:
 
 def steps(shown: Shown, source: Source) -> list[Step]:
     """Return what to do next, what would change the answer most first."""
-    return list(_next_steps(shown, source))[:_STEPS]
+    others, remedies = list(_next_steps(shown, source)), shown.analysis.remedies
+    if remedies is None or not remedies.best or not source.run_id:
+        return others[:_STEPS]
+    text, cure = "What would help is predicted from these runs. See more of it:", f"mlflow-l3d cure {source.run_id}"
+    if source.command():
+        text, cure = "What would help is predicted from these runs. Verify it:", f"{cure} --verify 1"
+    return [*others[: _STEPS - 1], Step(text, cure)]
 
 
 def _next_steps(shown: Shown, source: Source) -> Iterator[Step]:

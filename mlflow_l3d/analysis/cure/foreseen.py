@@ -1,0 +1,70 @@
+"""What would help, by stored runs alone: the remedies that a first screen names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from mlflow_l3d.analysis.cure.rank import cost, pareto, reduction
+from mlflow_l3d.analysis.cure.remedy import SEVERAL, Prediction
+
+ENOUGH: Final = 0.95
+"""A remedy that leaves a larger part of the standard deviation is not worth its price."""
+_MOST: Final = 0.75
+"""More members are named only if fewer reach less than this part of what the most members take away."""
+NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What would help.
+
+    Attributes
+    ----------
+    best
+        Remedies that help, best first.
+    std
+        Standard deviation of the score without any, as ``golden_std``.
+    reason
+        One line: why none is named, or what they leave; empty if there is nothing to say.
+    """
+
+    best: tuple[Prediction, ...] = ()
+    std: float = math.nan
+    reason: str = ""
+
+
+def simplest(predictions: Iterable[Prediction]) -> list[Prediction]:
+    """Return one prediction of each kind over the same factors: the fewest members that reach most of its reduction.
+
+    Those of which nothing is known, and those that are applied to several results, are left out.
+    """
+    groups: dict[object, list[Prediction]] = {}
+    for each in predictions:
+        remedy = each.remedy
+        if math.isfinite(each.std.value) and not each.also:
+            changes = tuple(sorted(remedy.changes.items()))
+            groups.setdefault((remedy.kind, remedy.over, changes), []).append(each)
+    chosen = []
+    for group in groups.values():
+        group.sort(key=lambda each: each.remedy.members)
+        low, high = (pick(each.std.value for each in group) for pick in (min, max))
+        chosen.append(next(each for each in group if each.std.value <= high - _MOST * (high - low)))
+    return chosen
+
+
+def helps(prediction: Prediction, std: float, sign: float) -> bool:
+    """Return whether a remedy leaves clearly less spread and no lower mean; `sign` is -1 if smaller is better."""
+    change = max(sign * prediction.mean_change.low, sign * prediction.mean_change.high)
+    return prediction.std.value <= ENOUGH * std and not change < 0
+
+
+def helping(predictions: Iterable[Prediction], std: float, sign: float) -> list[Prediction]:
+    """Return the remedies that help a single result: those that no cheaper one beats, most reduction per cost first.
+
+    Of each kind over the same factors one number of members is looked at, see :func:`simplest`.
+    """
+    some = [each for each in simplest(predictions) if each.remedy.kind in SEVERAL and helps(each, std, sign)]
+    return sorted(pareto(some), key=lambda each: -reduction(each) / cost(each))

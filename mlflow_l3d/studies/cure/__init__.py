@@ -1,0 +1,1 @@
+"""From diagnosis to cure: which remedies would leave less luck, and whether they do."""

@@ -1,0 +1,142 @@
+"""What a parent run shows of remedies: its runs as members, its spread, how long a training takes."""
+
+from __future__ import annotations
+
+import math
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from mlflow_l3d.analysis.consistency.agreement.kinds import NOTHING, NUMBERS, WHOLE, kind_of_column
+from mlflow_l3d.analysis.cure.remedy import Range
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.tables import known_std, std_interval
+from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.designs.layout import SEED
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by, recorded_about
+from mlflow_l3d.studies.investigation.members import MOST_PREDICTIONS, Form, MemberRows, drawn_factors, run_predictions
+from mlflow_l3d.studies.investigation.remedies import spread_of
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.connection import Client, Run
+from mlflow_l3d.tracking.earlier.reader import read_listed, read_predictions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What a parent run shows.
+
+    Attributes
+    ----------
+    parent, cells
+        The run, and one row per cell.
+    metric, classes
+        Whose luck is looked at; how many classes are distinguished, 0 of numbers.
+    importances
+        Factor -> record; empty of a seeds study.
+    golden
+        Shape (L,): scores of runs that redraw every factor, without nan.
+    spread
+        Their standard deviation as it is reported, with its interval.
+    members
+        The runs with their predictions.
+    reason
+        Why there are none, in one line; empty if there are some.
+    seconds
+        Mean time of a training; nan if unknown.
+    source
+        Where the parent comes from, for the report.
+    """
+
+    parent: Run
+    cells: pd.DataFrame
+    metric: Metric
+    classes: int
+    importances: dict[str, Importance]
+    golden: FloatArray
+    spread: Range
+    members: MemberRows
+    reason: str
+    seconds: float
+    source: Source
+
+
+def gather(client: Client, run_id: str, asked: str) -> Gathered:
+    """Return what a parent run shows.
+
+    Parameters
+    ----------
+    client, run_id
+        The server, and the parent: an investigation, ours or of other code, or a seeds study.
+    asked
+        The metric, or ``auto``.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such run, it has no cells, or none has the metric.
+    """
+    recorded = read_listed(run_id, client)
+    parent = recorded.parent
+    planned = planned_by(parent)
+    cells = planned.select(recorded.cells)
+    metric = metric_of(parent, asked, cells)
+    check_metric(cells, metric)
+    source = recorded_about(client, parent).source
+    over = (SEED,) if parent.data.tags.get(names.DESIGN) == "seeds" else drawn_factors(cells)
+    members, reason, classes = _read(client, cells, planned, metric, over)
+    classes = len(source.classes) or classes
+    importances, golden, spread = _spread(cells, replace(planned, classes=classes or None), metric)
+    seconds = pd.to_numeric(cells.get("duration_seconds", pd.Series(dtype=float))).mean()
+    return Gathered(
+        *(parent, cells, metric, classes, importances, golden, spread, members, reason, float(seconds), source)
+    )
+
+
+def _spread(cells: pd.DataFrame, planned: Planned, metric: Metric) -> tuple[dict[str, Importance], FloatArray, Range]:
+    """Return the records of the factors, and the scores of independent runs with their standard deviation."""
+    importances = {}
+    golden = cells[metric.name].to_numpy(dtype=np.float64)
+    if cells["factor"].notna().any():
+        importances = dict(analyse(cells, planned, metric=metric).importances)
+        golden = next(iter(importances.values())).golden
+    golden = golden[np.isfinite(golden)]
+    std = known_std(golden) if len(golden) > 1 else math.nan
+    return importances, golden, spread_of(importances) if importances else Range(std, *std_interval(golden))
+
+
+def _read(
+    client: Client, cells: pd.DataFrame, planned: Planned, metric: Metric, over: tuple[str, ...]
+) -> tuple[MemberRows, str, int]:
+    """Return the predictions of all cells, why there are none, and the number of classes that occur."""
+    members = MemberRows(planned.design_of(cells), over)
+    finished = cells[cells["status"].eq("FINISHED")]
+    form: Form | None = None
+    classes = 0
+    with closing(read_predictions(client, finished, scores=True, reference=True)) as tables:
+        for cell, (_, table) in zip(finished.itertuples(index=False), tables, strict=True):
+            if table is None:
+                continue
+            form = form or _form(table)
+            if (run := run_predictions(cell, table, form)) is not None:
+                run.validation = float(getattr(cell, f"validation_{metric.name}", math.nan))
+                if form == "classes":
+                    classes = max(classes, int(max(run.labels.max(), run.predictions.max())) + 1)
+            members.add(cell, run)
+    if members.is_whole:
+        return members, "" if members.size else "The runs hold no predictions.", classes
+    return members, f"The runs hold more than {MOST_PREDICTIONS:,} predictions and class scores.", classes
+
+
+def _form(table: pa.Table) -> Form:
+    """Return what labels and predictions are: those that are neither classes nor numbers are compared as texts."""
+    kinds = {kind_of_column(table[name]) for name in ("label", "prediction")} - {NOTHING}
+    return "classes" if kinds == {WHOLE} else "numbers" if kinds <= {*NUMBERS} else "texts"

@@ -1,0 +1,1 @@
+"""What verified remedies show."""

@@ -1,0 +1,183 @@
+"""What a trained remedy shows next to what was predicted: whether it leaves less spread, and no lower mean."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from mlflow_l3d.analysis.comparison.system import System
+from mlflow_l3d.analysis.cure.foreseen import helping, simplest
+from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range
+from mlflow_l3d.analysis.importance.tables import std_interval
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, ratio_interval, t_quantile
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.studies.gate.numbers.gate import measure
+
+Verdict: TypeAlias = Literal["better", "undecided", "worse"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """A remedy that was trained.
+
+    Attributes
+    ----------
+    prediction
+        What was predicted of it.
+    run_id
+        Parent of its golden runs.
+    runs, failed
+        Pairs of golden runs that are compared, with equal configurations; and runs without a score.
+    plain, cured
+        Standard deviations without and with it (ddof=0), with intervals.
+    ratio
+        The second over the first, with the interval of :func:`spread_ratio`.
+    mean_change
+        Mean score with it less mean score without, paired; with its interval.
+    consistency, plain_consistency
+        Share of predictions on which two golden runs agree, with it and without; nan if unknown.
+    """
+
+    prediction: Prediction
+    run_id: str
+    runs: int
+    failed: int = 0
+    plain: Range = UNKNOWN
+    cured: Range = UNKNOWN
+    ratio: Range = UNKNOWN
+    mean_change: Range = UNKNOWN
+    consistency: float = math.nan
+    plain_consistency: float = math.nan
+
+    def verdict(self, smallest_effect: float, sign: float) -> Verdict:
+        """Return the verdict.
+
+        ``better``: less spread, and a mean that is not lower by the smallest effect, both at the level of the
+        intervals. ``worse``: more spread, or a mean that is lower by more. `sign` is -1 if smaller scores are better.
+        """
+        low, high = sorted((sign * self.mean_change.low, sign * self.mean_change.high))
+        if self.ratio.low > 1 or high < -smallest_effect:
+            return "worse"
+        return "better" if self.ratio.high < 1 and low > -smallest_effect else "undecided"
+
+
+def spread_ratio(plain: FloatArray, cured: FloatArray, level: float = LEVEL) -> Range:
+    """Return the ratio of two standard deviations of paired scores, cured over plain, and its interval.
+
+    Parameters
+    ----------
+    plain, cured
+        Shape (L,): scores of the same configurations, finite.
+    level
+        Confidence level.
+
+    Notes
+    -----
+    A jackknife of the logarithm, which leaves out one pair at a time (Miller 1968, "Jackknifing variances", Annals of
+    Mathematical Statistics 39): it takes the correlation of a pair and the tails of scores from the data. The test of
+    Pitman and Morgan, a correlation of sums and differences, assumes normal pairs, and an F test independent ones, too.
+    """
+    ratio = _ratio(plain, cured)
+    left_out = np.array([_ratio(np.delete(plain, at), np.delete(cured, at)) for at in range(len(plain))])
+    return Range(ratio, *ratio_interval(ratio, left_out, level=level))
+
+
+def _ratio(plain: FloatArray, cured: FloatArray) -> float:
+    std = float(plain.std(ddof=1)) if len(plain) > 1 else 0.0
+    return float(cured.std(ddof=1)) / std if std > 0 else math.nan
+
+
+def verify(verified: Verified, plain: FloatArray, cured: FloatArray, level: float = LEVEL) -> Verified:
+    """Return a verified remedy with its numbers.
+
+    Parameters
+    ----------
+    verified
+        The remedy, and what else its runs show.
+    plain, cured
+        Shape (L,): scores of the same configurations, nan if a run has none.
+    level
+        Confidence level.
+    """
+    both = np.isfinite(plain) & np.isfinite(cured)
+    verified = replace(verified, runs=int(both.sum()), failed=int((~both).sum()))
+    if verified.runs < 2:
+        return verified
+    plain, cured = plain[both], cured[both]
+    numbers = {"run": np.flatnonzero(both)}
+    measured, _ = measure(System("cured", cured, numbers), System("plain", plain, numbers), count_examples=False)
+    half = t_quantile(float(measured.degrees), level) * float(measured.error)
+    change = float(measured.difference)
+    return replace(
+        verified,
+        plain=Range(float(plain.std()), *std_interval(plain, level=level)),
+        cured=Range(float(cured.std()), *std_interval(cured, level=level)),
+        ratio=spread_ratio(plain, cured, level),
+        mean_change=Range(change, change - half, change + half),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CureAnswer:
+    """What would leave less luck, and what did.
+
+    Attributes
+    ----------
+    metric, std, mean
+        The metric; standard deviation and mean of independent runs, in the unit of the scores.
+    predictions
+        All remedies, best first.
+    verified
+        Those that were trained.
+    stored
+        Golden runs that they could be compared with.
+    smallest_effect
+        A mean that is lower by less is not worse.
+    reasons
+        What could not be predicted or verified, one line each.
+    """
+
+    metric: Metric
+    std: float
+    mean: float
+    predictions: tuple[Prediction, ...]
+    verified: tuple[Verified, ...] = ()
+    stored: int = 0
+    smallest_effect: float = 0.01
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Verified | None:
+        """The verified remedy that leaves least spread, unless its verdict is worse; None if there is none."""
+        fine = [each for each in self.verified if self.verdict(each) != "worse" and each.ratio.value < 1]
+        return min(fine, key=lambda each: (self.verdict(each), each.ratio.value), default=None)
+
+    def verdict(self, verified: Verified) -> Verdict:
+        """Return the verdict on a verified remedy."""
+        return verified.verdict(self.smallest_effect, self.metric.sign)
+
+    def shown(self) -> list[Prediction]:
+        """Return one known prediction of each kind over the same factors; those that help come first."""
+        first = self.helping()
+        rest = sorted(simplest(self.predictions), key=lambda each: each.std.value)
+        return [*first, *(each for each in rest if each not in first)]
+
+    def helping(self) -> list[Prediction]:
+        """Return the remedies that are predicted to help a single result, best first."""
+        return helping(self.predictions, self.std, self.metric.sign)
+
+    @property
+    def chosen(self) -> Prediction | None:
+        """What is predicted of the remedy that a first screen is about; None if none helps."""
+        return self.best.prediction if self.best else next(iter(self.helping()), None)
+
+    def metrics(self) -> dict[str, float]:
+        """Return what MLflow holds: the spread without a remedy, and with the verified one that is best."""
+        values = {"golden_std": self.std, "score_mean": self.mean}
+        if (best := self.best) is not None:
+            values |= {"cured_std": best.cured.value, "cured_mean_change": best.mean_change.value}
+            values |= {"predicted_std": best.prediction.std.value, "std_ratio": best.ratio.value}
+        return known(values)

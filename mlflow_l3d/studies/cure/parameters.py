@@ -1,0 +1,57 @@
+"""The parameters of `cure`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, TypedDict
+
+from mlflow_l3d.annotations import Of
+from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
+from mlflow_l3d.parameters.shared import PARENT, Place
+from mlflow_l3d.parameters.verbs import Verb
+
+
+class _Parent(TypedDict, total=False):
+    parent_run_id: Annotated[str, PARENT]
+
+
+class _Cure(TypedDict, total=False):
+    verify: Annotated[int, Of("0", "how many of the best remedies are trained, to compare with what is predicted")]
+    budget: Annotated[
+        Any, Of("none", "most that verifying trains: none, a time as in 2h, or a number of trainings (cells)")
+    ]
+    runs: Annotated[
+        int | Auto,
+        Of(
+            "auto",
+            "verify: golden runs of each remedy; auto is as many as the parent run has, at most 40",
+            low=5,
+            high=10_000,
+        ),
+    ]
+    most_members: Annotated[int, Of("10", "most runs behind one prediction", low=2, high=100)]
+    smallest_effect: Annotated[
+        float,
+        Of("1.0", "verify: a mean that is lower by less is not worse (percentage points, or the unit of the metric)"),
+    ]
+    metric: Annotated[str, Of("auto", "metric whose luck is reduced; auto is the parent's metric")]
+
+
+class CureOptions(_Cure, Place, total=False):
+    """Of `cure`, in addition to the parent."""
+
+
+CURE: Final[Parameters] = declared(_Parent, CureOptions)
+"""Of `cure`."""
+
+VERB = Verb(
+    "cure",
+    CURE,
+    "mlflow_l3d.studies.cure.run:cure",
+    "predict from existing runs what leaves less luck, and verify it",
+    question="What would make my score depend less on luck?",
+    examples=("cure", "cure RUN_ID", "cure RUN_ID --verify 3 --budget 2h", "cure RUN_ID --verify 1 --dry-run"),
+    usual="parent_run_id verify budget runs metric",
+    order=55,
+    plans="mlflow_l3d.studies.cure.run:plan_cure",
+    returns=("mlflow_l3d.studies.cure.results:Cure",),
+)

@@ -1,0 +1,1 @@
+"""A cure as people read it."""

@@ -1,0 +1,247 @@
+"""A cure as people read it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from mlflow_l3d.analysis.cure.remedy import SEVERAL, Range
+from mlflow_l3d.analysis.intervals import with_interval
+from mlflow_l3d.report.draw import Axis
+from mlflow_l3d.report.numbers import (
+    between,
+    counted,
+    duration,
+    listed,
+    metric_text,
+    points,
+    share_text,
+    unit_of,
+    with_limits,
+)
+from mlflow_l3d.report.page import Document, Drawing, Item, Section
+from mlflow_l3d.report.remedies import (
+    beginning,
+    factor_words,
+    range_text,
+    remedy_bars,
+    remedy_table,
+    remedy_words,
+    with_article,
+)
+from mlflow_l3d.report.scatter import scatter
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.table import Table
+from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, Verified
+
+_ROWS: Final = 4
+"""Remedies on the first screen."""
+_READING: Final = (
+    "Remaining std: standard deviation of the score over golden runs with the remedy. Change of mean: with the remedy "
+    "less without. Fragile: test examples that are right under some results and wrong under others. Trainings: behind "
+    "one result. Basis: exact, from stored runs without resampling error; extrapolated, from fewer members or other "
+    "sizes; unknown, until it is verified."
+)
+
+
+def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: Mapping[str, str]) -> Document:
+    """Return a cure as people read it.
+
+    Parameters
+    ----------
+    answer
+        What it found.
+    source
+        The origin of the parent run.
+    run_id
+        Its own run.
+    settings
+        The given values.
+    """
+    unknown = [Item(remedy_words(each.remedy)) for each in answer.predictions if each.basis == "unknown"]
+    first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ROWS]
+    note = f"Without a remedy {unit_of(answer.metric).typical(answer.std)}. Predicted from stored runs, with intervals."
+    compared = [verified_table(each, answer) for each in answer.verified]
+    return Document(
+        title=f"cure of run {source.run_id}",
+        headline=headline(answer),
+        about=source.about(metric_text(answer.metric)),
+        place=source.place(f"{len(answer.predictions)} remedies"),
+        answers=[_helping(answer), _cost(answer), _luck(answer)],
+        drawing=front(answer),
+        table=remedy_bars(first, answer.metric, note) if first else None,
+        steps=list(_steps(answer, source, run_id)),
+        lines=[f"Cure of run {source.run_id}; report.html is among the artifacts of MLflow run {run_id}."],
+        notes=answer.reasons[:2],
+        sections=[
+            Section("Predicted and achieved", [*compared, verified_note(answer)], is_open=True, name="verified"),
+            Section("What remains luck", [remaining_table(answer)], name="luck"),
+            Section("Every remedy", [remedy_table(answer.predictions, answer.metric, _READING)], name="remedies"),
+            Section("Unknown until verified", [unknown or None]),
+            Section("What could not be predicted or verified", [[*map(Item, answer.reasons)] or None]),
+        ],
+        settings=settings,
+    )
+
+
+def headline(answer: CureAnswer) -> str:
+    """Return the sentence that decides."""
+    unit, helping = unit_of(answer.metric), answer.helping()
+    if answer.verified:
+        if (best := answer.best) is None or answer.verdict(best) != "better":
+            return "Not verified: no trained remedy is established to leave less luck at no lower mean."
+        what, before, after = f"Verified: {with_article(best.prediction.remedy)} leaves", best.plain, best.cured
+    elif helping:
+        what, before, after = f"{beginning(helping[0].remedy)[2:-2]} would leave", Range(answer.std), helping[0].std
+    else:
+        return "No remedy that can be predicted from these runs leaves clearly less luck in a single result."
+    digits = unit.digits(after.value)
+    return f"{what} ± {unit.text(after.value, digits)} of ± {unit.text(before.value, digits)}{unit.behind}."
+
+
+def _helping(answer: CureAnswer) -> Answer:
+    unit, helping = unit_of(answer.metric), answer.helping()
+    if (best := answer.best or next(iter(answer.verified), None)) is not None:
+        ratio, change = best.ratio, best.mean_change
+        lead = (
+            f"**{answer.verdict(best).capitalize()}:** {best.runs} golden runs with "
+            f"{with_article(best.prediction.remedy)} have **{points(ratio.value, 0)} %** of the spread "
+            f"({points(ratio.low, 0)} to {points(ratio.high, 0)} %); their mean differs by "
+            f"**{unit.change(change.value, 1)}**{unit.behind} ({between(*change[1:], partial(unit.change, digits=1))})."
+        )
+    elif helping:
+        agree, shift = helping[0].consistency.value, unit.change(helping[0].mean_change.value, 1)
+        more = f"; two results agree on {points(agree, 0)} % of the predictions" * math.isfinite(agree)
+        lead = f"{beginning(helping[0].remedy)}: mean **{shift}**{unit.behind}{more}."
+    elif any(each.remedy.kind in SEVERAL for each in answer.shown()):
+        lead = "Each remedy that can be predicted leaves more than 95 % of the spread, or lowers the mean."
+    else:
+        lead = " ".join(answer.reasons[:1])
+    return Answer("What would help?", "", (lead,))
+
+
+def _cost(answer: CureAnswer) -> Answer:
+    if (chosen := answer.chosen) is None:
+        return Answer("What does it cost?", "", ("Reporting the mean of several runs costs their trainings.",))
+    time = f", {duration(chosen.seconds)} in all" * math.isfinite(chosen.seconds)
+    lead = f"**{counted(chosen.trainings, 'training')}** behind each prediction{time}."
+    return Answer("What does it cost?", "", (lead,))
+
+
+def _luck(answer: CureAnswer) -> Answer:
+    unit, chosen = unit_of(answer.metric), answer.chosen
+    std = answer.best.cured.value if answer.best else answer.std if chosen is None else chosen.std.value
+    shares = sorted(chosen.shares.items(), key=lambda each: -each[1])[:2] if chosen else []
+    causes = [f"**{factor_words(name)}** ({share_text(share)})" for name, share in shares]
+    more = f" Involved in its variance: {listed(causes)}." if causes else ""
+    if not math.isfinite(std):
+        return Answer("What stays luck?", "", ("Unknown: fewer than two independent runs have a score.",))
+    return Answer("What stays luck?", "", (f"**{unit.typical(std)}**{unit.behind}.{more}",))
+
+
+def front(answer: CureAnswer) -> Drawing | None:
+    """Return every remedy as a dot, over its trainings, and the line of those that no cheaper one beats."""
+    remedies = [each for each in answer.predictions if math.isfinite(each.std.value) and each.remedy.kind != "fix"]
+    if not remedies:
+        return None
+    unit, remedies = unit_of(answer.metric), sorted(remedies, key=lambda each: (each.trainings, -each.std.value))
+    most = max(2, remedies[-1].trainings)
+    stds = unit.scale * np.array([answer.std, *(each.std.value for each in remedies)])
+    names = ["without a remedy", *(remedy_words(each.remedy, each.also) for each in remedies)]
+    html = scatter(
+        np.array([0.0, *(math.log(each.trainings, most) for each in remedies)]),
+        stds,
+        Axis.over(stds),
+        [(math.log(count, most), str(count)) for count in (1, 2, 3, 5, 10, 20, 50, 100) if count <= most],
+        f"Remaining standard deviation of {len(remedies)} remedies over their trainings",
+        names=[f"{name}: ± {unit.written(float(std))}" for name, std in zip(names, stds, strict=True)],
+        line=np.minimum.accumulate(stds),
+        hollow=[at for at, each in enumerate(remedies, 1) if each.also or each.remedy.kind == "report_mean"],
+    )
+    caption = (
+        f"A dot: one remedy; hollow: the mean of several results. Up: remaining std ({unit.short}). Right: trainings "
+        "behind one result. Line: the least that remains for the price."
+    )
+    return Drawing(html, caption)
+
+
+def verified_table(each: Verified, answer: CureAnswer) -> Table:
+    """Return what was predicted of a verified remedy, and what was achieved."""
+    unit, prediction, percents = unit_of(answer.metric), each.prediction, partial(points, digits=0)
+    ratio = with_limits(percents(each.ratio.value), between(*each.ratio[1:], percents), "({})")
+    rows = [
+        ("std", range_text(each.plain, unit), range_text(prediction.std, unit), range_text(each.cured, unit)),
+        ("std (%)", "100", percents(prediction.std.value / answer.std), ratio),
+        ("change of mean", "", *(range_text(one.mean_change, unit, sign=True) for one in (prediction, each))),
+        (
+            "agree (%)",
+            *(points(one, 1) for one in (each.plain_consistency, prediction.consistency.value, each.consistency)),
+        ),
+    ]
+    title = f"{remedy_words(prediction.remedy)}: {answer.verdict(each)} ({counted(each.runs, 'golden run')})"
+    return Table((unit.name, "without", "predicted", "achieved"), tuple(rows), title=title)
+
+
+def verified_note(answer: CureAnswer) -> str | None:
+    """Return how the tables of verified remedies are read; None if there are none."""
+    if not answer.verified:
+        return None
+    return (
+        "Golden runs with and without the remedy have the same configurations and test examples. Interval of the std "
+        "in %: jackknife over pairs. better: it lies below 100 %, and the mean is lower by less than "
+        f"{unit_of(answer.metric).size(answer.smallest_effect)}, both by 95 % intervals."
+    )
+
+
+def remaining_table(answer: CureAnswer) -> Table | None:
+    """Return how much of what remains each factor is involved in."""
+    some = [each for each in answer.shown() if each.shares][:8]
+    factors = list(dict.fromkeys(name for each in some for name in each.shares))
+    rows = [
+        {"remedy": remedy_words(each.remedy)}
+        | {factor_words(name): points(each.shares.get(name, math.nan), 0) for name in factors}
+        for each in some
+    ]
+    note = (
+        "Share (%) of the remaining variance in which a factor is involved; interactions count for each factor in them."
+    )
+    return Table.of(rows, note) if rows else None
+
+
+def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
+    best = answer.best
+    if best is not None and answer.verdict(best) == "better":
+        command = f"mlflow artifacts download --run-id {run_id} --artifact-path cure.json --dst-path ."
+        yield Step("The verified remedy is a file:", command)
+        if command := source.command(cure="cure.json"):
+            yield Step("With it, which luck is left?", command)
+    elif answer.verified:
+        runs = 4 * max(each.runs + each.failed for each in answer.verified)
+        if runs <= answer.stored:
+            yield Step("More golden runs may settle it:", f"mlflow-l3d cure {source.run_id} --verify 1 --runs {runs}")
+        elif command := source.command(golden_runs=str(runs)):
+            yield Step(f"More golden runs may settle it, with cure --verify 1 --runs {runs} after", command)
+    elif answer.helping() and answer.stored:
+        yield Step("This is predicted. Verify it:", f"mlflow-l3d cure {source.run_id} --verify 1")
+
+
+def prediction_rows(answer: CureAnswer) -> list[dict[str, Any]]:
+    """Return one row per remedy: what is predicted, and achieved if it was verified."""
+    achieved = {repr(each.prediction.remedy): each for each in answer.verified}
+    rows = []
+    for each in answer.predictions:
+        row: dict[str, Any] = {"remedy": remedy_words(each.remedy, each.also), **asdict(each.remedy)}
+        for name in ("std", "mean_change", "consistency", "fragile"):
+            row |= dict(zip(with_interval(name), getattr(each, name), strict=True))
+        row |= {name: getattr(each, name) for name in ("trainings", "seconds", "basis", "reason")}
+        if (trained := achieved.get(repr(each.remedy))) is not None and not each.also:
+            row |= {"achieved_std": trained.cured.value, "achieved_mean_change": trained.mean_change.value}
+            row |= {"verdict": answer.verdict(trained)}
+        rows.append(row)
+    return rows

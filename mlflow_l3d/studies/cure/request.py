@@ -1,0 +1,188 @@
+"""One cure, checked and complete: what is predicted of each remedy, and which ones are verified."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlflow_l3d.analysis.cure.foreseen import helping
+from mlflow_l3d.analysis.cure.rank import fixed, pairs, report_mean
+from mlflow_l3d.analysis.cure.remedy import Prediction, Range
+from mlflow_l3d.analysis.importance.estimate import total_index_of
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.declaration import Arguments, read_arguments
+from mlflow_l3d.parameters.shared import PLACE
+from mlflow_l3d.report.numbers import unit_of
+from mlflow_l3d.report.remedies import remedy_words
+from mlflow_l3d.studies.base import expected_workers
+from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.cure.data import data_remedies
+from mlflow_l3d.studies.cure.gather import Gathered, gather
+from mlflow_l3d.studies.cure.parameters import CURE
+from mlflow_l3d.studies.gate.golden import GoldenRequest
+from mlflow_l3d.studies.gate.sides import Side, recorded_side
+from mlflow_l3d.studies.investigation.remedies import predicted, why_not
+from mlflow_l3d.tracking.connection import Client
+from mlflow_l3d.tracking.earlier.past import latest_investigation
+
+MOST_AUTO = 40
+"""Golden runs that are trained of each remedy, unless more are asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CureRequest:
+    """One cure.
+
+    Attributes
+    ----------
+    texts
+        Every parameter as it was typed.
+    gathered
+        What the parent run shows.
+    predictions
+        All remedies, best first.
+    reasons
+        What could not be predicted, one line each.
+    side
+        With which more golden runs can be trained; None if nothing is verified.
+    budget
+        The most that is trained.
+    runs
+        Golden runs of each verified remedy.
+    """
+
+    texts: Mapping[str, str]
+    arguments: Arguments
+    gathered: Gathered
+    predictions: tuple[Prediction, ...]
+    reasons: tuple[str, ...]
+    side: Side | None
+    budget: Budget
+    runs: int
+
+    @property
+    def title(self) -> str:
+        """Name of the run."""
+        parent = self.gathered.parent
+        return f"cure: {parent.info.run_name or parent.info.run_id}"
+
+    @property
+    def workers(self) -> int:
+        """How many cells are trained at a time."""
+        return expected_workers(self.side.request.setup) if self.side and self.side.request else 1
+
+    @property
+    def stored(self) -> int:
+        """Golden runs of the parent, if more can be trained."""
+        return _stored(self.side)
+
+    @property
+    def smallest_effect(self) -> float:
+        """The smallest effect in the unit of the scores."""
+        return float(self.arguments["smallest_effect"]) / unit_of(self.gathered.metric).scale
+
+    def chosen(self) -> list[Prediction]:
+        """Return the remedies to verify, best first: those that help, then those of which nothing can be predicted."""
+        best = helping(self.predictions, self.gathered.spread.value, self.gathered.metric.sign)
+        unknown = [each for each in self.predictions if each.remedy.kind in ("training", "prompt")]
+        return [*best, *unknown][: self.arguments["verify"]]
+
+
+def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> CureRequest:
+    """Check the parameters of `cure`, read what they name, and predict.
+
+    Raises
+    ------
+    ParameterError
+        For the first that is not allowed.
+    """
+    run = getattr(parent, "run_id", parent)
+    typed = read_arguments({**options, "parent_run_id": run}, CURE)
+    run_id = latest_investigation(client) if typed["parent_run_id"] == "latest" else typed["parent_run_id"]
+    budget, gathered = Budget.parse(typed["budget"]), gather(client, run_id, typed["metric"])
+    side = _side(client, run_id, getattr(parent, "request", None), typed)
+    predictions, reasons = _predictions(client, gathered, side, typed["most_members"])
+    stored = _stored(side)
+    runs = min(stored, MOST_AUTO) if typed["runs"] == "auto" else typed["runs"]
+    if typed["verify"] and side is not None:
+        if side.request is None:
+            allowed = f"needs more golden runs of run {run_id}, which cannot be trained here: {side.reason}"
+            raise ParameterError("verify", typed["verify"], allowed, "Use verify=0.")
+        if runs > stored:
+            allowed = f"run {run_id} has {stored} golden runs to compare with"
+            raise ParameterError("runs", runs, allowed, "Name fewer, or investigate it with more golden_runs.")
+    return CureRequest(
+        texts={**typed.texts, "parent_run_id": run_id},
+        arguments=typed,
+        gathered=gathered,
+        predictions=tuple(predictions),
+        reasons=tuple(reasons),
+        side=side,
+        budget=budget,
+        runs=runs,
+    )
+
+
+def _stored(side: Side | None) -> int:
+    return 0 if side is None or side.request is None or side.cells is None else len(side.cells)
+
+
+def _side(client: Client, run_id: str, request: Any, typed: Arguments) -> Side | None:
+    """Return the golden runs of a parent, and with what more are trained; None if nobody verifies a thing.
+
+    `request` belongs to a result in this process, whose approach and task may be objects.
+    """
+    try:
+        side = recorded_side(client, "parent_run_id", run_id, **{name: typed.texts[name] for name in PLACE})
+    except ParameterError as error:
+        if typed["verify"]:
+            raise ParameterError("verify", typed["verify"], str(error), "Use verify=0.") from error
+        return None
+    if request is not None and side.request is None and side.cells is not None:
+        golden = GoldenRequest(
+            given=request.given,
+            setup=request.setup,
+            metric=request.metric,
+            context_key=request.context_key,
+            key=request.key,
+            root_seed=int(request.given["root_seed"]),
+            phase=str(side.cells["phase"].iloc[0]),
+        )
+        side = replace(side, request=golden)
+    return side
+
+
+def _predictions(
+    client: Client, gathered: Gathered, side: Side | None, most_members: int
+) -> tuple[list[Prediction], list[str]]:
+    """Return what is predicted of each remedy, best first, and in one line each what is not."""
+    spread, metric, members = gathered.spread, gathered.metric, gathered.members
+    predictions: list[Prediction] = []
+    if reason := gathered.reason or why_not(members, metric, spread.value):
+        reasons = [reason]
+    else:
+        predictions, reasons = predicted(members, metric, gathered.classes, spread, most_members=most_members)
+    if spread.value > 0:
+        predictions += report_mean(spread, over=members.over, most_members=most_members)
+        predictions += [fixed(name, spread, _main_share(each)) for name, each in gathered.importances.items()]
+    setup = None if side is None or side.request is None else side.request.setup
+    by_data = [*data_remedies(client, gathered, None if setup is None else setup.task)]
+    reasons += [f"{remedy_words(each.remedy)}: {each.reason}." for each in by_data if each.basis == "unknown"]
+    predictions += [each for each in by_data if each.basis != "unknown"]
+    predictions = [replace(each, seconds=gathered.seconds * each.trainings) for each in predictions]
+    predictions += pairs(predictions)
+    if setup is not None:  # how long other hyperparameters take is not known
+        offered = setup.approach.remedies(setup.task, setup.hyperparameters)
+        predictions += [Prediction(remedy=remedy, basis="unknown", trainings=remedy.members) for remedy in offered]
+    return predictions, reasons
+
+
+def _main_share(record: Importance) -> Range:
+    """Return the share of the variance that a factor causes alone; if it is not known, at most its total share."""
+    if math.isfinite(record.first_order_index):
+        return Range(record.first_order_index, record.first_order_ci_low, record.first_order_ci_high)
+    total = total_index_of(record.importance_corrected)
+    return Range(total, 0.0, total)

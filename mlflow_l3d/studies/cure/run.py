@@ -1,0 +1,130 @@
+"""The entry points `cure` and `plan_cure`: what would leave less luck, and whether it does."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Unpack
+
+from mlflow_l3d.parameters.cures import text_of
+from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.studies.base import entry_point, say
+from mlflow_l3d.studies.cure.numbers.verified import CureAnswer
+from mlflow_l3d.studies.cure.parameters import CureOptions
+from mlflow_l3d.studies.cure.request import CureRequest, specify_cure
+from mlflow_l3d.studies.cure.results import Cure
+from mlflow_l3d.studies.cure.verifying import plan_remedies, study_plan_of, verify_remedies
+from mlflow_l3d.studies.dry_run import StudyPlan, record_plan
+from mlflow_l3d.studies.files import save_report, temporary_folder
+from mlflow_l3d.studies.result_file import write_result
+from mlflow_l3d.studies.shown import shows_progress
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import auxiliary_run
+from mlflow_l3d.tracking.connection import Client, connect
+
+
+@with_signature(CureOptions)
+def cure(parent_run_id: Any = "latest", *, progress: bool | None = None, **options: Unpack[CureOptions]) -> Cure:
+    """Predict from the runs of an investigation or seeds study what leaves less luck, and verify it.
+
+    Parameters
+    ----------
+    parent_run_id
+        The parent run, or a result, whose `cure` method calls this.
+    progress
+        Whether to show progress on stderr; None shows it in a notebook and on a terminal.
+    **options
+        As on the command line, see :data:`mlflow_l3d.studies.cure.parameters.CURE`: ``verify``, ``budget``, ``runs``.
+
+    Returns
+    -------
+    Cure
+        The result. Its run has a verified remedy as the artifact ``cure.json``, which the parameter `cure` of other
+        commands takes.
+
+    Raises
+    ------
+    L3DError
+        If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> investigation = mlflow_l3d.investigate(
+    ...     "synthetic", approach="synthetic", metric="accuracy",
+    ...     investigation_runs=7, mitigation_runs=4, golden_runs=8, executor="inline",
+    ... )
+    >>> cure = mlflow_l3d.cure(investigation.run_id)
+    >>> cure.to_frame()["remedy"].head(2).tolist()
+    ['vote of 3 runs over data_order', 'vote of 4 runs over data_order']
+    """
+    with entry_point() as project_run:
+        client = connect()
+        request = specify_cure(parent_run_id, options, client)
+        return _carry_out(client, request, project_run.take(), progress=shows_progress(progress))
+
+
+@with_signature(CureOptions)
+def plan_cure(parent_run_id: Any = "latest", **options: Unpack[CureOptions]) -> StudyPlan:
+    """Return what verifying would train; no run starts.
+
+    Parameters
+    ----------
+    parent_run_id, **options
+        Those of :func:`cure`.
+
+    Raises
+    ------
+    L3DError
+        If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> investigation = mlflow_l3d.investigate(
+    ...     "synthetic", approach="synthetic", metric="accuracy",
+    ...     investigation_runs=7, mitigation_runs=4, golden_runs=8, executor="inline",
+    ... )
+    >>> mlflow_l3d.plan_cure(investigation.run_id, verify=1).parts["cells"].tolist()
+    [8]
+    """
+    with entry_point() as project_run:
+        client = connect()
+        request = specify_cure(parent_run_id, options, client)
+        plan = study_plan_of(client, request)
+        record_plan(client, project_run.run_id, plan, request.title, request.texts)
+    return plan
+
+
+def _carry_out(client: Client, request: CureRequest, project_run: str | None, *, progress: bool) -> Cure:
+    gathered = request.gathered
+    planned, notes = plan_remedies(client, request)
+    say(notes)
+    with auxiliary_run(client, project_run, role="cure", title=request.title, parameters=request.texts) as run:
+        verified = tuple(verify_remedies(client, request, planned, run.run_id, progress=progress)) if planned else ()
+        answer = CureAnswer(
+            metric=gathered.metric,
+            std=gathered.spread.value,
+            mean=float(gathered.golden.mean()) if len(gathered.golden) else math.nan,
+            predictions=request.predictions,
+            verified=verified,
+            stored=request.stored,
+            smallest_effect=request.smallest_effect,
+            reasons=(*request.reasons, *notes),
+        )
+        parent = str(gathered.parent.info.run_id)
+        result = Cure(
+            run_id=run.run_id, parent_run_id=parent, answer=answer, source=gathered.source, settings=request.texts
+        )
+        with temporary_folder() as folder:
+            write_result(folder, result)
+            save_report(folder, names.REPORT, result.report())
+            if answer.best is not None and answer.verdict(answer.best) == "better":
+                (folder / names.CURE).write_text(text_of(answer.best.prediction.remedy), encoding="utf-8")
+            tags = {
+                names.OF_INVESTIGATION: parent,
+                names.INVESTIGATIONS: ",".join([parent, *(each.run_id for each in verified)]),
+                names.STATE: "complete",
+                names.NOTE: result.report().description(*answer.reasons),
+            }
+            run.finish(folder, metrics=answer.metrics(), tags=tags)
+    return result

@@ -1,0 +1,174 @@
+"""Verifying remedies: golden runs with a remedy next to the stored ones without, at the same configurations."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from mlflow_l3d.analysis.consistency.consistency import Stability
+from mlflow_l3d.analysis.cure.remedy import Prediction, Remedy
+from mlflow_l3d.approaches.cured.approach import Cured
+from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.designs import design_named
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.parameters.published import PUBLISHED
+from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.report.remedies import remedy_words
+from mlflow_l3d.studies.cure.numbers.verified import Verified, verify
+from mlflow_l3d.studies.cure.request import CureRequest
+from mlflow_l3d.studies.dry_run import StudyPlan, study_plan
+from mlflow_l3d.studies.gate.golden import GoldenRequest, GoldenRuns
+from mlflow_l3d.studies.gate.sides import Side
+from mlflow_l3d.studies.request import context_of
+from mlflow_l3d.tracking.children import finished_cells
+from mlflow_l3d.tracking.connection import Client
+from mlflow_l3d.tracking.earlier.reader import read_predictions
+from mlflow_l3d.tracking.opening import spooled_cells
+
+FEWEST = 5
+"""Golden runs of a remedy below which it is not begun."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A remedy that is to be trained.
+
+    Attributes
+    ----------
+    prediction
+        What is predicted of it.
+    request
+        Its golden runs.
+    done
+        How many of them are done.
+    trainings
+        Trainings of the others, those that are stored left out.
+    """
+
+    prediction: Prediction
+    request: GoldenRequest
+    done: int
+    trainings: int
+
+
+def plan_remedies(client: Client, request: CureRequest) -> tuple[list[Planned], list[str]]:
+    """Return the remedies that are trained within the budget, best first, and why others are not."""
+    planned, notes = [], []
+    left = request.budget.cells or math.inf
+    if request.budget.seconds is not None:
+        left = request.budget.seconds * request.workers / request.gathered.seconds
+    chosen = request.chosen()
+    if request.arguments["verify"] and not chosen:
+        notes.append("Nothing is verified, since no remedy that can be trained is predicted to help.")
+    for prediction in chosen:
+        words = remedy_words(prediction.remedy)
+        try:
+            golden = cured_request(request, prediction.remedy)
+        except L3DError as error:
+            notes.append(f"{words}: not verified ({error})")
+            continue
+        each = prediction.trainings - (prediction.remedy.members > 1)  # the stored run is a member
+        done = {*finished_cells(client, golden.context_key), *spooled_cells(client, golden.key)}
+        missing = [cell.key not in done for cell in golden.cells()]
+        affordable = next((at for at in range(len(missing), 0, -1) if sum(missing[:at]) * each <= left), 0)
+        if affordable < min(FEWEST, request.runs):
+            notes.append(f"{words}: not verified, since the budget does not pay for {FEWEST} golden runs.")
+            continue
+        trainings = sum(missing[:affordable]) * each
+        left -= trainings
+        golden = replace(golden, runs=affordable)
+        planned.append(Planned(prediction, golden, affordable - sum(missing[:affordable]), trainings))
+    return planned, notes
+
+
+def study_plan_of(client: Client, request: CureRequest) -> StudyPlan:
+    """Return what verifying trains."""
+    planned, notes = plan_remedies(client, request)
+    rows = []
+    for each in planned:
+        missing, trainings = each.request.runs - each.done, each.trainings
+        seconds = request.gathered.seconds * trainings / missing if missing else 0.0
+        rows.append((remedy_words(each.prediction.remedy), each.request.runs, each.done, missing, seconds))
+    return study_plan(request.title, rows, request.workers, (*notes, *request.reasons))
+
+
+def cured_request(request: CureRequest, remedy: Remedy) -> GoldenRequest:
+    """Return the golden runs with a remedy.
+
+    Raises
+    ------
+    ParameterError
+        If its approach cannot have this remedy.
+    """
+    assert request.side is not None
+    plain = request.side.request
+    assert plain is not None
+    setup = plain.setup
+    cured = Cured(setup.approach, remedy, members=members_folder(), context=plain.context_key)
+    hyperparameters = cured.complete(setup.hyperparameters)
+    cured.check_task(setup.task, hyperparameters)
+    setup = replace(setup, approach=cured, hyperparameters=hyperparameters)
+    key = content_key({"cure": asdict(remedy), "plain": plain.key})
+    plain = replace(plain, runs=request.runs, metric=request.gathered.metric, side=remedy_words(remedy))
+    return replace(plain, setup=setup, context_key=context_of(setup), key=key)
+
+
+def members_folder() -> Path:
+    """Return the folder of stored runs that are members of cured ones."""
+    folder = cache_folder() / "members"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def fetch_members(client: Client, side: Side, runs: int, folder: Path) -> None:
+    """Bring the first golden runs of a side to a folder, each once."""
+    assert side.cells is not None
+    cells = side.cells.reindex(range(runs)).dropna(subset="run_id")
+    missing = cells[[not (folder / f"{key}.json").is_file() for key in cells["cell_key"]]]
+    metrics = [name for name in missing.select_dtypes("number") if name not in ("row", "column", "index")]
+    rows = missing.to_dict("records")
+    for row, (_, table) in zip(rows, read_predictions(client, missing, scores=True, reference=True), strict=True):
+        if table is None:
+            continue
+        table.to_pandas().to_parquet(folder / f"{row['cell_key']}.parquet", index=False)
+        values = {name: float(row[name]) for name in metrics if math.isfinite(row[name])}
+        (folder / f"{row['cell_key']}.json").write_text(json.dumps(values), encoding="utf-8")
+
+
+def verify_remedies(
+    client: Client, request: CureRequest, planned: Iterable[Planned], run_id: str, *, progress: bool
+) -> Iterator[Verified]:
+    """Train the planned remedies one after the other, and yield what came of each."""
+    side, metric = request.side, request.gathered.metric
+    assert side is not None
+    fetch_members(client, side, request.runs, members_folder())
+    for each in planned:
+        runs = each.request.runs
+        training = GoldenRuns(replace(each.request, gate=run_id), progress=progress)
+        with training.opened():
+            training.advance(runs)
+            agreement = _agreement(training.predictions(runs))
+            training.finish(runs)
+        parent = training.recorder.parent.run_id
+        begun = Verified(prediction=each.prediction, run_id=parent, runs=runs, consistency=agreement)
+        begun = replace(begun, plain_consistency=_agreement(side.predictions(client, runs)))
+        yield verify(begun, side.scores(metric.name, runs), training.scores)
+
+
+def _agreement(tables: Iterable[pd.DataFrame | None]) -> float:
+    """Return the share of predictions on which two golden runs agree; nan if it is not known."""
+    stability = Stability(design_named(PUBLISHED).comparable(()))
+    for number, table in enumerate(tables):
+        if table is None or table["prediction"].dtype.kind not in "iu":
+            return math.nan
+        place: dict[str, Any] = {"phase": "golden", "factor": None, "row": None, "column": None, "index": number}
+        ids, labels, predictions = (table[name].to_numpy() for name in ("example_id", "label", "prediction"))
+        stability.add(**place, example_ids=ids, labels=labels, predictions=predictions)
+    golden = stability.consistencies().get("golden")
+    return math.nan if golden is None else golden.consistency

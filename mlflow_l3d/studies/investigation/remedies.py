@@ -1,0 +1,126 @@
+"""What would help, computed from the runs of an investigation while it is scored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
+from mlflow_l3d.analysis.cure.foreseen import NAMED, Foreseen, helping
+from mlflow_l3d.analysis.cure.predict import predict, predict_all
+from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, SEVERAL, UNKNOWN, Prediction, Range
+from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.report.numbers import listed
+from mlflow_l3d.report.remedies import remedy_over
+from mlflow_l3d.studies.investigation.members import MemberRows
+
+_MOST_MEMBERS: Final = 5
+"""Of an ensemble on a first screen, which costs no time that a reader notices; `cure` tries more."""
+
+
+def foresee(members: MemberRows, analysis: Analysis, classes: int) -> Foreseen:
+    """Return what would help by the votes, or mean predictions, of several runs.
+
+    Parameters
+    ----------
+    members
+        The runs.
+    analysis
+        Their analysis.
+    classes
+        How many are distinguished; 0 of numbers.
+    """
+    spread, metric = spread_of(analysis.importances), analysis.metric
+    if reason := why_not(members, metric, spread.value):
+        return Foreseen((), spread.value, reason)
+    predictions, reasons = predicted(members, metric, classes, spread, most_members=_MOST_MEMBERS)
+    best = tuple(helping(predictions, spread.value, metric.sign)[:NAMED])
+    return Foreseen(best, spread.value, "" if best else nothing_helps(predictions, reasons, analysis))
+
+
+def spread_of(importances: Mapping[str, Importance]) -> Range:
+    """Return the standard deviation of the golden runs of some factors, which share them, with its interval."""
+    record = next(iter(importances.values()), None)
+    return UNKNOWN if record is None else Range(record.golden_std, record.golden_std_ci_low, record.golden_std_ci_high)
+
+
+def why_not(members: MemberRows, metric: Metric, std: float) -> str:
+    """Return why nothing can be predicted, in one line; empty if something can."""
+    if not std > 0:
+        return "The scores do not vary." if std == 0 else "There are too few independent runs."
+    if metric.function is None:
+        return f"{metric.name} is not computed from predictions, so votes of runs have no score."
+    if members.design.baseline:
+        return f"The strategy {members.design.name} does not show what each factor causes."
+    if not members.size:
+        return "The runs hold no predictions as classes or numbers."
+    return "" if members.is_whole else "There are too many predictions for a first look."
+
+
+def predicted(
+    members: MemberRows, metric: Metric, classes: int, spread: Range, *, most_members: int = 10
+) -> tuple[list[Prediction], list[str]]:
+    """Return what is predicted of ensembles, and in one line each what is not.
+
+    Parameters
+    ----------
+    members, metric, classes
+        As for :func:`foresee`.
+    spread
+        Standard deviation of independent runs.
+    most_members
+        Most runs behind one prediction.
+    """
+    shared: dict[str, Any] = {"metric": metric, "classes": classes or None}
+    shared |= {"golden_std": spread, "most_members": most_members}
+    every: list[Prediction] = []
+    lacking = []
+    for factor in members.factors:
+        if len(rows := members.rows(factor)) > 1:
+            every += predict(rows, over=factor.split("+"), **shared)
+        else:
+            lacking.append(factor)
+    if (independent := members.independent()) is not None:
+        drawn = not (independent.test is None or independent.test.any())
+        shared |= {"test_size": members.test_size, "test_is_drawn": drawn}
+        every += predict_all(independent, over=members.over, **shared)
+    elif not members.factors:
+        lacking = [*members.over]
+    predictions = [each for each in every if each.basis != "unknown" and each.remedy.kind in SEVERAL]
+    return predictions, [*([lacking_words(lacking)] if lacking else []), *_unknown(every, predictions)]
+
+
+def _unknown(every: list[Prediction], known: list[Prediction]) -> Iterator[str]:
+    """Yield why nothing is known of ensembles over some factors, or of choosing among their runs."""
+    for what, kinds in (("Ensembles", ENSEMBLES), ("The best of several runs", ("choose",))):
+        predicted_over = {each.remedy.over for each in known if each.remedy.kind in kinds}
+        reasons: dict[str, list[str]] = {}
+        for each in every:
+            over = remedy_over(each.remedy)
+            if each.remedy.kind in kinds and each.remedy.over not in predicted_over:
+                reasons.setdefault(each.reason, []).append(over)
+        for reason, factors in reasons.items():
+            yield f"{what} over {listed(list(dict.fromkeys(factors)), 'or')}: {reason}."
+
+
+def nothing_helps(predictions: list[Prediction], reasons: list[str], analysis: Analysis) -> str:
+    """Return why no ensemble helps, in one line."""
+    if not predictions:
+        return reasons[0] if reasons else "No runs differ in one factor alone."
+    tried = list(dict.fromkeys(name for each in predictions for name in each.remedy.over))
+    causes = [name for name, record in analysis.importances.items() if record.importance_corrected > 0]
+    others = [name for name in causes if name not in tried]
+    said = f"No vote of runs that differ in {listed(tried, 'or')} leaves clearly less spread."
+    if not others:
+        return said
+    return f"{said} {listed(others)} decide{'s' * (len(others) == 1)} most, which no vote over other seeds cures."
+
+
+def lacking_words(factors: list[str]) -> str:
+    """Return why nothing is predicted of ensembles over some factors."""
+    return (
+        f"Runs that differ in {listed(factors)} share fewer than {FEWEST_EXAMPLES} examples in a row: "
+        "reference_size=200 gives them some."
+    )

@@ -1,0 +1,236 @@
+"""Ensembles predicted from stored runs: brute force over small tables, closed forms, and plain reasons."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from mlflow_l3d.analysis.consistency.results import population_variance
+from mlflow_l3d.analysis.cure.ensembles import Members, combine, combine_choices, draw_choices, score_many
+from mlflow_l3d.analysis.cure.extrapolate import extended
+from mlflow_l3d.analysis.cure.predict import predict, predict_all
+from mlflow_l3d.analysis.cure.remedy import Prediction, Range
+from mlflow_l3d.analysis.cure.spread import CONSISTENCY, FRAGILE, MEAN, ROW_CONSISTENCY, TOTAL, WITHIN, Table
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.classification import f1_macro, f1_macro_of_many
+from mlflow_l3d.metrics.known import registered
+
+ACCURACY, F1 = registered()["accuracy"], registered()["f1_macro"]
+
+
+def rows_of(
+    count: int, members: int, examples: int = 40, classes: int = 3, *, crossed: bool = False, seed: int = 0
+) -> list[Members]:
+    """Return rows with effects of their own, whose examples overlap."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(classes, size=2 * examples)
+    columns = random.normal(0, 0.6, (members, 1, classes))
+    rows = []
+    for _ in range(count):
+        places = random.permutation(2 * examples)[:examples]
+        own = random.normal(0, 1, (members, examples, classes)) + random.normal(0, 0.8, (1, 1, classes))
+        scores = (own + columns * crossed + np.eye(classes)[labels[places]]).astype(np.float32)
+        rows.append(
+            Members(
+                scores.argmax(axis=2),
+                labels[places],
+                scores,
+                validation=random.random(members).round(1),
+                columns=np.arange(members) if crossed else None,
+                examples=places,
+            )
+        )
+    return rows
+
+
+def of(found: list[Prediction], kind: str, members: int) -> Prediction:
+    return next(each for each in found if each.remedy.kind == kind and each.remedy.members == members)
+
+
+def test_a_tie_goes_to_the_first_member_and_unparsed_answers_have_no_vote() -> None:
+    votes = np.array([[1, 2, -1, -1, 0], [0, 2, 1, -1, 1], [1, 0, 0, -1, 1], [0, 0, -1, -1, 1]])
+    predictions, shares = combine("vote", votes, classes=3)
+    assert predictions.tolist() == [1, 2, 1, -1, 1]
+    assert shares is not None
+    assert shares[0].tolist() == [0.5, 0.5, 0]
+    scores = np.array([[[0.6, 0.4]], [[0.1, 0.9]], [[math.nan, math.nan]]], dtype=np.float32)
+    predictions, means = combine("mean", np.array([[0], [1], [-1]]), scores, classes=2)
+    assert predictions.tolist() == [1]
+    assert means is not None
+    assert np.allclose(means, [[0.35, 0.65]])
+    assert combine("mean", np.array([[1.0, 2.0], [3.0, 2.0]]))[0].tolist() == [2, 2]
+    texts = np.array([["a b", "x"], ["a b c", "y"], ["q", None], ["a b c d", "y"]], dtype=object)
+    assert combine("vote", texts, agreement="squad_f1")[0].tolist() == ["a b c", "y"]
+    assert combine("vote", texts)[0].tolist() == ["a b", "y"]
+    with pytest.raises(ParameterError, match="use vote"):
+        combine("mean", votes, classes=3)
+    with pytest.raises(ParameterError, match="use mean"):
+        combine("vote", np.ones((2, 3)))
+
+
+def test_many_scores_equal_one_at_a_time() -> None:
+    random = np.random.default_rng(0)
+    labels, predictions = random.integers(3, size=50), random.integers(-1, 4, size=(7, 50))
+    each = [f1_macro(labels, one, 5) for one in predictions]
+    assert np.allclose(f1_macro_of_many(labels, predictions, 5), each)
+    assert np.allclose(score_many(F1, labels, predictions, 5), each)
+
+
+def test_mean_accuracy_of_votes_is_hypergeometric() -> None:
+    random = np.random.default_rng(1)
+    right = random.random((9, 200)) < random.random(200)
+    members = Members(right.astype(np.int64), np.ones(200, dtype=np.int64))
+    for k in (3, 5, 7):
+        counts = right.sum(axis=0)
+        expected = np.mean(
+            [
+                sum(math.comb(c, v) * math.comb(9 - c, k - v) for v in range(k // 2 + 1, k + 1)) / math.comb(9, k)
+                for c in counts.tolist()
+            ]
+        )
+        choices = combine_choices("vote", members, draw_choices(9, k))
+        assert score_many(ACCURACY, members.labels, choices, 2).mean() == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("crossed", [False, True])
+@pytest.mark.parametrize("kind", ["vote", "mean"])
+def test_moments_equal_brute_force(kind: str, *, crossed: bool) -> None:
+    rows, k = rows_of(4, 5, crossed=crossed), 2
+    found, without_row, without_column, _ = Table.of(rows, F1, 3).moments(kind, k)
+
+    def brute(rows: list[Members]) -> dict[int, float]:
+        choices = list(combinations(range(len(rows[0])), k))
+        answers = [
+            [combine(kind, row.predictions[list(c)], row.scores[list(c)], classes=3)[0] for c in choices]  # type: ignore[index]
+            for row in rows
+        ]
+        scores = np.array([[f1_macro(row.labels, a, 3) for a in each] for row, each in zip(rows, answers, strict=True)])
+        apart = [(a, b) for a, b in product(range(len(choices)), repeat=2) if not {*choices[a]} & {*choices[b]}]
+        pairs = apart if crossed else list(product(range(len(choices)), repeat=2))
+        between, agreed, compared, differ = [], 0, 0, 0
+        for i, j in product(range(len(rows)), repeat=2):
+            if i == j:
+                continue
+            between += [(scores[i, a] - scores[j, b]) ** 2 / 2 for a, b in pairs]
+            _, here, there = np.intersect1d(rows[i].examples, rows[j].examples, return_indices=True)
+            for a, b in pairs:
+                one, other = answers[i][a][here], answers[j][b][there]
+                truth = rows[i].labels[here]
+                agreed += int((one == other).sum())
+                differ += int(((one == truth) != (other == truth)).sum())
+                compared += len(here)
+        within = [(scores[i, a] - scores[i, b]) ** 2 / 2 for i in range(len(rows)) for a, b in apart]
+        own = [(answers[i][a] == answers[i][b]).mean() for i in range(len(rows)) for a, b in apart]
+        values = {MEAN: scores.mean(), TOTAL: np.mean(between), CONSISTENCY: agreed / compared}
+        return values | {FRAGILE: differ / compared, WITHIN: np.mean(within), ROW_CONSISTENCY: np.mean(own)}
+
+    for place, value in brute(rows).items():
+        assert found[place] == pytest.approx(value), place
+    for place, value in brute(rows[1:]).items():
+        assert without_row[0, place] == pytest.approx(value), place
+    if crossed:
+        fewer = [Members(r.predictions[1:], r.labels, r.scores[1:], examples=r.examples) for r in rows]  # type: ignore[index]
+        expected = brute(fewer)
+        assert without_column[0, [MEAN, TOTAL, WITHIN]] == pytest.approx([expected[p] for p in (MEAN, TOTAL, WITHIN)])
+
+
+def test_the_best_of_several_follows_order_statistics() -> None:
+    rows = rows_of(3, 6)
+    values = [np.array([0.3, 0.5, 0.1, 0.9, 0.6, 0.2]), np.array([0.5, 0.5, 0.1, 0.1, 0.9, 0.9]), np.full(6, 0.4)]
+    rows = [
+        Members(r.predictions, r.labels, validation=v, examples=r.examples) for r, v in zip(rows, values, strict=True)
+    ]
+    for k in (2, 3, 5):
+        expected = []
+        for row, value in zip(rows, values, strict=True):
+            scores = score_many(ACCURACY, row.labels, row.predictions, 3)
+            chances = [math.comb(r, k - 1) / math.comb(6, k) for r in range(6)]
+            order = np.argsort(value)
+            weights = np.empty(6)
+            weights[order] = chances
+            for tied in np.unique(value):
+                weights[value == tied] = weights[value == tied].mean()
+            expected.append(weights @ scores)
+        assert Table.of(rows, ACCURACY, 3).moments("choose", k)[0][MEAN] == pytest.approx(np.mean(expected))
+
+
+def test_golden_runs_have_the_variance_of_an_infinite_test_set() -> None:
+    random = np.random.default_rng(2)
+    right = (random.random((30, 90)) < random.random(90)).astype(np.int64)
+    members = Members(right, np.ones(90, dtype=np.int64))
+    moments = Table([members], ACCURACY, 2, test_size=45).moments("vote", 1)[0]
+    accuracies, votes = right.mean(axis=1), right.sum(axis=0)
+    correct = float((votes * (votes - 1)).mean() / (30 * 29))
+    expected = max(0.0, population_variance(accuracies, correct, 90))
+    assert moments[WITHIN] == pytest.approx(expected)
+    luck = (accuracies * (1 - accuracies)).mean() * 90 / 89
+    assert moments[TOTAL] == pytest.approx(expected + luck / 45)
+
+
+def test_a_law_is_continued_exactly() -> None:
+    members = np.arange(1, 11)[:, None]
+    law = np.zeros((10, 7))
+    law[:, [MEAN]], law[:, [WITHIN]] = 0.8 - 0.3 / (members + 1.5), 0.02 / (members + 1.5)
+    law[:, [TOTAL]] = 0.001 + law[:, [WITHIN]]
+    law[:, [CONSISTENCY]] = 0.9 - 0.2 / np.sqrt(members + 1.5)
+    for kind in ("vote", "mean"):
+        assert np.allclose(extended(kind, law[:4], 10, np.ones((4, 7), dtype=bool))[:, :4], law[:, :4])  # type: ignore[arg-type]
+    assert np.isnan(extended("choose", law[:4], 10, np.ones((4, 7), dtype=bool))[4:]).all()
+
+
+def test_the_remaining_spread_scales_what_is_reported() -> None:
+    rows, golden = rows_of(8, 6, crossed=True), Range(0.05, 0.04, 0.0625)
+    found = predict(rows, over=("a", "b"), metric=F1, classes=3, golden_std=golden)
+    table = Table.of(rows, F1, 3)
+    before, after = (table.moments("mean", k)[0][TOTAL] for k in (1, 2))
+    two = of(found, "mean", 2)
+    assert two.std.value == pytest.approx(0.05 * math.sqrt(after / before))
+    assert two.std.low < two.std.value < two.std.high
+    assert two.basis == "exact"
+    assert of(found, "mean", 10).basis == "extrapolated"
+    assert set(two.shares) == {"a+b", "other factors"}
+    assert found[0].remedy.members == 1
+    assert found[0].std == pytest.approx(golden)
+    assert not any(each.remedy.kind == "vote" and each.remedy.members == 2 for each in found)
+
+
+def test_what_cannot_be_predicted_has_a_reason() -> None:
+    def reasons(rows: list[Members], metric=ACCURACY) -> list[str]:  # type: ignore[no-untyped-def]
+        found = predict(rows, over=("a",), metric=metric, classes=3)
+        return [each.reason for each in found if each.basis == "unknown" and not each.std.value > 0]
+
+    rows = rows_of(6, 5)
+    assert "at least 2 of 2" in reasons(rows[:1])[0]
+    assert "at least 2 of 2" in reasons([])[0]
+    assert "at least 2 of 2" in reasons([Members(r.predictions[:1], r.labels) for r in rows])[0]
+    bare = [Members(r.predictions, r.labels) for r in rows]
+    assert {*reasons(bare)} == {
+        "runs have no class scores to average: see vote",
+        "runs have no validation scores",
+    }
+    assert any("fewer than 3 runs" in why for why in reasons([Members(r.predictions[:2], r.labels) for r in rows]))
+    same = [Members(np.repeat(r.labels[None], 4, axis=0), r.labels) for r in rows]
+    assert any("do not vary" in why for why in reasons(same))
+    numbers = [Members(r.scores[:, :, 0].astype(float), r.labels.astype(float)) for r in rows]  # type: ignore[index]
+    assert "numbers have no majority: see mean" in reasons(numbers, registered()["mse"])
+    ragged = [*bare[:-1], Members(bare[-1].predictions[:2], bare[-1].labels)]
+    assert "1 of 6 rows lack runs" in of(predict(ragged, over=("a",), metric=F1, classes=3), "vote", 3).reason
+    few = Members(rows[0].predictions, rows[0].labels)
+    assert "5 runs share" in predict_all(few, over=("a",), metric=F1, classes=3, test_size=9)[0].reason
+    dead = [Members(np.full_like(r.predictions, -1), r.labels) for r in rows]
+    assert of(predict(dead, over=("a",), metric=F1, classes=3), "report_mean", 1).consistency.value != 1
+
+
+def test_intervals_cover_and_golden_ensembles_approach_the_luck_of_the_test() -> None:
+    random = np.random.default_rng(3)
+    right = (random.random((60, 300)) < np.clip(0.7 + random.normal(0, 0.1, (60, 1)), 0, 1)).astype(np.int64)
+    members = Members(right, np.ones(300, dtype=np.int64))
+    found = predict_all(members, over=("a",), metric=ACCURACY, classes=2, test_size=300)
+    one, nine = found[0], of(found, "vote", 9)
+    assert one.std.low < math.sqrt(0.01 + 0.2 / 300) < one.std.high
+    assert nine.std.value < one.std.value / 2
+    assert 0.1 < nine.mean_change.value < 0.3
+    assert set(nine.shares) == {"a", "test examples"}

@@ -1,0 +1,103 @@
+"""Means of runs, fixed factors, ranking, more data and single examples: closed forms and simulations."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from mlflow_l3d.analysis.cure.more_data import Point, more_data, more_tests
+from mlflow_l3d.analysis.cure.rank import fixed, pairs, pareto, ranked, report_mean
+from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.which_examples import which_examples
+
+GOLDEN = Range(0.05, 0.04, 0.0625)
+
+
+def remedy(std: float, members: int, *, kind: str = "vote", seconds: float = math.nan, change: Range | None = None):
+    return Prediction(
+        remedy=Remedy(kind, ("a",), members),  # type: ignore[arg-type]
+        basis="exact",
+        std=Range(std, std / 2, std * 2),
+        mean_change=change or Range(0.0, -0.1, 0.1),
+        trainings=members,
+        seconds=seconds,
+        std_before=0.05,
+    )
+
+
+def test_a_mean_of_runs_varies_by_what_they_do_not_share() -> None:
+    four = report_mean(GOLDEN, over=("a", "b"))[2]
+    assert four.std == pytest.approx((0.025, 0.02, 0.03125))
+    part = report_mean(GOLDEN, over=("a",), share=Range(0.36, 0.3, 0.4))[2]
+    assert part.std.value == pytest.approx(0.05 * math.sqrt(0.64 + 0.09))
+    assert part.shares["a"] == pytest.approx(0.09 / 0.73)
+    assert part.std.low < part.std.value < part.std.high
+    assert "stays" in part.reason
+
+
+def test_a_fixed_factor_hides_its_own_part() -> None:
+    found = fixed("a", GOLDEN, Range(0.36, 0.2, 0.5))
+    assert found.std == pytest.approx((0.04, 0.04 * math.sqrt(0.5), 0.0625 * math.sqrt(0.8)))
+    assert "hides luck" in found.reason
+    assert ranked([found]) == []
+
+
+def test_ranking_is_by_reduction_per_cost_within_the_budget() -> None:
+    two, five, worse = remedy(0.045, 2), remedy(0.03, 5), remedy(0.046, 3)
+    assert ranked([worse, two, five]) == [five, two]
+    assert pareto([five, worse, two]) == [two, five]
+    dear, harmful = remedy(0.01, 2, seconds=100.0), remedy(0.01, 2, change=Range(-0.2, -0.3, -0.1))
+    assert ranked([dear], budget_seconds=50) == []
+    assert ranked([harmful, remedy(0.06, 2), remedy(math.nan, 2)]) == []
+
+
+def test_pairs_are_means_of_ensembles() -> None:
+    found = pairs([remedy(0.03, 5), remedy(0.01, 2, kind="choose")])
+    assert [each.trainings for each in found] == [10, 15, 20]
+    assert found[2].std.value == pytest.approx(0.015)
+    assert found[0].also == (Remedy("report_mean", ("all",), 2),)
+
+
+def test_more_data_follows_the_slope_of_the_points() -> None:
+    points = [
+        Point(n, Range(s := 0.3 * n**-0.5, s * 0.9, s / 0.9), Range(m := 0.5 + 0.02 * math.log(n), m - 0.01, m + 0.01))
+        for n in (100, 200, 400)
+    ]
+    found = more_data(points, setting="num_labelled", now=200, sizes=(200, 800))
+    assert [each.std.value for each in found] == pytest.approx([0.3 / math.sqrt(200), 0.3 / math.sqrt(800)])
+    assert [each.mean_change.value for each in found] == pytest.approx([0, 0.02 * math.log(4)])
+    assert found[1].std.high / found[1].std.value > found[0].std.high / found[0].std.value
+    alone = more_data(points[:1], setting="num_labelled", now=100, sizes=(200,))[0]
+    assert alone.basis == "unknown"
+    assert math.isnan(alone.std.value)
+
+
+def test_more_test_examples_remove_their_own_luck_alone() -> None:
+    found = more_tests(GOLDEN, luck=0.0016, test_size=100, sizes=(400, 10**9))
+    assert [each.std.value for each in found] == pytest.approx([math.sqrt(0.0013), 0.03])
+    assert more_tests(GOLDEN, luck=0.01, test_size=100, sizes=(400,))[0].basis == "unknown"
+
+
+@pytest.mark.parametrize("signal", [0.0, 0.5])
+def test_good_examples_are_named_only_if_runs_show_them(signal: float) -> None:
+    random = np.random.default_rng(0)
+    gains, truths = [], []
+    for _ in range(8):
+        effects = random.normal(0, math.sqrt(signal), 30)
+        included = random.random((200, 30)).argsort(axis=1) < 6
+        scores = included @ effects + random.normal(0, math.sqrt(5 * (1 - signal)), 200)
+        found = which_examples(included, scores, factor="sample_choice", groups=np.repeat([0, 1], 15))
+        if not signal:
+            assert not len(found.best)
+            assert "no signal" in found.prediction.reason
+            continue
+        assert found.r2.low > 0
+        assert [(found.best < 15).sum(), (found.best >= 15).sum()] == [3, 3]
+        gains.append(found.prediction.mean_change.value)
+        truths.append(effects[found.best].sum() - included.mean(axis=0) @ effects)
+    if signal:
+        assert np.mean(gains) == pytest.approx(np.mean(truths), rel=0.15)
+    short = which_examples(included[:20], scores[:20], factor="sample_choice")
+    assert "at least 30" in short.prediction.reason

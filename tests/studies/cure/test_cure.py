@@ -1,0 +1,179 @@
+"""A cure from the stored runs to verified golden runs, with a page, a file to use, and nothing trained twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from pages import Page
+from run_helpers import Place, copied, sqlite_place
+from scipy.stats import binom
+
+from mlflow_l3d import FunctionApproach, L3DError, cure, evaluate, investigate, load, plan_cure, seeds
+from mlflow_l3d.cells.factors import stream
+from mlflow_l3d.studies.cure.results import Cure
+from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import Split
+
+RIGHT = 0.7
+SIZES: dict[str, Any] = {
+    "investigation_runs": 7,
+    "mitigation_runs": 5,
+    "golden_runs": 12,
+    "factor": "model_randomness",
+    "design": "nested",
+}
+COMMON: dict[str, Any] = {**SIZES, "metric": "accuracy", "executor": "inline", "self_test": "skip", "test_size": 100}
+trained: list[int] = []
+"""Seeds of the trainings, in their order."""
+limit = {"most": 1000}
+"""The user interrupts before more are trained."""
+
+
+def coin(task: Task, split: Split, seeds: dict[str, int], hyperparameters: Any) -> npt.NDArray[np.int64]:
+    """Return predictions of which each is right with the probability RIGHT, by one factor alone."""
+    del hyperparameters
+    if len(trained) >= limit["most"]:
+        raise KeyboardInterrupt
+    trained.append(seeds["model_randomness"])
+    labels = task.labels[split.test]
+    right = stream(seeds["model_randomness"], "coin").random(len(labels)) < RIGHT
+    return np.asarray(np.where(right, labels, 1 - labels))
+
+
+def approach() -> FunctionApproach:
+    return FunctionApproach(coin, name="coin", version="1", factors=["model_randomness"])
+
+
+@pytest.fixture(scope="module")
+def coins(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, Investigation]:
+    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("coins"))
+    with place.entered():
+        return place, investigate("synthetic", approach=approach(), **COMMON)
+
+
+@pytest.fixture(scope="module")
+def verified(coins: tuple[Place, Investigation], tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, Cure, int]:
+    """Give a verified cure in a place of its own, and how many trainings it took."""
+    place = copied(coins[0], tmp_path_factory.mktemp("verified") / "place")
+    trained.clear()
+    with place.entered():
+        return place, coins[1].cure(verify=1, executor="inline", most_members=3), len(trained)
+
+
+def test_a_first_screen_names_what_would_help_and_the_command(coins: tuple[Place, Investigation]) -> None:
+    place, result = coins
+    document = result.report()
+    assert [each.question for each in document.answers][3:] == ["What would help?"]
+    assert "vote of" in document.answers[3].lead
+    assert f"mlflow-l3d cure {result.run_id}\n" in document.to_text()  # no command can train an object of Python
+    assert len(document.to_text().splitlines()) <= 25 + len(result.about.notes)
+    first = Page(document.to_html(folded=False)).text
+    assert len(first.split("factor verdict")[0].split()) <= 120
+    assert len(first.split()) <= 600
+    with place.entered():
+        again, loaded = evaluate(result.run_id, log=False).analysis, load(result.run_id).analysis
+        assert repr(again.remedies) == repr(loaded.remedies) == repr(result.analysis.remedies)
+        assert load(result.run_id).report().to_html() == document.to_html()
+
+
+def test_predicted_and_achieved_are_those_of_the_binomial_distribution(verified: tuple[Place, Cure, int]) -> None:
+    _, result, trainings = verified
+    (found,) = result.answer.verified
+    assert found.prediction.remedy.kind == "vote"
+    assert found.prediction.remedy.members == 3
+    assert trainings == 12 * 2  # the stored golden runs are members
+    change = binom.sf(1, 3, RIGHT) - RIGHT
+    assert found.mean_change.value == pytest.approx(change, abs=0.04)
+    assert found.prediction.mean_change.value == pytest.approx(change, abs=0.04)
+    assert found.mean_change.low < change < found.mean_change.high
+    assert found.consistency > found.plain_consistency
+    agreed = RIGHT**2 + (1 - RIGHT) ** 2
+    assert found.plain_consistency == pytest.approx(agreed, abs=0.05)
+
+
+def test_the_page_and_the_run_hold_what_was_found(verified: tuple[Place, Cure, int], tmp_path: Path) -> None:
+    place, result, _ = verified
+    (found,) = result.answer.verified
+    run = place.client.get_run(result.run_id)
+    tags = run.data.tags
+    assert (tags["l3d.role"], tags["l3d.state"]) == ("cure", "complete")
+    assert tags["l3d.investigation"] == result.parent_run_id
+    assert tags["l3d.investigations"] == f"{result.parent_run_id},{found.run_id}"
+    assert run.data.metrics["cured_std"] == pytest.approx(found.cured.value)
+    assert place.client.get_run(found.run_id).data.tags["l3d.role"] == "golden_runs"
+    with place.entered():
+        assert load(result.run_id).report().to_html() == result.report().to_html()
+    text = Page(place.download(result.run_id, "report.html", tmp_path).read_text()).text
+    for words in ("Predicted and achieved", "What stays luck?", "which hides luck", "without predicted achieved"):
+        assert words in text
+    first = Page(result.report().to_html(folded=False)).text
+    assert len(first.split("remedy trainings")[0].split()) <= 120
+    frame = result.to_frame().dropna(subset="verdict")
+    assert frame["achieved_std"].tolist() == [found.cured.value]
+
+
+def test_a_verified_remedy_is_a_file_that_other_commands_take(
+    verified: tuple[Place, Cure, int], tmp_path: Path
+) -> None:
+    place, result, _ = verified
+    names = [each.path for each in place.client.list_artifacts(result.run_id)]
+    (found,) = result.answer.verified
+    assert ("cure.json" in names) is (result.answer.verdict(found) == "better")
+    if "cure.json" in names:
+        content = json.loads(place.download(result.run_id, "cure.json", tmp_path).read_text())
+        assert content == {"changes": {}, "kind": "vote", "members": 3, "over": ["model_randomness"]}
+
+
+def test_nothing_finished_is_trained_again_after_an_interruption(
+    coins: tuple[Place, Investigation], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, options = copied(coins[0], tmp_path / "place"), {"verify": 1, "executor": "inline", "most_members": 3}
+    trained.clear()
+    with place.entered():
+        monkeypatch.setitem(limit, "most", 9)
+        with pytest.raises(KeyboardInterrupt):
+            coins[1].cure(**options)
+        monkeypatch.undo()
+        coins[1].cure(**options)
+        assert len(trained) == 12 * 2 + 1  # of the cell that was under way one member had been trained
+        trained.clear()
+        assert len(coins[1].cure(**options).answer.verified) == 1
+        assert trained == []
+
+
+def test_a_dry_run_counts_what_verifying_trains(coins: tuple[Place, Investigation], tmp_path: Path) -> None:
+    place = copied(coins[0], tmp_path / "place")
+    trained.clear()
+    with place.entered():
+        plan = plan_cure(coins[1], verify=1, executor="inline", most_members=3)
+        assert plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist() == [[12, 0, 12]]
+        small = plan_cure(coins[1], verify=1, executor="inline", most_members=3, budget="13 cells")
+        assert small.parts["cells"].tolist() == [6]  # of two trainings each
+        none = plan_cure(coins[1], verify=1, executor="inline", most_members=3, budget="3 cells")
+        assert len(none.parts) == 0
+        assert "the budget does not pay for 5 golden runs" in none.summary()
+    assert trained == []
+
+
+def test_other_parents_work_or_say_why(coins: tuple[Place, Investigation], tmp_path: Path) -> None:
+    place = copied(coins[0], tmp_path / "place")
+    with place.entered():
+        study = seeds("synthetic", approach=approach(), seeds=list(range(9)), metric="accuracy", executor="inline")
+        result = cure(study.run_id)
+        assert result.answer.shown()
+        with pytest.raises(L3DError, match=r"verify=1: .*study of seeds"):
+            cure(study.run_id, verify=1)
+        with pytest.raises(L3DError, match=r"verify=1: needs more golden runs .*coin"):
+            cure(coins[1].run_id, verify=1)  # of an approach that only the other process knows
+        with pytest.raises(L3DError, match=r"runs=99: run .* has 12 golden runs"):
+            cure(coins[1], verify=1, runs=99, executor="inline")
+        with pytest.raises(L3DError, match="parent_run_id"):
+            cure("0" * 32)
+        scored = evaluate(coins[1].run_id, log=False, metric="accuracy")
+        assert scored.cure().answer.std == pytest.approx(result.answer.std, rel=2)

@@ -1,0 +1,31 @@
+"""A real classifier on real data: what is predicted of a vote is what it achieves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from run_helpers import Place
+
+from mlflow_l3d import investigate
+from mlflow_l3d.tasks.sources.packaged import rotten_tomatoes
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_vote_of_heads_achieves_what_was_predicted(place: Place) -> None:
+    sizes = {"investigation_runs": 7, "mitigation_runs": 5, "golden_runs": 12}
+    sizes |= {"num_labelled": 40, "test_size": 100}
+    task = rotten_tomatoes({})
+    some = np.random.default_rng(0).permutation(len(task))[:800]  # to encode all takes a minute
+    frame = pd.DataFrame({"text": np.array(task.texts[0], dtype=object)[some], "label": task.labels[some]})
+    with place.entered():
+        found = investigate(frame, factor="model_initialisation", executor="inline", **sizes)
+        (verified,) = found.cure(verify=1, most_members=4, executor="inline").answer.verified
+    assert verified.runs == 12
+    predicted, achieved = verified.prediction, verified.mean_change
+    assert predicted.remedy.over == ("model_initialisation",)
+    assert achieved.low <= predicted.mean_change.high
+    assert predicted.mean_change.low <= achieved.high
+    assert verified.cured.low <= predicted.std.high
+    assert predicted.std.low <= verified.cured.high

@@ -1,0 +1,169 @@
+"""Runs as members of ensembles: which share their examples, and what would help by them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.stats import binom
+
+from mlflow_l3d.analysis.cure.foreseen import helps, simplest
+from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
+from mlflow_l3d.designs import design_named
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.studies.investigation import members as rows_of
+from mlflow_l3d.studies.investigation.members import MemberRows, RunPredictions, run_predictions
+from mlflow_l3d.studies.investigation.remedies import predicted, why_not
+
+RIGHT = 0.7
+
+
+def cell(phase: str = "investigation", factor: str | None = "a", row: int | None = 0, column: int | None = 0) -> Any:
+    return SimpleNamespace(phase=phase, factor=factor, row=row, column=column, cell_key="k")
+
+
+def run(ids: Any, right: Any, column: int = 0, test: Any = None) -> RunPredictions:
+    """Return a run on examples whose true class is their id modulo 2."""
+    ids = np.asarray(ids)
+    labels = ids % 2
+    test = np.ones(len(ids), dtype=bool) if test is None else np.asarray(test)
+    return RunPredictions("k", column, ids, labels, np.where(right, labels, 1 - labels), test)
+
+
+def coins(rows: int = 30, columns: int = 11, examples: int = 400) -> MemberRows:
+    """Return runs of one factor whose every prediction is right with the probability RIGHT, independently."""
+    random, members = np.random.default_rng(5), MemberRows(design_named("crossed"))
+    for row in range(rows):
+        ids = random.permutation(10_000)[:examples]
+        for column in range(columns):
+            members.add(cell(row=row, column=column), run(ids, random.random(examples) < RIGHT, column))
+    return members
+
+
+def test_votes_of_independent_runs_have_the_mean_and_the_spread_of_the_binomial_distribution() -> None:
+    before = math.sqrt(RIGHT * (1 - RIGHT) / 400)
+    spread = Range(before, 0.95 * before, 1.05 * before)
+    predictions, reasons = predicted(coins(), named("accuracy"), 2, spread, most_members=5)
+    votes = {each.remedy.members: each for each in predictions if each.remedy.kind == "vote"}
+    assert set(votes) == {3, 4, 5}  # a vote of two is that of its first run
+    for k in (3, 5):
+        right = binom.sf(k // 2, k, RIGHT)
+        assert votes[k].mean_change.value == pytest.approx(right - RIGHT, abs=0.005)
+        assert votes[k].std.value == pytest.approx(math.sqrt(right * (1 - right) / 400), rel=0.12)
+        assert votes[k].consistency.value == pytest.approx(right**2 + (1 - right) ** 2, abs=0.01)
+    assert "runs have no validation scores" in " ".join(reasons)
+
+
+def test_only_examples_that_all_runs_of_a_row_share_count() -> None:
+    members = MemberRows(design_named("crossed"))
+    members.add(cell(), run(range(20), [True] * 20))
+    members.add(cell(column=1), run([*range(19, 1, -1), 98, 99], [at < 9 for at in range(20)], 1))
+    (row,) = members.rows("a")
+    assert row.examples is not None
+    assert row.examples.tolist() == list(range(2, 20))
+    right = row.predictions == row.labels
+    assert right[0].all()
+    assert right[1].tolist() == [False] * 9 + [True] * 9  # in another order: 19 to 11 are right
+
+
+def test_runs_that_draw_their_own_test_examples_share_the_reference_set_alone() -> None:
+    members, reference = MemberRows(design_named("crossed")), [False] * 20 + [True] * 12
+    for column in range(2):
+        ids = [*range(column * 15, column * 15 + 20), *range(100, 112)]
+        members.add(cell(column=column), run(ids, [True] * 32, column, np.logical_not(reference)))
+    (row,) = members.rows("a")
+    assert row.examples is not None
+    assert row.examples.tolist() == list(range(100, 112))  # not the five that the two happen to share
+    assert row.test is not None
+    assert not row.test.any()
+    alone = MemberRows(design_named("crossed"))
+    for column in range(2):
+        alone.add(cell(column=column), run(range(column * 5, column * 5 + 20), [True] * 20, column))
+        alone.add(cell(row=1, column=column), run(range(column * 15, column * 15 + 20), [True] * 20, column))
+    assert len(alone.rows("a")) == 1  # three in four are enough, one in four is not
+    predictions, (reason,) = predicted(alone, named("accuracy"), 2, Range(0.1))
+    assert predictions == []
+    assert reason.startswith("Runs that differ in a share fewer than 10 examples in a row: reference_size=")
+
+
+def test_a_base_run_is_the_first_member_of_each_of_its_swaps() -> None:
+    members = MemberRows(design_named("radial"))
+    for row in range(3):
+        members.add(cell("base", None, row, None), run(range(20), [True] * 20))
+        for factor in ("a", "b"):
+            members.add(cell("swap", factor, row, None), run(range(20), [False] * 20))
+    assert members.factors == ["a", "b"]
+    for row in members.rows("b"):
+        assert (row.predictions == row.labels).mean(axis=1).tolist() == [1.0, 0.0]
+        assert row.columns is None
+    independent = members.independent()
+    assert independent is not None
+    assert len(independent) == 3
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_of, "MOST_PREDICTIONS", 50)
+    members = coins(2, 2, 20)
+    assert not members.is_whole
+    assert members.factors == []
+    assert "too many predictions" in why_not(members, named("accuracy"), 0.1)
+
+
+def test_predictions_are_read_as_what_they_are() -> None:
+    table = pa.table({"example_id": [1, 2], "label": [0, 1], "prediction": [1, None], "score_0": [0.1, 0.9]})
+    read = run_predictions(cell(), table, "classes")
+    assert read is not None
+    assert read.predictions.tolist() == [1, -1]
+    assert read.scores is not None
+    assert read.scores.shape == (2, 1)
+    numbers = pa.table({"example_id": [1, 2], "label": [0.5, 1.0], "prediction": [1.0, math.nan]})
+    assert run_predictions(cell(), numbers, "numbers") is None
+
+
+@pytest.mark.parametrize(
+    ("metric", "design", "std", "words"),
+    [
+        ("accuracy", "crossed", 0.0, "do not vary"),
+        ("accuracy", "crossed", math.nan, "too few independent runs"),
+        ("accuracy", "random", 0.1, "The strategy random does not show"),
+        ("accuracy", "crossed", 0.1, "hold no predictions"),
+        ("synthetic_score", "crossed", 0.1, "synthetic_score is not computed from predictions"),
+    ],
+)
+def test_nothing_is_predicted_without_a_reason(metric: str, design: str, std: float, words: str) -> None:
+    assert words in why_not(MemberRows(design_named(design)), named(metric), std)
+
+
+def test_the_fewest_members_that_reach_most_are_named_if_they_help() -> None:
+    def vote(members: int, std: float, low: float = -0.01, high: float = 0.01) -> Prediction:
+        return Prediction(
+            remedy=Remedy("vote", ("a",), members), basis="exact", std=Range(std), mean_change=Range(0.0, low, high)
+        )
+
+    series = [vote(k, std) for k, std in ((3, 0.08), (4, 0.065), (5, 0.061), (9, 0.06))]
+    (chosen,) = simplest([*series[::-1], replace(series[0], std=Range())])
+    assert chosen.remedy.members == 4
+    assert helps(chosen, 0.1, 1.0)
+    assert not helps(chosen, 0.068, 1.0)  # it leaves more than 95 %
+    assert not helps(vote(3, 0.05, -0.03, -0.01), 0.1, 1.0)
+    assert helps(vote(3, 0.05, -0.03, -0.01), 0.1, -1.0)  # a smaller error is a better one
+
+
+def test_the_luck_of_test_examples_is_that_of_a_share() -> None:
+    members = MemberRows(design_named("crossed"))
+    for index in range(2):
+        members.add(
+            cell("golden", None, None, None), run(range(50 * index, 50 * index + 100), [at < 70 for at in range(100)])
+        )
+    assert members.luck_of_tests(named("accuracy")) == pytest.approx(0.7 * 0.3 / 100)
+    assert members.test_size == 100
+    assert math.isnan(members.luck_of_tests(named("f1_macro")))  # it is not a mean over examples
+    same = MemberRows(design_named("crossed"))
+    for _ in range(2):
+        same.add(cell("golden", None, None, None), run(range(100), [True] * 100))
+    assert math.isnan(same.luck_of_tests(named("accuracy")))  # runs with one test set draw none
