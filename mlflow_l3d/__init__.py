@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.ablation.run import Ablation, ablation
     from mlflow_l3d.studies.comparison.results import ComparedRuns
     from mlflow_l3d.studies.comparison.run import compare
+    from mlflow_l3d.studies.cure.results import Cure
+    from mlflow_l3d.studies.cure.run import cure, plan_cure
     from mlflow_l3d.studies.dry_run import StudyPlan
     from mlflow_l3d.studies.evaluation.deletion import Deletion, delete
     from mlflow_l3d.studies.evaluation.run import evaluate, load
@@ -57,6 +59,7 @@ __all__ = [
     "Approach",
     "ComparedRuns",
     "ComparedStrategies",
+    "Cure",
     "Deletion",
     "Estimator",
     "Evaluation",
@@ -88,6 +91,7 @@ __all__ = [
     "ablation",
     "compare",
     "consistency",
+    "cure",
     "cured",
     "delete",
     "evaluate",
@@ -99,6 +103,7 @@ __all__ = [
     "names",
     "new",
     "plan",
+    "plan_cure",
     "plan_gate",
     "plan_replicate",
     "plan_search",
