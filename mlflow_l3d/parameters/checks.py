@@ -160,10 +160,10 @@ _DATA: Final = {**COLUMNS, **declared(Sizes)}
 
 def columns_of(asked: Arguments) -> dict[str, Any]:
     """Return the parameters that say how a file is read: texts, or tuples of texts."""
-    given = {name: asked[name] for name in COLUMNS}
+    typed = {name: asked[name] for name in COLUMNS}
     return {
         name: tuple(map(str, columns)) or "" if isinstance(columns, list | tuple) else str(columns)
-        for name, columns in given.items()
+        for name, columns in typed.items()
     }
 
 

@@ -222,8 +222,8 @@ class Conduct:
 
     def _result(self, run_id: str, computed: int = 0) -> Gate:
         """Return the result so far."""
-        given = self.request.given.items()
-        settings = {name: public_parameter(name, value) for name, value in given if value != "auto"}
+        typed = self.request.given.items()
+        settings = {name: public_parameter(name, value) for name, value in typed if value != "auto"}
         page = runs_page(self.client, str(self.client.get_run(run_id).info.experiment_id))
         source = source_of_gate(self.request, run_id, self._parents(), page)
         return Gate(run_id, self.answer, source, settings, computed, self.request)
