@@ -106,8 +106,8 @@ def help_table(shown: Shown) -> Table | None:
     """Return the remedies that help; None if there are none."""
     if (remedies := shown.analysis.remedies) is None or not remedies.best:
         return None
-    note = f"What would help, predicted from these runs; now {shown.unit.typical(remedies.std)}."
-    return remedy_bars(remedies.best, shown.analysis.metric, note)
+    note = "What would help, predicted from these runs; `cure` tries more members, and class scores if there are any."
+    return remedy_bars(remedies.best, remedies.std, shown.analysis.metric, note)
 
 
 def _short_notes(shown: Shown) -> list[str]:
