@@ -49,6 +49,11 @@ def remedy_words(remedy: Remedy, also: Sequence[Remedy] = ()) -> str:
     return ", ".join(filter(None, [words, *changes, *map(remedy_words, also)]))
 
 
+def short_words(remedy: Remedy) -> str:
+    """Return what a remedy does as a first screen has it."""
+    return remedy_words(remedy).replace(" runs over ", " over ")
+
+
 def with_article(remedy: Remedy) -> str:
     """Return what a remedy does within a sentence."""
     return f"{'the ' if remedy.kind == 'choose' else 'a ' * (remedy.kind in SEVERAL)}{remedy_words(remedy)}"
@@ -60,7 +65,7 @@ def beginning(remedy: Remedy) -> str:
     return f"**{words[:1].upper()}{words[1:]}**"
 
 
-def range_text(each: Range, unit: Unit, *, sign: bool = False, digits: int | None = None) -> str:
+def range_text(each: Range, unit: Unit, *, sign: bool = False, digits: int = 2) -> str:
     """Return a number of scores with its interval below it, or that it has none; ``n/a`` if it is not known."""
     write = partial(unit.change if sign else unit.text, digits=digits)
     if not math.isfinite(each.value):
@@ -83,11 +88,14 @@ def remedy_bars(predictions: Sequence[Prediction], std: float, metric: Metric, n
     axis = Drawn(svg(15, f"from 0 to {most}", *[text(at, 12, words) for words, at in ends]))
     rows = []
     for each in predictions:
-        words, said = remedy_words(each.remedy).replace(" runs over ", " over "), range_text(each.std, unit, digits=digits)
+        words, said = (
+            short_words(each.remedy),
+            range_text(each.std, unit, digits=digits),
+        )
         rows.append(
             {
                 "remedy": words,
-                f"remaining std ({unit.short})": said,
+                f"remaining std ({unit.short})": f"± {said}",
                 axis: Drawn(share_bar(*(end / (2 * std) for end in each.std), f"{words}: {said}".replace("\n", " "))),
                 f"mean ({unit.short})": range_text(each.mean_change, unit, sign=True, digits=digits),
                 "trainings": str(each.trainings),

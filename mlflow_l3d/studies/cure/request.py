@@ -140,7 +140,9 @@ def _named(predictions: Sequence[Prediction], name: str) -> Prediction:
     for each in predictions:
         if name == remedy_words(each.remedy) and not each.also and each.remedy.kind in TRAINED:
             return each
-    raise ParameterError("remedy", name, "auto, or a remedy as the page of cure names it", "Run cure without it.")
+    raise ParameterError(
+        "remedy", name, "must be auto, or a remedy as the page of cure names it", "Run cure without it."
+    )
 
 
 def _stored(side: Side | None) -> int:

@@ -131,7 +131,7 @@ def nothing_helps(predictions: list[Prediction], reasons: list[str], analysis: A
     causes = [
         name
         for name, record in analysis.importances.items()
-        if needs_labels(name.split("+")) and (record.importance_corrected > 0 or not tried)
+        if needs_labels(name.split("+")) and (record.importance_corrected > 0 or not (tried or reasons))
     ]
     if causes:
         said.append(f"Ensembles over {listed(causes)} need several times the labels.")

@@ -106,7 +106,7 @@ def help_table(shown: Shown) -> Table | None:
     """Return the remedies that help; None if there are none."""
     if (remedies := shown.analysis.remedies) is None or not remedies.best:
         return None
-    note = "What would help, predicted from these runs; `cure` tries more members, and class scores if there are any."
+    note = "What would help, predicted from these runs; cure tries more members, and class scores."
     return remedy_bars(remedies.best, remedies.std, shown.analysis.metric, note)
 
 

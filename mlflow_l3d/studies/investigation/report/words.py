@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import listed, points
-from mlflow_l3d.report.remedies import beginning, range_text, remedy_words
+from mlflow_l3d.report.remedies import range_text, remedy_words, short_words
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
@@ -63,16 +63,17 @@ def answers(shown: Shown) -> tuple[Answer, ...]:
 def _cured(shown: Shown) -> Iterator[Answer]:
     """Yield what would help, if that was looked at."""
     if (remedies := shown.analysis.remedies) is not None:
-        lead, unit, collapse = remedies.reason, shown.unit, shown.analysis.collapse
+        lead, unit = remedies.reason, shown.unit
         if remedies.best:
             best = remedies.best[0]
             write = partial(range_text, unit=unit, digits=unit.digits(remedies.std))
             std, change = write(best.std), write(best.mean_change, sign=True)
-            lead = f"{beginning(best.remedy)}: typically ± {std} instead of {unit.typical(remedies.std)}"
-            lead = f"{lead}, mean {change}{unit.behind}.".replace("\n", " ")
-        if collapse is not None and collapse.collapsed:
-            first = f"**Collapse comes first:** {collapse.collapsed} of {collapse.runs} runs score below chance."
-            lead = f"{first} If they count: {lead[:1].lower()}{lead[1:]}" if remedies.best else first
+            name = short_words(best.remedy)
+            lead = f"**{name[:1].upper()}{name[1:]}**: ± {std} of {unit.typical(remedies.std)}, mean {change}."
+            lead = lead.replace("\n", " ")
+        if any(check.code == "L3D005" and check.severity == "warning" for check in shown.analysis.checks):
+            below = " What is predicted below counts collapsed runs."
+            lead = f"**First prevent collapse (L3D005).**{below * bool(remedies.best)}"
         yield Answer("What would help?", "", (lead,))
 
 
