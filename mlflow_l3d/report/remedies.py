@@ -82,21 +82,16 @@ def remedy_bars(predictions: Sequence[Prediction], std: float, metric: Metric, n
     `std` is what remains without a remedy: bars reach to twice as much, so that no interval makes the others small.
     """
     unit = unit_of(metric)
-    digits = unit.digits(std)
-    now, most = (unit.text(end, digits) for end in (std, 2 * std))
-    ends = (("0", 0), (f"now {now}", 50), (most, 100))
-    axis = Drawn(svg(15, f"from 0 to {most}", *[text(at, 12, words) for words, at in ends]))
-    rows = []
+    digits, rows = unit.digits(std), []
+    axis = Drawn(svg(15, "from 0 to twice the present spread", text(0, 12, "0"), text(50, 12, "now")))
     for each in predictions:
-        words, said = (
-            short_words(each.remedy),
-            range_text(each.std, unit, digits=digits),
-        )
+        said = f"± {range_text(each.std, unit, digits=digits)}"
+        share, low, high = (end / (2 * std) for end in each.std)
         rows.append(
             {
-                "remedy": words,
-                f"remaining std ({unit.short})": f"± {said}",
-                axis: Drawn(share_bar(*(end / (2 * std) for end in each.std), f"{words}: {said}".replace("\n", " "))),
+                "remedy": short_words(each.remedy),
+                f"remaining std ({unit.short})": said,
+                axis: Drawn(share_bar(share, low, high, said.replace("\n", " "))),
                 f"mean ({unit.short})": range_text(each.mean_change, unit, sign=True, digits=digits),
                 "trainings": str(each.trainings),
             }
@@ -104,7 +99,7 @@ def remedy_bars(predictions: Sequence[Prediction], std: float, metric: Metric, n
     note += f" Dashed line: without a remedy, {unit.typical(std)}."
     if any(each.std.high > 2 * std for each in predictions):
         note += " Arrow: the interval is longer."
-    return Table.of(rows, note, kind="bars", texts=frozenset({1}), kinds=("unknown",) * len(rows))
+    return Table.of(rows, note, kind="bars", texts=frozenset({1}), kinds=("remedy",) * len(rows))
 
 
 def remedy_table(predictions: Sequence[Prediction], metric: Metric, note: str) -> Table | None:
