@@ -76,12 +76,12 @@ def range_text(each: Range, unit: Unit, *, sign: bool = False, digits: int = 2) 
     return f"{write(each.value)}\n({'no interval' if MISSING in ends else ends})"
 
 
-def remedy_bars(predictions: Sequence[Prediction], std: float, metric: Metric, note: str) -> Table:
+def remedy_bars(predictions: Sequence[Prediction], metric: Metric, note: str) -> Table:
     """Return remedies as a first screen has them: what remains with its interval, the change of the mean, the price.
 
-    `std` is what remains without a remedy: bars reach to twice as much, so that no interval makes the others small.
+    Bars reach to twice what remains without a remedy, so that no long interval makes the others small.
     """
-    unit = unit_of(metric)
+    unit, std = unit_of(metric), predictions[0].std_before
     digits, rows = unit.digits(std), []
     axis = Drawn(svg(15, "from 0 to twice the present spread", text(0, 12, "0"), text(50, 12, "now")))
     for each in predictions:
@@ -96,7 +96,7 @@ def remedy_bars(predictions: Sequence[Prediction], std: float, metric: Metric, n
                 "trainings": str(each.trainings),
             }
         )
-    note += f" Dashed line: without a remedy, {unit.typical(std)}."
+    note += " Dashed line: without a remedy."
     if any(each.std.high > 2 * std for each in predictions):
         note += " Arrow: the interval is longer."
     return Table.of(rows, note, kind="bars", texts=frozenset({1}), kinds=("remedy",) * len(rows))

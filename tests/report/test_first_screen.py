@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -230,7 +231,11 @@ def test_page_is_short_and_links_its_runs(judged):
 
 def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     def vote(k: int, std: float) -> Prediction:
-        ranges = {"std": Range(std, std / 2, 9 * std), "mean_change": Range(0.034, 0.01, 0.06)}
+        ranges: dict[str, Any] = {
+            "std_before": 0.0125,
+            "std": Range(std, std / 2, 9 * std),
+            "mean_change": Range(0.034, 0.01, 0.06),
+        }
         return Prediction(remedy=Remedy("vote", ("data_order",), k), basis="exact", trainings=k, **ranges)
 
     none = judged("dominates", *[f"minor_{at}" for at in range(4)])

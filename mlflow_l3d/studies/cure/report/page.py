@@ -66,7 +66,7 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
     """
     unknown = [Item(remedy_words(each.remedy)) for each in answer.predictions if each.basis == "unknown"]
     first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ROWS]
-    note = "Predicted from stored runs, with intervals."
+    note = f"Without a remedy {unit_of(answer.metric).typical(answer.std)}. Predicted from stored runs, with intervals."
     compared = [verified_table(each, answer) for each in answer.verified]
     return Document(
         title=f"cure of run {source.run_id}",
@@ -75,7 +75,7 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
         place=source.place(f"{len(answer.predictions)} remedies"),
         answers=[_helping(answer), _cost(answer), _luck(answer)],
         drawing=front(answer),
-        table=remedy_bars(first, answer.std, answer.metric, note) if first else None,
+        table=remedy_bars(first, answer.metric, note) if first else None,
         steps=list(_steps(answer, source, run_id)),
         lines=[f"Cure of run {source.run_id}; report.html is among the artifacts of MLflow run {run_id}."],
         notes=answer.reasons[:2],

@@ -106,8 +106,8 @@ def help_table(shown: Shown) -> Table | None:
     """Return the remedies that help; None if there are none."""
     if (remedies := shown.analysis.remedies) is None or not remedies.best:
         return None
-    note = "What would help, predicted from these runs; cure tries more members, and class scores."
-    return remedy_bars(remedies.best, remedies.std, shown.analysis.metric, note)
+    note = f"Predicted from these runs, now {shown.unit.typical(remedies.std)}; cure tries more runs, and class scores."
+    return remedy_bars(remedies.best, shown.analysis.metric, note)
 
 
 def _short_notes(shown: Shown) -> list[str]:
