@@ -254,8 +254,10 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     assert document.to_html().count(">▶</text>") == 1
     alone = replace(judged("dominates"), remedies=found.remedies)
     assert len(investigation_document(alone, title="t", source=SOURCE, lines=["done"]).to_text().splitlines()) <= 25
-    collapsed = replace(found, checks=(Check("L3D005", "warning", "Collapsed runs", "x"),))
-    assert said(collapsed, 3).startswith("First prevent collapse (L3D005). What is predicted below counts")
+    below_chance = {name: replace(each, collapsed_share=0.5) for name, each in found.importances.items()}
+    assert said(replace(found, importances=below_chance), 3).startswith(
+        "First prevent collapse (L3D005). What is predicted below counts"
+    )
     nothing = replace(found, remedies=Foreseen((), 0.0125, "No vote helps."))
     assert said(nothing, 3) == "No vote helps."
     assert steps(Shown(nothing), SOURCE) == steps(Shown(none), SOURCE)

@@ -24,6 +24,8 @@ from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
 _STEPS: Final = 2
 """Steps that are named at most."""
+_MANY: Final = 0.5
+"""From this share of collapsed runs on they come before all luck, even if their scores lie close to all others."""
 _RUNS_FOR_POWER: Final = 2 * (1.96 + 0.84) ** 2
 """Runs of each of two systems that tell a difference of one standard deviation with 80 %."""
 
@@ -63,7 +65,7 @@ def answers(shown: Shown) -> tuple[Answer, ...]:
 def _cured(shown: Shown) -> Iterator[Answer]:
     """Yield what would help, if that was looked at."""
     if (remedies := shown.analysis.remedies) is not None:
-        lead, unit = remedies.reason, shown.unit
+        lead, unit, collapse = remedies.reason, shown.unit, shown.analysis.collapse
         if remedies.best:
             best = remedies.best[0]
             write = partial(range_text, unit=unit, digits=unit.digits(remedies.std))
@@ -71,7 +73,8 @@ def _cured(shown: Shown) -> Iterator[Answer]:
             name = short_words(best.remedy)
             lead = f"**{name[:1].upper()}{name[1:]}**: ± {std} of {unit.typical(remedies.std)}, mean {change}."
             lead = lead.replace("\n", " ")
-        if any(check.code == "L3D005" and check.severity == "warning" for check in shown.analysis.checks):
+        mostly_below_chance = any(record.collapsed_share >= _MANY for record in shown.records)
+        if mostly_below_chance or (collapse is not None and collapse.collapsed):
             below = " What is predicted below counts collapsed runs."
             lead = f"**First prevent collapse (L3D005).**{below * bool(remedies.best)}"
         yield Answer("What would help?", "", (lead,))
