@@ -136,13 +136,13 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
 
 
 def _named(predictions: Sequence[Prediction], name: str) -> Prediction:
-    """Return the remedy that reports name so."""
-    for each in predictions:
-        if name == remedy_words(each.remedy) and not each.also and each.remedy.kind in TRAINED:
-            return each
-    raise ParameterError(
-        "remedy", name, "must be auto, or a remedy as the page of cure names it", "Run cure without it."
-    )
+    """Return the one remedy that reports name so."""
+    trained = [each for each in predictions if each.remedy.kind in TRAINED and not each.also]
+    named = [each for each in trained if remedy_words(each.remedy) == name]
+    if len(named) != 1:
+        allowed = f"must be auto, or what reports call one remedy: {len(named)} have this name"
+        raise ParameterError("remedy", name, allowed, "Run cure without it to see all.")
+    return named[0]
 
 
 def _stored(side: Side | None) -> int:
