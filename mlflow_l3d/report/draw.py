@@ -125,15 +125,17 @@ def dots_bar(values: Iterable[float], axis: Axis, label: str) -> Markup:
 
 
 def share_bar(share: float, low: float, high: float, label: str) -> Markup:
-    """Return a share (0..1) as a bar with its interval, and the line of one half that decides a verdict."""
+    """Return a share (0..1) as a bar with its interval, and the line of one half; an arrow if either is cut at 1."""
     half = Markup('<line class="half" x1="50%" x2="50%" y1="0" y2="26"/>')
     if not math.isfinite(share):
         return svg(26, label, half)
-    bar = Markup('<rect class="bar" x="0" y="5" height="16" width="{}%"/>').format(short(100 * share))
-    ends = [Markup("")]
+    bar = Markup('<rect class="bar" x="0" y="5" height="16" width="{}%"/>').format(short(100 * min(share, 1)))
+    ends = [_point(100 * share, 13)] if share <= 1 else []
     if math.isfinite(low) and math.isfinite(high):
-        ends = whisker(100 * low, 100 * high, 13)
-    return svg(26, label, bar, half, *ends, _point(100 * share, 13))
+        ends = [*whisker(100 * min(low, 1), 100 * min(high, 1), 13), *ends]
+    if max(share, high) > 1:
+        ends.append(text(100, 18, "\N{BLACK RIGHT-POINTING TRIANGLE}", kind="strong"))
+    return svg(26, label, bar, half, *ends)
 
 
 def whisker(start: float, end: float, y: float) -> list[Markup]:

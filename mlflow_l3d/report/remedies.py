@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from mlflow_l3d.analysis.cure.remedy import SEVERAL, Prediction, Range, Remedy
+from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.report.draw import amount_bar
+from mlflow_l3d.report.draw import share_bar, svg, text
 from mlflow_l3d.report.numbers import MISSING, Unit, between, counted, listed, plain, points, unit_of, value_text
 from mlflow_l3d.report.table import Drawn, Table
 
@@ -18,7 +20,12 @@ _MOST_NAMES: Final = 2
 def factor_words(joined: str) -> str:
     """Return factors that are joined by a plus as people read them: of many only how many."""
     names = joined.split("+")
-    return f"all {len(names)} factors" if len(names) > _MOST_NAMES else listed(names)
+    return f"{len(names)} factors" if len(names) > _MOST_NAMES else listed(names)
+
+
+def needs_labels(over: Sequence[str]) -> bool:
+    """Return whether members that differ in these factors are trained on labels of their own."""
+    return any(name in TASK_FACTORS for name in over)
 
 
 def remedy_over(remedy: Remedy) -> str:
@@ -28,7 +35,8 @@ def remedy_over(remedy: Remedy) -> str:
 
 def remedy_words(remedy: Remedy, also: Sequence[Remedy] = ()) -> str:
     """Return what a remedy does, and those that are applied to its results, in a few words."""
-    runs = f"{counted(remedy.members, 'run')} over {remedy_over(remedy)}"
+    price = f" (needs up to {remedy.members} times the labels)" if needs_labels(remedy.over) else ""
+    runs = f"{counted(remedy.members, 'run')} over {remedy_over(remedy)}{price}"
     words = {
         "vote": f"vote of {runs}",
         "mean": f"mean prediction of {runs}",
@@ -39,6 +47,11 @@ def remedy_words(remedy: Remedy, also: Sequence[Remedy] = ()) -> str:
     }.get(remedy.kind, "")
     changes = [f"{name}={value_text(value)}" for name, value in remedy.changes.items()]
     return ", ".join(filter(None, [words, *changes, *map(remedy_words, also)]))
+
+
+def short_words(remedy: Remedy) -> str:
+    """Return what a remedy does as a first screen has it."""
+    return remedy_words(remedy).replace(" runs over ", " over ")
 
 
 def with_article(remedy: Remedy) -> str:
@@ -52,32 +65,41 @@ def beginning(remedy: Remedy) -> str:
     return f"**{words[:1].upper()}{words[1:]}**"
 
 
-def range_text(each: Range, unit: Unit, *, sign: bool = False) -> str:
-    """Return a number of scores with its interval below it; ``n/a`` if it is not known."""
-    write = unit.change if sign else unit.text
+def range_text(each: Range, unit: Unit, *, sign: bool = False, digits: int = 2) -> str:
+    """Return a number of scores with its interval below it, or that it has none; ``n/a`` if it is not known."""
+    write = partial(unit.change if sign else unit.text, digits=digits)
     if not math.isfinite(each.value):
         return MISSING
+    if each.low == each.high:
+        return write(each.value)
     ends = between(each.low, each.high, write)
-    return write(each.value) if MISSING in ends or each.low == each.high else f"{write(each.value)}\n({ends})"
+    return f"{write(each.value)}\n({'no interval' if MISSING in ends else ends})"
 
 
 def remedy_bars(predictions: Sequence[Prediction], metric: Metric, note: str) -> Table:
-    """Return remedies as a first screen has them: what remains as a bar, the change of the mean, and the price."""
-    unit = unit_of(metric)
-    top = max(end for each in predictions for end in each.std if math.isfinite(end))
-    rows = []
+    """Return remedies as a first screen has them: what remains with its interval, the change of the mean, the price.
+
+    Bars reach to twice what remains without a remedy, so that no long interval makes the others small.
+    """
+    unit, std = unit_of(metric), predictions[0].std_before
+    digits, rows = unit.digits(std), []
+    axis = Drawn(svg(15, "from 0 to twice the present spread", text(0, 12, "0"), text(50, 12, "now")))
     for each in predictions:
-        words = range_text(each.std, unit)
-        value, low, high = (end / top for end in each.std)
+        said = f"± {range_text(each.std, unit, digits=digits)}"
+        share, low, high = (end / (2 * std) for end in each.std)
         rows.append(
             {
-                "remedy": remedy_words(each.remedy).replace(" runs over ", " over "),
+                "remedy": short_words(each.remedy),
+                f"remaining std ({unit.short})": said,
+                axis: Drawn(share_bar(share, low, high, said.replace("\n", " "))),
+                f"mean ({unit.short})": range_text(each.mean_change, unit, sign=True, digits=digits),
                 "trainings": str(each.trainings),
-                f"remaining std ({unit.short})": Drawn(amount_bar(value, low, high, unit.text(each.std.value)), words),
-                f"mean ({unit.short})": unit.change(each.mean_change.value),
             }
         )
-    return Table.of(rows, note, kind="bars")
+    note += " Dashed line: without a remedy."
+    if any(each.std.high > 2 * std for each in predictions):
+        note += " Arrow: the interval is longer."
+    return Table.of(rows, note, kind="bars", texts=frozenset({1}), kinds=("remedy",) * len(rows))
 
 
 def remedy_table(predictions: Sequence[Prediction], metric: Metric, note: str) -> Table | None:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -230,25 +231,33 @@ def test_page_is_short_and_links_its_runs(judged):
 
 def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     def vote(k: int, std: float) -> Prediction:
-        ranges = {"std": Range(std, std / 2, 2 * std), "mean_change": Range(0.034, 0.01, 0.06)}
+        ranges: dict[str, Any] = {
+            "std_before": 0.0125,
+            "std": Range(std, std / 2, 9 * std),
+            "mean_change": Range(0.034, 0.01, 0.06),
+        }
         return Prediction(remedy=Remedy("vote", ("data_order",), k), basis="exact", trainings=k, **ranges)
 
     none = judged("dominates", *[f"minor_{at}" for at in range(4)])
     found = replace(none, remedies=Foreseen(tuple(vote(k, 0.01 / k) for k in (3, 5, 9)), 0.0125))
     assert len(answers(Shown(none))) == 3
-    assert said(found, 3) == (
-        "A vote of 3 runs over data_order: typically ± 0.3 (0.2 to 0.7) instead of ± 1.2, mean +3.4 points."
-    )
+    assert said(found, 3) == ("Vote of 3 over data_order: ± 0.3 (0.2 to 3.0) of ± 1.2, mean +3.4 (+1.0 to +6.0).")
     commands = [step.command for step in steps(Shown(found), SOURCE)]
-    assert commands[-1] == f"mlflow-l3d cure {RUN} --verify 1"
+    assert commands[-1] == f"mlflow-l3d cure {RUN} --verify 1 --remedy 'vote of 3 runs over data_order'"
     assert len(commands) <= 2
     document = investigation_document(found, title="t", source=SOURCE)
     first = Page(document.to_html(folded=False)).text
     assert len(first.split("factor verdict")[0].split()) <= 120
     assert len(first.split()) <= 600
-    assert "vote of 9 over data_order" in first
+    assert "± 0.1 0.1 to 1.0" in first.replace("(", "").replace(")", "")
+    assert "Arrow: the interval is longer." in first  # 3.0 is more than twice 1.2
+    assert document.to_html().count(">▶</text>") == 1
     alone = replace(judged("dominates"), remedies=found.remedies)
     assert len(investigation_document(alone, title="t", source=SOURCE, lines=["done"]).to_text().splitlines()) <= 25
+    below_chance = {name: replace(each, collapsed_share=0.5) for name, each in found.importances.items()}
+    assert said(replace(found, importances=below_chance), 3).startswith(
+        "First prevent collapse (L3D005). What is predicted below counts"
+    )
     nothing = replace(found, remedies=Foreseen((), 0.0125, "No vote helps."))
     assert said(nothing, 3) == "No vote helps."
     assert steps(Shown(nothing), SOURCE) == steps(Shown(none), SOURCE)

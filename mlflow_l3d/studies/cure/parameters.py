@@ -16,6 +16,9 @@ class _Parent(TypedDict, total=False):
 
 class _Cure(TypedDict, total=False):
     verify: Annotated[int, Of("0", "how many of the best remedies are trained, to compare with what is predicted")]
+    remedy: Annotated[
+        str, Of("auto", "verify: the remedy that is trained, as a report names it; auto is those predicted to be best")
+    ]
     budget: Annotated[
         Any, Of("none", "most that verifying trains: none, a time as in 2h, or a number of trainings (cells)")
     ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mlflow_l3d.analysis.cure.foreseen import helping
 from mlflow_l3d.analysis.cure.rank import fixed, pairs, report_mean
-from mlflow_l3d.analysis.cure.remedy import Prediction, Range
+from mlflow_l3d.analysis.cure.remedy import SEVERAL, Prediction, Range
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.errors import ParameterError
@@ -28,6 +28,8 @@ from mlflow_l3d.studies.investigation.remedies import predicted, why_not
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.past import latest_investigation
 
+TRAINED = (*SEVERAL, "training", "prompt")
+"""Kinds of remedies that can be verified."""
 MOST_AUTO = 40
 """Golden runs that are trained of each remedy, unless more are asked for."""
 
@@ -85,7 +87,12 @@ class CureRequest:
         return float(self.arguments["smallest_effect"]) / unit_of(self.gathered.metric).scale
 
     def chosen(self) -> list[Prediction]:
-        """Return the remedies to verify, best first: those that help, then those of which nothing can be predicted."""
+        """Return the remedies to verify, best first: those that help, then those of which nothing can be predicted.
+
+        If one is named, it alone.
+        """
+        if self.arguments["verify"] and self.arguments["remedy"] != "auto":
+            return [_named(self.predictions, self.arguments["remedy"])]
         best = helping(self.predictions, self.gathered.spread.value, self.gathered.metric.sign)
         unknown = [each for each in self.predictions if each.remedy.kind in ("training", "prompt")]
         return [*best, *unknown][: self.arguments["verify"]]
@@ -105,6 +112,8 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     budget, gathered = Budget.parse(typed["budget"]), gather(client, run_id, typed["metric"])
     side = _side(client, run_id, getattr(parent, "request", None), typed)
     predictions, reasons = _predictions(client, gathered, side, typed["most_members"])
+    if typed["remedy"] != "auto":
+        _named(predictions, typed["remedy"])
     stored = _stored(side)
     runs = min(stored, MOST_AUTO) if typed["runs"] == "auto" else typed["runs"]
     if typed["verify"] and side is not None:
@@ -124,6 +133,16 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
         budget=budget,
         runs=runs,
     )
+
+
+def _named(predictions: Sequence[Prediction], name: str) -> Prediction:
+    """Return the one remedy that reports name so."""
+    trained = [each for each in predictions if each.remedy.kind in TRAINED and not each.also]
+    named = [each for each in trained if remedy_words(each.remedy) == name]
+    if len(named) != 1:
+        allowed = f"must be auto, or what reports call one remedy: {len(named)} have this name"
+        raise ParameterError("remedy", name, allowed, "Run cure without it to see all.")
+    return named[0]
 
 
 def _stored(side: Side | None) -> int:

@@ -28,7 +28,6 @@ SEED: Final = "seed."
 """Begins the names of the columns of seeds."""
 MOST_PREDICTIONS: Final = 50_000_000
 """More are not held at once: an investigation then says nothing of remedies."""
-_SMALL: Final = np.iinfo(np.int16).max
 _SHARED: Final = 0.5
 """Part of the test examples of a run that runs must share."""
 
@@ -92,8 +91,8 @@ class MemberRows:
         runs = self._runs.setdefault(place, [])
         if runs and np.array_equal(runs[-1].ids, run.ids):
             run.ids, run.labels = runs[-1].ids, runs[-1].labels
-        if run.predictions.dtype.kind == "i" and run.predictions.max(initial=0) < _SMALL:
-            run.predictions = run.predictions.astype(np.int16)
+        if run.predictions.dtype.kind == "i":
+            run.predictions = run.predictions.astype(np.min_scalar_type(-1 - run.predictions.max(initial=0)))
         run.column = int(cell.row) if cell.phase == "base" else run.column
         runs.append(run)
 

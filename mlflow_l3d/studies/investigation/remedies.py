@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import listed
-from mlflow_l3d.report.remedies import remedy_over
+from mlflow_l3d.report.remedies import needs_labels, remedy_over
 from mlflow_l3d.studies.investigation.members import MemberRows
 
 _MOST_MEMBERS: Final = 5
@@ -35,7 +35,7 @@ def foresee(members: MemberRows, analysis: Analysis, classes: int) -> Foreseen:
     spread, metric = spread_of(analysis.importances), analysis.metric
     if reason := why_not(members, metric, spread.value):
         return Foreseen((), spread.value, reason)
-    predictions, reasons = predicted(members, metric, classes, spread, most_members=_MOST_MEMBERS)
+    predictions, reasons = predicted(members, metric, classes, spread, most_members=_MOST_MEMBERS, is_first_look=True)
     best = tuple(helping(predictions, spread.value, metric.sign)[:NAMED])
     return Foreseen(best, spread.value, "" if best else nothing_helps(predictions, reasons, analysis))
 
@@ -60,7 +60,13 @@ def why_not(members: MemberRows, metric: Metric, std: float) -> str:
 
 
 def predicted(
-    members: MemberRows, metric: Metric, classes: int, spread: Range, *, most_members: int = 10
+    members: MemberRows,
+    metric: Metric,
+    classes: int,
+    spread: Range,
+    *,
+    most_members: int = 10,
+    is_first_look: bool = False,
 ) -> tuple[list[Prediction], list[str]]:
     """Return what is predicted of ensembles, and in one line each what is not.
 
@@ -72,50 +78,64 @@ def predicted(
         Standard deviation of independent runs.
     most_members
         Most runs behind one prediction.
+    is_first_look
+        Whether to leave out ensembles that need more labels, and choosing, whose validation scores were not read.
     """
     shared: dict[str, Any] = {"metric": metric, "classes": classes or None}
     shared |= {"golden_std": spread, "most_members": most_members}
     every: list[Prediction] = []
     lacking = []
-    for factor in members.factors:
+    looked_at = [name for name in members.factors if not (is_first_look and needs_labels(name.split("+")))]
+    for factor in looked_at:
         if len(rows := members.rows(factor)) > 1:
             every += predict(rows, over=factor.split("+"), **shared)
         else:
             lacking.append(factor)
-    if (independent := members.independent()) is not None:
+    is_left_out = is_first_look and needs_labels(members.over)
+    if (independent := None if is_left_out else members.independent()) is not None:
         drawn = not (independent.test is None or independent.test.any())
         shared |= {"test_size": members.test_size, "test_is_drawn": drawn}
         every += predict_all(independent, over=members.over, **shared)
     elif not members.factors:
         lacking = [*members.over]
     predictions = [each for each in every if each.basis != "unknown" and each.remedy.kind in SEVERAL]
-    return predictions, [*([lacking_words(lacking)] if lacking else []), *_unknown(every, predictions)]
+    reasons = [*_unknown("Ensembles", ENSEMBLES, every, predictions)]
+    reasons += [lacking_words(lacking)] if lacking else []
+    if not is_first_look:
+        reasons += _unknown("The best of several runs", ("choose",), every, predictions)
+    return predictions, reasons
 
 
-def _unknown(every: list[Prediction], known: list[Prediction]) -> Iterator[str]:
-    """Yield why nothing is known of ensembles over some factors, or of choosing among their runs."""
-    for what, kinds in (("Ensembles", ENSEMBLES), ("The best of several runs", ("choose",))):
-        predicted_over = {each.remedy.over for each in known if each.remedy.kind in kinds}
-        reasons: dict[str, list[str]] = {}
-        for each in every:
-            over = remedy_over(each.remedy)
-            if each.remedy.kind in kinds and each.remedy.over not in predicted_over:
-                reasons.setdefault(each.reason, []).append(over)
-        for reason, factors in reasons.items():
-            yield f"{what} over {listed(list(dict.fromkeys(factors)), 'or')}: {reason}."
+def _unknown(what: str, kinds: tuple[str, ...], every: list[Prediction], known: list[Prediction]) -> Iterator[str]:
+    """Yield why nothing is known of remedies of some kinds, each reason once with its factors.
+
+    That one kind of ensemble does not exist is no reason: the other kind has its own.
+    """
+    predicted_over = {each.remedy.over for each in known if each.remedy.kind in kinds}
+    reasons: dict[str, list[str]] = {}
+    for each in every:
+        exists = not each.reason.endswith((": see vote", ": see mean"))
+        if each.remedy.kind in kinds and exists and each.remedy.over not in predicted_over:
+            reasons.setdefault(each.reason, []).append(remedy_over(each.remedy))
+    for reason, factors in reasons.items():
+        yield f"{what} over {listed(list(dict.fromkeys(factors)), 'or')}: {reason}."
 
 
 def nothing_helps(predictions: list[Prediction], reasons: list[str], analysis: Analysis) -> str:
-    """Return why no ensemble helps, in one line."""
-    if not predictions:
-        return reasons[0] if reasons else "No runs differ in one factor alone."
-    tried = list(dict.fromkeys(name for each in predictions for name in each.remedy.over))
-    causes = [name for name, record in analysis.importances.items() if record.importance_corrected > 0]
-    others = [name for name in causes if name not in tried]
-    said = f"No vote of runs that differ in {listed(tried, 'or')} leaves clearly less spread."
-    if not others:
-        return said
-    return f"{said} {listed(others)} decide{'s' * (len(others) == 1)} most, which no vote over other seeds cures."
+    """Return why no ensemble is named, in at most two sentences: what was tried, and what the others lack."""
+    said = []
+    if tried := list(dict.fromkeys(name for each in predictions for name in each.remedy.over)):
+        said = [
+            f"No ensemble of runs that differ in {listed(tried, 'or')} is established to leave clearly less spread."
+        ]
+    causes = [
+        name
+        for name, record in analysis.importances.items()
+        if needs_labels(name.split("+")) and (record.importance_corrected > 0 or not (tried or reasons))
+    ]
+    if causes:
+        said.append(f"Ensembles over {listed(causes)} need several times the labels.")
+    return " ".join([*said, *reasons][:2]) or "No runs differ in one factor alone."
 
 
 def lacking_words(factors: list[str]) -> str:

@@ -15,6 +15,7 @@ from scipy.stats import binom
 
 from mlflow_l3d import FunctionApproach, L3DError, cure, evaluate, investigate, load, plan_cure, seeds
 from mlflow_l3d.cells.factors import stream
+from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.cure.results import Cure
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.tasks.base import Task
@@ -70,7 +71,7 @@ def test_a_first_screen_names_what_would_help_and_the_command(coins: tuple[Place
     place, result = coins
     document = result.report()
     assert [each.question for each in document.answers][3:] == ["What would help?"]
-    assert "vote of" in document.answers[3].lead
+    assert "ote of" in document.answers[3].lead
     assert f"mlflow-l3d cure {result.run_id}\n" in document.to_text()  # no command can train an object of Python
     assert len(document.to_text().splitlines()) <= 25 + len(result.about.notes)
     first = Page(document.to_html(folded=False)).text
@@ -113,7 +114,7 @@ def test_the_page_and_the_run_hold_what_was_found(verified: tuple[Place, Cure, i
     for words in ("Predicted and achieved", "What stays luck?", "which hides luck", "without predicted achieved"):
         assert words in text
     first = Page(result.report().to_html(folded=False)).text
-    assert len(first.split("remedy trainings")[0].split()) <= 120
+    assert len(first.split("remedy remaining std")[0].split()) <= 120
     frame = result.to_frame().dropna(subset="verdict")
     assert frame["achieved_std"].tolist() == [found.cured.value]
 
@@ -158,6 +159,12 @@ def test_a_dry_run_counts_what_verifying_trains(coins: tuple[Place, Investigatio
         none = plan_cure(coins[1], verify=1, executor="inline", most_members=3, budget="3 cells")
         assert len(none.parts) == 0
         assert "the budget does not pay for 5 golden runs" in none.summary()
+        remedies = coins[1].analysis.remedies
+        assert remedies is not None
+        name = remedy_words(remedies.best[0].remedy)  # as the command on the first screen has it
+        assert name in plan_cure(coins[1], verify=1, executor="inline", remedy=name).parts.to_string()
+        with pytest.raises(L3DError, match=r"remedy=vote of 4 cats: must be auto, or .*: 0 have this name"):
+            plan_cure(coins[1], verify=1, executor="inline", remedy="vote of 4 cats")
     assert trained == []
 
 

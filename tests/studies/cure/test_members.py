@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,10 @@ from mlflow_l3d.analysis.cure.foreseen import helps, simplest
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.investigation import members as rows_of
 from mlflow_l3d.studies.investigation.members import MemberRows, RunPredictions, run_predictions
-from mlflow_l3d.studies.investigation.remedies import predicted, why_not
+from mlflow_l3d.studies.investigation.remedies import nothing_helps, predicted, why_not
 
 RIGHT = 0.7
 
@@ -35,13 +36,13 @@ def run(ids: Any, right: Any, column: int = 0, test: Any = None) -> RunPredictio
     return RunPredictions("k", column, ids, labels, np.where(right, labels, 1 - labels), test)
 
 
-def coins(rows: int = 30, columns: int = 11, examples: int = 400) -> MemberRows:
+def coins(rows: int = 30, columns: int = 11, examples: int = 400, factor: str = "a") -> MemberRows:
     """Return runs of one factor whose every prediction is right with the probability RIGHT, independently."""
     random, members = np.random.default_rng(5), MemberRows(design_named("crossed"))
     for row in range(rows):
         ids = random.permutation(10_000)[:examples]
         for column in range(columns):
-            members.add(cell(row=row, column=column), run(ids, random.random(examples) < RIGHT, column))
+            members.add(cell("investigation", factor, row, column), run(ids, random.random(examples) < RIGHT, column))
     return members
 
 
@@ -106,12 +107,44 @@ def test_a_base_run_is_the_first_member_of_each_of_its_swaps() -> None:
     assert len(independent) == 3
 
 
+def test_a_first_look_says_which_ensembles_need_labels_instead_of_advising_them() -> None:
+    members = coins(4, 7, 100, "data_order+label_selection")
+    spread, metric = Range(0.05, 0.04, 0.06), named("accuracy")
+    assert predicted(members, metric, 2, spread)[0]
+    predictions, reasons = predicted(members, metric, 2, spread, is_first_look=True)
+    assert (predictions, reasons) == ([], [])
+    cause = SimpleNamespace(importances={"data_order+label_selection": SimpleNamespace(importance_corrected=-0.1)})
+    said = "Ensembles over data_order+label_selection need several times the labels."
+    assert nothing_helps(predictions, reasons, cast("Any", cause)) == said
+    vote = Remedy("vote", ("data_order", "label_selection"), 5)
+    assert remedy_words(vote) == "vote of 5 runs over data_order and label_selection (needs up to 5 times the labels)"
+
+
+def test_each_factor_has_its_own_reason_first_that_which_more_runs_settle() -> None:
+    members = coins(3, 2, 20, "b")
+    for row in range(3):
+        for column in range(2):
+            ids = range(100 * column, 100 * column + 20)
+            members.add(cell("investigation", "a", row, column), run(ids, [True] * 20, column))
+    _, reasons = predicted(members, named("accuracy"), 2, Range(0.1), is_first_look=True)
+    assert [reason.split(":")[0] for reason in reasons] == [
+        "Ensembles over b",
+        "Runs that differ in a share fewer than 10 examples in a row",
+    ]
+
+
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_of, "MOST_PREDICTIONS", 50)
     members = coins(2, 2, 20)
     assert not members.is_whole
     assert members.factors == []
     assert "too many predictions" in why_not(members, named("accuracy"), 0.1)
+    few, many = run(range(4), [True] * 4), run(range(4), [True] * 4)
+    many.predictions = np.array([-1, 0, 128, 5])
+    for each in (few, many):
+        MemberRows(design_named("crossed")).add(cell(), each)
+    assert (few.predictions.dtype, many.predictions.dtype) == (np.int8, np.int16)
+    assert many.predictions.tolist() == [-1, 0, 128, 5]
 
 
 def test_predictions_are_read_as_what_they_are() -> None:

@@ -106,7 +106,7 @@ def help_table(shown: Shown) -> Table | None:
     """Return the remedies that help; None if there are none."""
     if (remedies := shown.analysis.remedies) is None or not remedies.best:
         return None
-    note = f"What would help, predicted from these runs; now {shown.unit.typical(remedies.std)}."
+    note = f"Predicted from these runs, now {shown.unit.typical(remedies.std)}; cure tries more runs, and class scores."
     return remedy_bars(remedies.best, shown.analysis.metric, note)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
@@ -14,8 +15,8 @@ from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
-from mlflow_l3d.report.numbers import between, listed, points
-from mlflow_l3d.report.remedies import beginning
+from mlflow_l3d.report.numbers import listed, points
+from mlflow_l3d.report.remedies import range_text, remedy_words, short_words
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
@@ -23,6 +24,8 @@ from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
 _STEPS: Final = 2
 """Steps that are named at most."""
+_MANY: Final = 0.5
+"""From this share of collapsed runs on they come before all luck, even if their scores lie close to all others."""
 _RUNS_FOR_POWER: Final = 2 * (1.96 + 0.84) ** 2
 """Runs of each of two systems that tell a difference of one standard deviation with 80 %."""
 
@@ -62,14 +65,18 @@ def answers(shown: Shown) -> tuple[Answer, ...]:
 def _cured(shown: Shown) -> Iterator[Answer]:
     """Yield what would help, if that was looked at."""
     if (remedies := shown.analysis.remedies) is not None:
-        lead, unit = remedies.reason, shown.unit
+        lead, unit, collapse = remedies.reason, shown.unit, shown.analysis.collapse
         if remedies.best:
-            best, std = remedies.best[0], remedies.best[0].std
-            write = partial(unit.text, digits=unit.digits(std.value))
-            ends = f" ({between(std.low, std.high, write)})" * math.isfinite(std.low + std.high)
-            change = f"mean {unit.change(best.mean_change.value, 1)}{unit.behind}"
-            now = write(remedies.std)
-            lead = f"{beginning(best.remedy)}: typically ± **{write(std.value)}**{ends} instead of ± {now}, {change}."
+            best = remedies.best[0]
+            write = partial(range_text, unit=unit, digits=unit.digits(remedies.std))
+            std, change = write(best.std), write(best.mean_change, sign=True)
+            name = short_words(best.remedy)
+            lead = f"**{name[:1].upper()}{name[1:]}**: ± {std} of {unit.typical(remedies.std)}, mean {change}."
+            lead = lead.replace("\n", " ")
+        mostly_below_chance = any(record.collapsed_share >= _MANY for record in shown.records)
+        if mostly_below_chance or (collapse is not None and collapse.collapsed):
+            below = " What is predicted below counts collapsed runs."
+            lead = f"**First prevent collapse (L3D005).**{below * bool(remedies.best)}"
         yield Answer("What would help?", "", (lead,))
 
 
@@ -178,7 +185,8 @@ def steps(shown: Shown, source: Source) -> list[Step]:
         return others[:_STEPS]
     text, cure = "What would help is predicted from these runs. See more of it:", f"mlflow-l3d cure {source.run_id}"
     if source.command():
-        text, cure = "What would help is predicted from these runs. Verify it:", f"{cure} --verify 1"
+        named = shlex.quote(remedy_words(remedies.best[0].remedy))
+        text, cure = "What would help is predicted from these runs. Verify it:", f"{cure} --verify 1 --remedy {named}"
     return [*others[: _STEPS - 1], Step(text, cure)]
 
 
