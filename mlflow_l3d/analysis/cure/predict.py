@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.cure.ensembles import Members, can_combine
-from mlflow_l3d.analysis.cure.extrapolate import DOUBT_OF_MEAN, DOUBT_OF_STD, extended
+from mlflow_l3d.analysis.cure.ensembles import MOST_CHOICES, Members, can_combine
+from mlflow_l3d.analysis.cure.extrapolate import DOUBT, FURTHEST, extended
 from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Basis, Kind, Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.spread import (
     CONSISTENCY,
@@ -32,7 +32,12 @@ FEWEST_EXAMPLES: Final = 30
 """Golden runs, and examples that they share, of which something is predicted."""
 _NONE: Final = 1e-18
 """Variances up to it are none, but rounding errors."""
-_KINDS: Final[tuple[Kind, ...]] = ("vote", "mean", "choose")
+_SIZES: Final[dict[Kind, tuple[int, ...]]] = {
+    "vote": (3, 5, 7, 9),
+    "mean": (2, 3, 4, 5, 7, 10),
+    "choose": (2, 3, 4, 5, 7, 10),
+}
+"""Members of which something is predicted. Of an even number that vote, ties leave the choice to the first ones."""
 
 
 def predict(
@@ -137,115 +142,140 @@ def _predictions(
         yield Prediction(remedy=Remedy("vote", tuple(over), 3), basis="unknown", trainings=3, reason=why)
         return
     single = table.moments("vote" if can_combine("vote", rows[0]) else "mean", 1)
-    yield Series.of("mean", [single], 1, table).prediction(Remedy("report_mean"), golden, level, seconds, reason)
-    for kind in _KINDS:
-        # Two that vote are the first of them. The best of more has no law by which it could be extrapolated.
-        fewest = 3 if kind == "vote" else 2
-        most = min(most_members, table.most_exact) if kind == "choose" else most_members
-        remedy = Remedy(kind, tuple(over), fewest)
-        why = _missing(kind, rows, min(table.size, most) if kind != "mean" else most, fewest)
-        if why:
-            yield Prediction(remedy=remedy, basis="unknown", trainings=fewest, reason=why)
+    yield Series.of("mean", [single], [1], table).prediction(Remedy("report_mean"), golden, level, seconds, reason)
+    for kind, every in _SIZES.items():
+        remedy = Remedy(kind, tuple(over), every[0])
+        if why := _missing(kind, table, every[0]):
+            yield Prediction(remedy=remedy, basis="unknown", trainings=every[0], reason=why)
             continue
-        first = table.moments(kind, 1) if kind == "choose" else single
-        largest = min(most, table.most_exact if table.test_size else table.size)
-        measured = [first, *(table.moments(kind, k) for k in range(2, largest + 1))]
-        series = Series.of(kind, measured, most, table)
-        for k in range(fewest, most + 1):
-            if math.isfinite(series.estimate[k - 1, MEAN]):
+        # The best of several has no law by which it could be extrapolated.
+        most = min(most_members, table.most_exact * (1 if kind == "choose" else FURTHEST))
+        members = [1, *(k for k in every if k <= most)]
+        largest = table.most_exact if table.test_size else table.size
+        measured = [table.moments(kind, k) for k in members[1:] if k <= largest]
+        series = Series.of(kind, [table.moments(kind, 1) if kind == "choose" else single, *measured], members, table)
+        for k in members[1:]:
+            if math.isfinite(series.parts[0][members.index(k), MEAN]):
                 yield series.prediction(replace(remedy, members=k), golden, level, seconds, reason)
 
 
-def _missing(kind: Kind, rows: Sequence[Members], most: int, fewest: int) -> str:
+def _missing(kind: Kind, table: Table, fewest: int) -> str:
     """Return what the rows lack for a kind of remedy; empty if nothing."""
+    rows = table.rows
     validation = [row.validation for row in rows]
     if kind == "choose" and any(each is None or not np.isfinite(each).all() for each in validation):
-        return "runs have no validation scores"
+        return "no validation scores of the runs are known"
     if kind == "vote" and not can_combine("vote", rows[0]):
         return "numbers have no majority: see mean"
     if kind == "mean" and not all(can_combine("mean", row) for row in rows):
-        return "runs have no class scores to average: see vote"
-    return "" if most >= fewest else f"fewer than {fewest} runs in a row: unknown until verified"
+        is_class = rows[0].predictions.dtype.kind in "iu"
+        return f"{'no class scores of the runs are known' if is_class else 'texts have no mean'}: see vote"
+    if table.most_exact >= fewest:
+        return ""
+    if table.test_size:
+        return f"{table.size} independent runs are too few: {table.needed(fewest)} are needed"
+    how = f": investigation_runs={table.needed(fewest)}" if table.crossed else f": {fewest} are needed"
+    return f"{table.size} runs in a row are too few{how}"
 
 
 @dataclass(frozen=True)
 class Series:
-    """Moments of results of 1, 2, ... members: estimates, shape (K, 7), and without each row, columns, and both.
+    """Moments of results of so many `members`: estimates, shape (K, 7), and without each row, columns, and both.
 
     `exact` has the same shape, nan if a moment is extrapolated; `rest` names what causes the rest of the variance.
     """
 
-    estimate: FloatArray
-    left_out: Sequence[FloatArray]
+    members: Sequence[int]
+    parts: Sequence[FloatArray]
     exact: FloatArray
     rest: str
+    runs: int
 
     @classmethod
-    def of(cls, kind: Kind, measured: Sequence[tuple[FloatArray, ...]], most: int, table: Table) -> Series:
-        """Return the series up to `most` members, from the measured moments of 1, 2, ... members."""
-        parts = [np.stack([each[part] for each in measured], axis=-2) for part in range(4)]
-        exact = np.full((most, MOMENTS), math.nan)
-        exact[: parts[0].shape[0]] = parts[0]
-        whole = [extended(kind, part, most, like=np.isfinite(parts[0])) for part in parts]
-        for part in whole[1:]:
-            for place in range(1, most):
-                # What a column does to large ensembles cannot be measured: as much as to smaller ones.
-                moved = whole[0][place] + part[..., place - 1, :] - whole[0][place - 1]
-                part[..., place, :] = np.where(np.isnan(part[..., place, :]), moved, part[..., place, :])
-        return cls(whole[0], whole[1:], exact, "test examples" if table.test_size else "other factors")
+    def of(cls, kind: Kind, measured: Sequence[tuple[FloatArray, ...]], members: Sequence[int], table: Table) -> Series:
+        """Return the moments of all numbers of members, from those that were measured."""
+        exact = np.full((len(members), MOMENTS), math.nan)
+        exact[: len(measured)] = [moments[0] for moments in measured]
+        parts = []
+        for values in zip(*measured, strict=True):
+            some = np.stack(values, axis=-2)
+            part = np.full((*some.shape[:-2], *exact.shape), math.nan)
+            part[..., : len(measured), :] = some
+            law = kind != "choose" and len(members) > 1
+            parts.append(extended(np.array(members), part, np.isfinite(exact)) if law else part)
+        return cls(members, parts, exact, "test examples" if table.test_size else "other factors", table.size)
 
     def prediction(self, remedy: Remedy, golden: Range, level: float, seconds: float, reason: str) -> Prediction:
         """Return what is predicted of one number of members."""
-        k = remedy.members
-        before, after = ([part[..., at, :] for part in (self.estimate, *self.left_out)] for at in (0, k - 1))
-        largest = int(np.isfinite(self.exact[:, TOTAL]).sum())
-        basis: Basis = "exact" if np.isfinite(self.exact[k - 1, [TOTAL, MEAN]]).all() else "extrapolated"
-        notes = [reason, "" if basis == "exact" else f"the spread is measured up to {largest} members"]
+        k, at = remedy.members, self.members.index(remedy.members)
+        before, after = ([part[..., place, :] for part in self.parts] for place in (0, at))
+        last = int(np.flatnonzero(np.isfinite(self.exact[:, TOTAL]))[-1]) if np.isfinite(self.exact[0, TOTAL]) else 0
+        measured = bool(np.isfinite(self.exact[at, [TOTAL, MEAN]]).all())
+        basis: Basis = "exact" if math.comb(self.runs, k) <= MOST_CHOICES else "sampled"
+        notes = [reason]
+        if not measured:
+            basis = "extrapolated"
+            notes.append(f"the spread is measured up to {self.members[last]} members")
         if math.isnan(after[0][TOTAL]) or not before[0][TOTAL] > _NONE:
-            basis, notes = "unknown", [reason, "scores of single runs do not vary, or too few rows are complete"]
-        std = self._std([part[..., TOTAL] for part in before], [part[..., TOTAL] for part in after], golden, level)
-        if basis == "extrapolated":
-            std = _widened(std, DOUBT_OF_STD * math.log2(k / largest))
-        if remedy.kind == "choose" and std.value > self._before(golden):
+            none = before[0][TOTAL] <= _NONE
+            basis, notes = "unknown", [reason, f"{'scores do not vary' if none else 'too few rows are complete'}"]
+        ratio, alone = (self._spread(at, level, paired=paired) for paired in (True, False))
+        if not measured:
+            # No farther from what is measured is anything known better.
+            doubt = DOUBT * math.log2(k / self.members[last])
+            ratio, alone = (
+                _widened(own, doubt, like=self._spread(last, level, paired=paired))
+                for own, paired in ((ratio, True), (alone, False))
+            )
+        std = alone
+        if golden.value >= 0:
+            of_golden = math.log(golden.high / golden.low) / 2 if golden.low > 0 else math.nan
+            std = _widened(Range(*(golden.value * each for each in ratio)), of_golden)
+        if remedy.kind == "choose" and ratio.low > 1:
             notes.append("increases luck")
         change = [many[..., MEAN] - one[..., MEAN] for one, many in zip(before, after, strict=True)]
-        beyond = math.isnan(self.exact[k - 1, MEAN])
-        within, total = after[0][WITHIN], after[0][TOTAL]
-        share = min(1.0, float(within / total)) if total > _NONE else math.nan
+        beyond = DOUBT * abs(float(change[0])) if math.isnan(self.exact[at, MEAN]) else 0.0
         agreements = [
-            _interval([part[..., place] for part in after], level, bounds=(0.0, 1.0))
+            _interval(
+                [part[..., place] for part in after], level, (0.0, 1.0), like=[part[..., place] for part in before]
+            )
             for place in (CONSISTENCY, ROW_CONSISTENCY, FRAGILE)
         ]
         return Prediction(
             remedy=remedy,
             basis=basis,
             std=std,
-            mean_change=_interval(change, level, doubt=DOUBT_OF_MEAN * abs(float(change[0])) if beyond else 0.0),
+            ratio=ratio,
+            mean_change=_interval(change, level, doubt=beyond),
             consistency=agreements[0],
             row_consistency=agreements[1],
             fragile=agreements[2],
-            shares={"+".join(remedy.over): share, self.rest: 1 - share} if share >= 0 and remedy.over else {},
+            shares=self._shares(remedy, at),
             trainings=k,
             seconds=k * seconds,
             overstatement=float(after[0][OVERSTATEMENT] - before[0][OVERSTATEMENT]),
-            std_before=self._before(golden),
+            std_before=golden.value if golden.value >= 0 else math.sqrt(self.parts[0][0, TOTAL]),
             reason="; ".join(filter(None, notes)),
         )
 
-    def _before(self, golden: Range) -> float:
-        return golden.value if golden.value >= 0 else math.sqrt(self.estimate[0, TOTAL])
+    def _shares(self, remedy: Remedy, at: int) -> dict[str, float]:
+        """Return the shares of the variance; none if its parts are not measured alike, or contradict each other."""
+        within, total = self.parts[0][at, [WITHIN, TOTAL]]
+        alike = np.isfinite(self.exact[at, [WITHIN, TOTAL]])
+        if not remedy.over or alike[0] != alike[1] or not total > _NONE or not within <= total:
+            return {}
+        return {"+".join(remedy.over): float(within / total), self.rest: float(1 - within / total)}
 
-    def _std(self, before: list[FloatArray], after: list[FloatArray], golden: Range, level: float) -> Range:
-        """Return the remaining spread: the reported one times the root of the ratio of two variances of the table."""
-        if math.isnan(golden.value):
-            golden, before = Range(1.0, 1.0, 1.0), [np.ones_like(part) for part in after]
+    def _spread(self, at: int, level: float, *, paired: bool) -> Range:
+        """Return a standard deviation of the table, over that of one run if `paired`."""
+        after = [part[..., at, TOTAL] for part in self.parts]
+        before = [part[..., 0, TOTAL] if paired else np.ones_like(part[..., 0, TOTAL]) for part in self.parts]
         if not before[0] > _NONE or math.isnan(after[0]):
             return UNKNOWN
-        value = golden.value * math.sqrt(after[0] / before[0])
+        value = math.sqrt(after[0] / before[0])
         with np.errstate(divide="ignore", invalid="ignore"):
             error, degrees = _error([np.log(many / one) / 2 for one, many in zip(before, after, strict=True)])
-        of_golden = math.log(golden.high / golden.low) / 2 if golden.low > 0 else math.nan
-        return _widened(Range(value, value, value), math.hypot(t_quantile(degrees, level) * error, of_golden))
+        return _widened(Range(value, value, value), t_quantile(degrees, level) * error)
 
 
 def _error(parts: Sequence[FloatArray]) -> tuple[float, float]:
@@ -265,19 +295,29 @@ def _error(parts: Sequence[FloatArray]) -> tuple[float, float]:
     return combined_error(units, overlap)
 
 
-def _widened(std: Range, half: float) -> Range:
-    """Return a spread whose logarithm has one more, independent error."""
-    low, high = (math.copysign(math.hypot(math.log(end / std.value), half), side) if std.value > 0 else math.nan
-                 for end, side in ((std.low, -1), (std.high, 1)))  # fmt: skip
-    return Range(std.value, std.value * math.exp(low), std.value * math.exp(high))
+def _widened(std: Range, half: float, like: Range | None = None) -> Range:
+    """Return a spread whose logarithm has one more, independent error; its own is at least that of `like`."""
+    if not std.value > 0:
+        return Range(std.value)
+    own = max(math.log(each.high / each.value) if each.value > 0 else math.nan for each in (std, like or std))
+    width = math.exp(math.hypot(own, half))
+    return Range(std.value, std.value / width, std.value * width)
 
 
 def _interval(
-    parts: list[FloatArray], level: float, bounds: tuple[float, float] = (-math.inf, math.inf), doubt: float = 0.0
+    parts: list[FloatArray],
+    level: float,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+    *,
+    doubt: float = 0.0,
+    like: list[FloatArray] | None = None,
 ) -> Range:
-    """Return a number with its jackknife interval; `doubt` is an independent error."""
+    """Return a number with its jackknife interval; `doubt` is an independent error, `like` a part that errs no more."""
     value = float(parts[0])
-    error, degrees = _error(parts)
-    half = t_quantile(degrees, level) * math.hypot(error, doubt)
+    halves = [
+        t_quantile(degrees, level) * math.hypot(error, doubt) for error, degrees in map(_error, [parts, like or parts])
+    ]
+    # Columns are not left out of the agreement of several members: that of one run says what they do.
+    half = max(halves)
     low, high = np.clip([value - half, value + half], *bounds).tolist()
     return Range(value, low, high)
