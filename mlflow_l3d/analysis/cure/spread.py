@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -63,20 +64,18 @@ class Table:
 
     @classmethod
     def of(cls, rows: Sequence[Members], metric: Metric, classes: int | None) -> Table:
-        """Return the table of the largest complete part of rows that may lack cells."""
+        """Return the table of the rows that have the same runs: most runs in all."""
         rows = [row for row in rows if len(row) and len(row.labels)]
         crossed = all(row.columns is not None for row in rows)
         places: Sequence[IntArray] = ()
-        slots = [row.columns if crossed and row.columns is not None else np.arange(len(row)) for row in rows]
-        columns, counts = np.unique(np.concatenate([*slots, np.zeros(0, dtype=np.int64)]), return_counts=True)
-        order = columns[np.argsort(-counts, kind="stable")]
-        complete = [sum(bool(np.isin(order[:size], each).all()) for each in slots) for size in range(1, len(order) + 1)]
-        size = 1 + int(np.argmax([count * (at + 1) * (count > 1) for at, count in enumerate(complete)] or [0]))
-        kept = [
-            _some(row, [np.flatnonzero(each == column)[0] for column in np.sort(order[:size])])
-            for row, each in zip(rows, slots, strict=True)
-            if np.isin(order[:size], each).all()
+        orders = [np.arange(len(row)) if row.columns is None else np.argsort(row.columns) for row in rows]
+        slots = [
+            tuple(order if row.columns is None or not crossed else row.columns[order])
+            for row, order in zip(rows, orders, strict=True)
         ]
+        counts = Counter(slots)
+        whole = max(counts, key=lambda each: (counts[each] > 1, counts[each] * len(each)), default=())
+        kept = [_some(row, order) for row, order, each in zip(rows, orders, slots, strict=True) if each == whole]
         names: Array = np.zeros(0)
         if kept and all(row.examples is not None for row in kept):
             numbers, names = pd.factorize(np.concatenate([np.asarray(row.examples) for row in kept]))
@@ -220,7 +219,7 @@ class Table:
             moments[FRAGILE], left[:, FRAGILE] = 1 - moments[FRAGILE], 1 - left[:, FRAGILE]
 
 
-def _some(row: Members, members: Sequence[int]) -> Members:
+def _some(row: Members, members: IntArray) -> Members:
     """Return some members of a row, in this order."""
     scores, validation = (None if part is None else part[members] for part in (row.scores, row.validation))
     chosen = row.predictions[members]

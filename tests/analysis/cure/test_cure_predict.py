@@ -260,16 +260,16 @@ def test_a_factor_of_main_effects_has_wide_intervals_by_its_few_columns() -> Non
         wins[:, 1:] = wins[:, 1:] * (1 - member[:, None]) + wins[:, :-1] * member[:, None]
         wins[:, 0] *= 1 - member
     vote = wins[:, 3:].sum(axis=1)
-    truth = [math.sqrt(one.var() + (one * (1 - one)).mean() / 100) for one in (draws[:, 0], vote)]
+    truth = [math.sqrt(one.var() + (one * (1 - one)).mean() / 50) for one in (draws[:, 0], vote)]
     for _ in range(20):
         quality = np.clip(0.6 + 0.12 * random.standard_normal((10, 1)), 0, 1)
         rows = [
             Members(
-                (random.random((10, 100)) < quality).astype(np.int64),
-                np.ones(100, dtype=np.int64),
+                (random.random((10, 50)) < quality).astype(np.int64),
+                np.ones(50, dtype=np.int64),
                 columns=np.arange(10),
             )
-            for _ in range(8)
+            for _ in range(5)
         ]
         five = of(predict(rows, over=("a",), metric=ACCURACY, classes=2, most_members=5), "vote", 5)
         hits.append(five.ratio.low <= truth[1] / truth[0] <= five.ratio.high)
