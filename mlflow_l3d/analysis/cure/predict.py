@@ -314,10 +314,10 @@ def _interval(
 ) -> Range:
     """Return a number with its jackknife interval; `doubt` is an independent error, `like` a part that errs no more."""
     value = float(parts[0])
-    halves = [
-        t_quantile(degrees, level) * math.hypot(error, doubt) for error, degrees in map(_error, [parts, like or parts])
-    ]
-    # Columns are not left out of the agreement of several members: that of one run says what they do.
-    half = max(halves)
+    if like is not None and np.isnan(parts[2]).all():
+        # Columns are not left out of the agreement of several members: that of one run says what they do.
+        parts = [*parts[:2], parts[2][:0], parts[3]]
+    errors = [_error(each) for each in ([parts] if like is None else [parts, like])]
+    half = max(t_quantile(degrees, level) * math.hypot(error, doubt) for error, degrees in errors)
     low, high = np.clip([value - half, value + half], *bounds).tolist()
     return Range(value, low, high)

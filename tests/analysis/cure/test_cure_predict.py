@@ -203,6 +203,9 @@ def test_the_remaining_spread_scales_what_is_reported() -> None:
     assert found[0].remedy.members == 1
     assert found[0].std == pytest.approx(golden)
     assert found[0].ratio == Range(1.0, 1.0, 1.0)
+    for name in ("consistency", "row_consistency", "fragile"):
+        one, several = (getattr(each, name) for each in (found[0], two))
+        assert several.high - several.low >= 0.99 * (one.high - one.low) > 0
 
 
 def test_choices_that_are_drawn_are_not_called_exact() -> None:
