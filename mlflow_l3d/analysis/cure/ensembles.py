@@ -174,14 +174,9 @@ def _medoids(texts: Array, masks: Masks, agreement: str) -> Array:
     return medoids
 
 
-def choose_best(validation: FloatArray, masks: Masks) -> tuple[IntArray, FloatArray]:
-    """Return the member of each choice whose validation score is greatest, and its share among several as good.
-
-    Shapes (m,) and (m, k): the first of the best, and the weight of every member.
-    """
-    values = np.where(masks, validation, -math.inf)
-    best = (values == values.max(axis=1, keepdims=True)) & masks
-    return best.argmax(axis=1), best / best.sum(axis=1, keepdims=True)
+def choose_best(validation: FloatArray, masks: Masks) -> IntArray:
+    """Return the member of each choice, shape (m,), whose validation score is greatest; of equals the first."""
+    return np.where(masks, validation, -math.inf).argmax(axis=1)
 
 
 def draw_choices(members: int, k: int) -> Masks:

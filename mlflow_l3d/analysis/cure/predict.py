@@ -262,7 +262,7 @@ class Series:
         """Return the shares of the variance; none if its parts are not measured alike, or contradict each other."""
         within, total = self.parts[0][at, [WITHIN, TOTAL]]
         alike = np.isfinite(self.exact[at, [WITHIN, TOTAL]])
-        if not remedy.over or alike[0] != alike[1] or not total > _NONE or not within <= total:
+        if not remedy.over or alike[0] != alike[1] or not total > _NONE or not within < total:
             return {}
         return {"+".join(remedy.over): float(within / total), self.rest: float(1 - within / total)}
 

@@ -157,9 +157,9 @@ class Table:
             predictions = combine_choices(kind, row, masks, self.metric.agreement)
             scores = score_many(self.metric, labels, predictions[:, test], self.classes)
             return predictions[compared], scores, np.full(len(masks), math.nan)
-        chosen, weights = choose_best(self.metric.sign * np.asarray(row.validation), masks)
+        chosen = choose_best(self.metric.sign * np.asarray(row.validation), masks)
         singles = score_many(self.metric, labels, row.predictions[:, test], self.classes)
-        return row.predictions[chosen[compared]], weights @ singles, weights @ (np.asarray(row.validation) - singles)
+        return row.predictions[chosen[compared]], singles[chosen], (np.asarray(row.validation) - singles)[chosen]
 
     def _luck(self, predictions: Array) -> FloatArray:
         """Return shape (p, p): the covariance of scores that the choice of examples causes, by the jackknife."""

@@ -139,8 +139,8 @@ def test_moments_equal_brute_force(kind: str, *, crossed: bool) -> None:
 
 
 def test_the_best_of_several_follows_order_statistics() -> None:
-    rows = rows_of(3, 6)
-    values = [np.array([0.3, 0.5, 0.1, 0.9, 0.6, 0.2]), np.array([0.5, 0.5, 0.1, 0.1, 0.9, 0.9]), np.full(6, 0.4)]
+    rows = rows_of(2, 6)
+    values = [np.array([0.3, 0.5, 0.1, 0.9, 0.6, 0.2]), np.array([0.5, 0.4, 0.1, 0.2, 0.9, 0.7])]
     rows = [
         Members(r.predictions, r.labels, validation=v, examples=r.examples) for r, v in zip(rows, values, strict=True)
     ]
@@ -152,10 +152,14 @@ def test_the_best_of_several_follows_order_statistics() -> None:
             order = np.argsort(value)
             weights = np.empty(6)
             weights[order] = chances
-            for tied in np.unique(value):
-                weights[value == tied] = weights[value == tied].mean()
             expected.append(weights @ scores)
         assert Table.of(rows, ACCURACY, 3).moments("choose", k)[0][MEAN] == pytest.approx(np.mean(expected))
+
+
+def test_a_choice_among_equals_takes_no_luck_away() -> None:
+    rows = [replace(row, validation=np.full(7, 0.5)) for row in rows_of(30, 7, crossed=True)]
+    found = predict(rows, over=("a",), metric=ACCURACY, classes=3)
+    assert 0.8 < of(found, "choose", 2).ratio.value < 1.25
 
 
 def test_golden_runs_have_the_variance_of_an_infinite_test_set() -> None:
@@ -180,6 +184,14 @@ def test_a_law_is_continued_exactly() -> None:
     known = np.broadcast_to(members <= 4, law.shape)
     found = extended(members[:, 0], np.where(known, law, math.nan), known)
     assert np.allclose(found[:, [MEAN, TOTAL, WITHIN, CONSISTENCY]], law[:, [MEAN, TOTAL, WITHIN, CONSISTENCY]])
+
+
+def test_no_variance_is_continued_without_a_warning() -> None:
+    moments = np.full((4, 7), 0.5)
+    moments[:, WITHIN] = 0
+    known = np.broadcast_to(np.arange(4)[:, None] < 2, (4, 7))
+    found = extended(np.array([1, 3, 5, 7]), np.where(known, moments, math.nan), known)
+    assert np.allclose(found[2:, TOTAL], 0.5)
 
 
 def test_the_remaining_spread_scales_what_is_reported() -> None:
