@@ -176,7 +176,7 @@ def _medoids(texts: Array, masks: Masks, agreement: str) -> Array:
 
 def choose_best(validation: FloatArray, masks: Masks) -> IntArray:
     """Return the member of each choice, shape (m,), whose validation score is greatest; of equals the first."""
-    return np.where(masks, validation, -math.inf).argmax(axis=1)
+    return np.asarray(np.where(masks, validation, -math.inf).argmax(axis=1))
 
 
 def draw_choices(members: int, k: int) -> Masks:

@@ -42,17 +42,17 @@ def extended(members: IntArray, moments: FloatArray, like: npt.NDArray[np.bool_]
         return whole
     offset, amount, between = _variances(members, moments, like)
     for moment in range(moments.shape[-1]):
-        known, wanted = like[:, moment], members[~like[:, moment]]
+        measured, wanted = like[:, moment], members[~like[:, moment]]
         if moment in (TOTAL, WITHIN):
             rest = between[..., None] * (moment == TOTAL)
-            whole[..., ~known, moment] = amount[..., None] / (wanted + offset[..., None]) + rest
-        elif moment != OVERSTATEMENT and known.sum() > 1:
+            whole[..., ~measured, moment] = amount[..., None] / (wanted + offset[..., None]) + rest
+        elif moment != OVERSTATEMENT and measured.sum() > 1:
             # The first member follows the law least, because some runs collapse.
-            several = known & (members > 1)
-            known = several if several.sum() > 1 else known
+            several = measured & (members > 1)
+            several = several if several.sum() > 1 else measured
             power = 1.0 if moment == MEAN else 0.5
-            line = _line(members[known], moments[..., known, moment], wanted, offset[..., None], power)
-            whole[..., ~like[:, moment], moment] = line if moment == MEAN else np.clip(line, 0, 1)
+            line = _line(members[several], moments[..., several, moment], wanted, offset[..., None], power)
+            whole[..., ~measured, moment] = line if moment == MEAN else np.clip(line, 0, 1)
     return whole
 
 

@@ -58,7 +58,7 @@ def simplest(predictions: Iterable[Prediction]) -> list[Prediction]:
 def helps(prediction: Prediction, std: float, sign: float) -> bool:
     """Return whether a remedy leaves less spread and no lower mean; `sign` is -1 if smaller is better.
 
-    The interval of one of both must show it: that of the ratio lies below 1, or the mean rises for certain. The mean
+    The interval of one of both must show it: that of the ratio lies below 1, or the mean certainly rises. The mean
     must not be expected to fall by more than what the spread falls.
     """
     ratio, change = prediction.ratio, prediction.mean_change

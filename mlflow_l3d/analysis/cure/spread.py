@@ -27,7 +27,7 @@ MEAN, TOTAL, WITHIN, CONSISTENCY, ROW_CONSISTENCY, FRAGILE, OVERSTATEMENT = rang
 """Places of the moments: mean score; its variance if all factors are redrawn, and if only those of the remedy are;
 agreement of two results in both cases; share of examples that one of two results has right; see `Prediction`."""
 MOMENTS: Final = 7
-_COMPARED: Final = 16
+_COMPARED: Final = 10
 """Choices whose predictions are compared with each other; every choice has its score."""
 _BLOCKS: Final = 20
 _EXAMPLE_BLOCKS: Final = 100
@@ -227,7 +227,7 @@ def _some(row: Members, members: IntArray) -> Members:
 
 
 def _compared(masks: Masks, k: int) -> IntArray:
-    """Return places of at most 16 choices; of groups of random partitions, so that many have no common member."""
+    """Return places of at most 10 choices; of groups of random partitions, so that many have no common member."""
     random, size = np.random.default_rng(k), masks.shape[1]
     if 2 * k > size or len(masks) != math.comb(size, k):
         return np.arange(min(len(masks), _COMPARED))
