@@ -149,7 +149,13 @@ def main() -> None:
     ]
     rows: list[list[str]] = []
     random = np.random.default_rng(0)
-    for name, population in (("2 classes", Population()), ("6 classes", Population(6, signal=2.0))):
+    # Of a factor that acts alone, few columns that all rows share are the whole sample.
+    alone = Population(row=(0.0, 0.0), column=(0.7, 0.8), run=(0.1, 0.0))
+    for name, population in (
+        ("2 classes", Population()),
+        ("6 classes", Population(6, signal=2.0)),
+        ("one factor", alone),
+    ):
         truth = population.truth(random, options.truth)
         for count, members, crossed, golden in (
             (20, 10, True, 200),

@@ -174,15 +174,9 @@ def _medoids(texts: Array, masks: Masks, agreement: str) -> Array:
     return medoids
 
 
-def choose_best(members: Members, masks: Masks) -> tuple[IntArray, FloatArray]:
-    """Return the member of each choice that is best on validation examples, and its share among several as good.
-
-    Shapes (m,) and (m, k): the first of the best, and the weight of every member.
-    """
-    assert members.validation is not None
-    values = np.where(masks, members.validation, -math.inf)
-    best = (values == values.max(axis=1, keepdims=True)) & masks
-    return best.argmax(axis=1), best / best.sum(axis=1, keepdims=True)
+def choose_best(validation: FloatArray, masks: Masks) -> IntArray:
+    """Return the member of each choice, shape (m,), whose validation score is greatest; of equals the first."""
+    return np.asarray(np.where(masks, validation, -math.inf).argmax(axis=1))
 
 
 def draw_choices(members: int, k: int) -> Masks:

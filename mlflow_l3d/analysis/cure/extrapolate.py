@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.cure.remedy import Kind
 from mlflow_l3d.analysis.cure.spread import MEAN, OVERSTATEMENT, TOTAL, WITHIN
-from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 
-DOUBT_OF_STD: Final = 0.1
-"""What the logarithm of an extrapolated spread may be off for each doubling of the members."""
-DOUBT_OF_MEAN: Final = 0.1
-"""Relative error of an extrapolated change of the mean."""
+DOUBT: Final = 0.1
+"""What the logarithm of an extrapolated spread may be off for each doubling of the members; of a mean, relative."""
+FURTHEST: Final = 2
+"""At most so many times as many members as are measured."""
 _MOST_OFFSET: Final = 3.0
 _USUAL_OFFSET: Final = 1.0
 
 
-def extended(kind: Kind, moments: FloatArray, most: int, like: npt.NDArray[np.bool_]) -> FloatArray:
-    """Return moments of 1 to `most` members, shape (..., most, 7), from those of 1 to K, shape (..., K, 7).
+def extended(members: IntArray, moments: FloatArray, like: npt.NDArray[np.bool_]) -> FloatArray:
+    """Return moments of all numbers of members from those that are known, shape (..., K, 7).
 
     Parameters
     ----------
-    kind
-        The best of several follows no such law: its unknown moments stay nan. A vote of an even number is extrapolated
-        from even numbers, of an odd one from odd ones, because ties decide the former.
+    members
+        Shape (K,): the members behind one result, ascending, first 1. Those of a vote are odd: ties decide even ones.
     moments
         nan if unknown.
     like
@@ -40,58 +37,47 @@ def extended(kind: Kind, moments: FloatArray, most: int, like: npt.NDArray[np.bo
     inverse of the variance within rows is linear in k, which gives c. Theory: an ensemble of k is as good as one run
     whose noise has a k-th of the variance; c is the noise of one run in units of what it distinguishes.
     """
-    size = moments.shape[-2]
-    whole = np.full((*moments.shape[:-2], most, moments.shape[-1]), math.nan)
-    whole[..., : min(size, most), :] = moments[..., :most, :]
-    if kind == "choose":
+    whole = moments.copy()
+    if not (like[:, WITHIN] & like[:, TOTAL]).any():
         return whole
-    for parity in (0, 1) if kind == "vote" else (None,):
-        family = np.arange(1, most + 1)
-        family = family if parity is None else family[family % 2 == parity]
-        measured = family[family <= size]
-        if not (like[measured - 1, WITHIN] & like[measured - 1, TOTAL]).any():
-            continue
-        offset, amount, between = _variances(moments, measured, like)
-        for moment in range(moments.shape[-1]):
-            sizes = measured[like[measured - 1, moment]]
-            wanted = family[~np.isin(family, sizes)]
-            if moment in (TOTAL, WITHIN):
-                rest = between[..., None] * (moment == TOTAL)
-                whole[..., wanted - 1, moment] = amount[..., None] / (wanted + offset[..., None]) + rest
-            elif moment != OVERSTATEMENT and len(sizes) > 1:
-                # The first member follows the law least, because some runs collapse.
-                sizes = sizes[sizes > 1] if (sizes > 1).sum() > 1 else sizes
-                power = 1.0 if moment == MEAN else 0.5
-                line = _line(sizes, moments[..., sizes - 1, moment], wanted, offset[..., None], power)
-                whole[..., wanted - 1, moment] = line if moment == MEAN else np.clip(line, 0, 1)
+    offset, amount, between = _variances(members, moments, like)
+    for moment in range(moments.shape[-1]):
+        measured, wanted = like[:, moment], members[~like[:, moment]]
+        if moment in (TOTAL, WITHIN):
+            rest = between[..., None] * (moment == TOTAL)
+            whole[..., ~measured, moment] = amount[..., None] / (wanted + offset[..., None]) + rest
+        elif moment != OVERSTATEMENT and measured.sum() > 1:
+            # The first member follows the law least, because some runs collapse.
+            several = measured & (members > 1)
+            several = several if several.sum() > 1 else measured
+            power = 1.0 if moment == MEAN else 0.5
+            line = _line(members[several], moments[..., several, moment], wanted, offset[..., None], power)
+            whole[..., ~measured, moment] = line if moment == MEAN else np.clip(line, 0, 1)
     return whole
 
 
 def _variances(
-    moments: FloatArray, measured: npt.NDArray[np.int64], like: npt.NDArray[np.bool_]
+    members: IntArray, moments: FloatArray, like: npt.NDArray[np.bool_]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return c and b of the variance within rows, and the variance between rows, which stays."""
-    sizes = measured[like[measured - 1, WITHIN] & like[measured - 1, TOTAL]]
-    last = sizes[-1] - 1
-    between = np.maximum(0.0, moments[..., last, TOTAL] - moments[..., last, WITHIN])
-    within = moments[..., sizes - 1, WITHIN]
-    others = measured[like[measured - 1, TOTAL] & (measured > sizes[-1])][:1]
+    places = np.flatnonzero(like[:, WITHIN] & like[:, TOTAL])
+    between = np.maximum(0.0, moments[..., places[-1], TOTAL] - moments[..., places[-1], WITHIN])
+    sizes, within = members[places], moments[..., places, WITHIN]
+    others = np.flatnonzero(like[:, TOTAL] & (members > sizes[-1]))[:1]
     if len(sizes) == 1 and len(others):
         # Two runs in a row: that of two is the total less what is between rows.
-        more = moments[..., others - 1, TOTAL] - between[..., None]
-        sizes, within = np.append(sizes, others), np.concatenate([within, more], axis=-1)
+        more = moments[..., others, TOTAL] - between[..., None]
+        sizes, within = np.append(sizes, members[others]), np.concatenate([within, more], axis=-1)
     sizes, within = sizes[-3:], np.maximum(within[..., -3:], 1e-18)
     steps = sizes - sizes.mean()
     slope = (steps / within).sum(axis=-1) / max(1e-18, (steps**2).sum())
-    with np.errstate(divide="ignore", invalid="ignore"):
-        offset = (1 / within).mean(axis=-1) / slope - sizes.mean()
-    offset = np.where(np.isfinite(offset) & (slope > 0), np.clip(offset, 0, _MOST_OFFSET), _USUAL_OFFSET)
+    rises = slope > 0
+    offset = (1 / within).mean(axis=-1) / np.where(rises, slope, 1.0) - sizes.mean()
+    offset = np.where(rises, np.clip(offset, 0, _MOST_OFFSET), _USUAL_OFFSET)
     return offset, (within * (sizes + offset[..., None])).mean(axis=-1), between
 
 
-def _line(
-    sizes: npt.NDArray[np.int64], values: FloatArray, wanted: npt.NDArray[np.int64], offset: FloatArray, power: float
-) -> FloatArray:
+def _line(sizes: IntArray, values: FloatArray, wanted: IntArray, offset: FloatArray, power: float) -> FloatArray:
     """Return ``a + b (k + c) ** -power`` at the wanted k, by least squares; each k counts 1 / k."""
     steps, weights = (sizes + offset) ** -power, 1 / sizes
     centre = (weights * steps).sum(axis=-1, keepdims=True) / weights.sum()

@@ -56,9 +56,16 @@ def simplest(predictions: Iterable[Prediction]) -> list[Prediction]:
 
 
 def helps(prediction: Prediction, std: float, sign: float) -> bool:
-    """Return whether a remedy leaves clearly less spread and no lower mean; `sign` is -1 if smaller is better."""
-    change = max(sign * prediction.mean_change.low, sign * prediction.mean_change.high)
-    return prediction.std.value <= ENOUGH * std and not change < 0
+    """Return whether a remedy leaves less spread and no lower mean; `sign` is -1 if smaller is better.
+
+    The interval of one of both must show it: that of the ratio lies below 1, or the mean certainly rises. The mean
+    must not be expected to fall by more than what the spread falls.
+    """
+    ratio, change = prediction.ratio, prediction.mean_change
+    low, high = sorted((sign * change.low, sign * change.high))
+    if not (math.isfinite(ratio.high) and prediction.std.value <= ENOUGH * std):
+        return False
+    return (ratio.high < 1 or low > 0) and high >= 0 and sign * change.value >= prediction.std.value - std
 
 
 def helping(predictions: Iterable[Prediction], std: float, sign: float) -> list[Prediction]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlflow_l3d.analysis.cure.extrapolate import DOUBT_OF_STD
+from mlflow_l3d.analysis.cure.extrapolate import DOUBT
 from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.analysis.intervals import LEVEL, t_quantile
 
@@ -83,7 +83,7 @@ def more_data(
             continue
         step = math.log(size / now)
         beyond = math.log2(max(size / max(p.size for p in points), min(p.size for p in points) / size, 1.0))
-        doubt = DOUBT_OF_STD * beyond
+        doubt = DOUBT * beyond
         half = math.hypot(
             t_quantile(of_std.degrees, level) * of_std.error * abs(step),
             math.log(here.std.high / here.std.low) / 2,

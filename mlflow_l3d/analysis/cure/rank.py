@@ -77,23 +77,6 @@ def reduction(prediction: Prediction) -> float:
     return prediction.std_before - prediction.std.value
 
 
-def ranked(predictions: Sequence[Prediction], *, budget_seconds: float | None = None) -> list[Prediction]:
-    """Return the remedies that reduce the spread and cost no more than the budget, by reduction per cost.
-
-    Those that certainly lower the mean, hide luck (``fix``) or are unknown are left out; so is each that another one
-    beats at no more cost.
-    """
-    worth = [
-        each
-        for each in predictions
-        if each.remedy.kind != "fix"
-        and reduction(each) > 0
-        and not each.mean_change.high < 0
-        and not (budget_seconds is not None and each.seconds > budget_seconds)
-    ]
-    return sorted(pareto(worth), key=lambda each: -reduction(each) / cost(each))
-
-
 def pareto(predictions: Sequence[Prediction]) -> list[Prediction]:
     """Return the remedies that no other one beats in spread at no more cost, cheapest first."""
     front: list[Prediction] = []

@@ -15,9 +15,9 @@ Kind: TypeAlias = Literal[
 training or prompt. ``more_data``: more labelled examples. ``fixed_examples``: one fixed training set.
 ``report_mean``: the mean score of several trainings instead of one score. ``fix``: a factor at one configuration, which
 hides luck and cures none."""
-Basis: TypeAlias = Literal["exact", "extrapolated", "unknown"]
-"""``exact``: from stored runs, without resampling error. ``extrapolated``: from fewer members, or other sizes, that are
-stored. ``unknown``: until it is verified."""
+Basis: TypeAlias = Literal["exact", "sampled", "extrapolated", "unknown"]
+"""``exact``: from all choices of stored runs, without resampling error. ``sampled``: from some of these choices, always
+the same. ``extrapolated``: from fewer members, or other sizes, that are stored. ``unknown``: until it is verified."""
 
 ENSEMBLES: Final = ("vote", "mean")
 """Kinds whose predictions are those of several members together."""
@@ -70,6 +70,8 @@ class Prediction:
         What the prediction is made from.
     std
         Standard deviation of the score that remains over golden runs (ddof=0, as ``golden_std``).
+    ratio
+        The remaining standard deviation over the present one, paired: without the error of `std_before`.
     mean_change
         Mean score with the remedy less mean score without.
     consistency
@@ -99,6 +101,7 @@ class Prediction:
     remedy: Remedy
     basis: Basis
     std: Range = UNKNOWN
+    ratio: Range = UNKNOWN
     mean_change: Range = UNKNOWN
     consistency: Range = UNKNOWN
     fragile: Range = UNKNOWN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -26,7 +27,7 @@ MEAN, TOTAL, WITHIN, CONSISTENCY, ROW_CONSISTENCY, FRAGILE, OVERSTATEMENT = rang
 """Places of the moments: mean score; its variance if all factors are redrawn, and if only those of the remedy are;
 agreement of two results in both cases; share of examples that one of two results has right; see `Prediction`."""
 MOMENTS: Final = 7
-_COMPARED: Final = 40
+_COMPARED: Final = 10
 """Choices whose predictions are compared with each other; every choice has its score."""
 _BLOCKS: Final = 20
 _EXAMPLE_BLOCKS: Final = 100
@@ -63,20 +64,18 @@ class Table:
 
     @classmethod
     def of(cls, rows: Sequence[Members], metric: Metric, classes: int | None) -> Table:
-        """Return the table of the largest complete part of rows that may lack cells."""
+        """Return the table of the rows that have the same runs: most runs in all."""
         rows = [row for row in rows if len(row) and len(row.labels)]
         crossed = all(row.columns is not None for row in rows)
         places: Sequence[IntArray] = ()
-        slots = [row.columns if crossed and row.columns is not None else np.arange(len(row)) for row in rows]
-        columns, counts = np.unique(np.concatenate([*slots, np.zeros(0, dtype=np.int64)]), return_counts=True)
-        order = columns[np.argsort(-counts, kind="stable")]
-        complete = [sum(bool(np.isin(order[:size], each).all()) for each in slots) for size in range(1, len(order) + 1)]
-        size = 1 + int(np.argmax([count * (at + 1) * (count > 1) for at, count in enumerate(complete)] or [0]))
-        kept = [
-            _some(row, [np.flatnonzero(each == column)[0] for column in np.sort(order[:size])])
-            for row, each in zip(rows, slots, strict=True)
-            if np.isin(order[:size], each).all()
+        orders = [np.arange(len(row)) if row.columns is None else np.argsort(row.columns) for row in rows]
+        slots = [
+            tuple(order if row.columns is None or not crossed else row.columns[order])
+            for row, order in zip(rows, orders, strict=True)
         ]
+        counts = Counter(slots)
+        whole = max(counts, key=lambda each: (counts[each] > 1, counts[each] * len(each)), default=())
+        kept = [_some(row, order) for row, order, each in zip(rows, orders, slots, strict=True) if each == whole]
         names: Array = np.zeros(0)
         if kept and all(row.examples is not None for row in kept):
             numbers, names = pd.factorize(np.concatenate([np.asarray(row.examples) for row in kept]))
@@ -92,6 +91,10 @@ class Table:
     def most_exact(self) -> int:
         """Members up to which the variance has an unbiased estimate, also with some columns left out."""
         return self.size // 3 if self.test_size else (self.size - 1) // 2 if self.crossed else self.size
+
+    def needed(self, k: int) -> int:
+        """Return the members that a row must have for an unbiased estimate of the variance of results of k."""
+        return 3 * k if self.test_size else 2 * k + 1 if self.crossed else k
 
     def moments(self, kind: str, k: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Return the moments of results of k members.
@@ -147,15 +150,16 @@ class Table:
         self, kind: str, row: Members, masks: Masks, compared: IntArray
     ) -> tuple[Array, FloatArray, FloatArray]:
         """Return what some choices predict, (p, n), each one's score, and what its validation score has beyond it."""
-        test = slice(None) if row.test is None else row.test
+        # Runs that draw their own test examples share a reference set alone: it stands for them.
+        test = slice(None) if row.test is None or not row.test.any() else row.test
         labels = row.labels[test]
         if kind != "choose":
             predictions = combine_choices(kind, row, masks, self.metric.agreement)
             scores = score_many(self.metric, labels, predictions[:, test], self.classes)
             return predictions[compared], scores, np.full(len(masks), math.nan)
-        chosen, weights = choose_best(row, masks)
+        chosen = choose_best(self.metric.sign * np.asarray(row.validation), masks)
         singles = score_many(self.metric, labels, row.predictions[:, test], self.classes)
-        return row.predictions[chosen[compared]], weights @ singles, weights @ (np.asarray(row.validation) - singles)
+        return row.predictions[chosen[compared]], singles[chosen], (np.asarray(row.validation) - singles)[chosen]
 
     def _luck(self, predictions: Array) -> FloatArray:
         """Return shape (p, p): the covariance of scores that the choice of examples causes, by the jackknife."""
@@ -173,18 +177,13 @@ class Table:
         """
         sums = np.full((4, len(results), *[len(results[0])] * 2), math.nan)
         form = results[0].dtype.kind
-        if form == "f" or (form not in "iu" and self.metric.agreement not in ("", "exact_match")):
-            return sums
-        codes = list(results)
         if form not in "iu":
-            numbers, _ = pd.factorize(np.concatenate([each.ravel() for each in codes]))
-            parts = np.split(numbers, np.cumsum([each.size for each in codes])[:-1])
-            codes = [part.reshape(each.shape) for part, each in zip(parts, codes, strict=True)]
-        sums[:2] = self._agree(codes)
-        if form in "iu" and self.classes == 2 and min(each.min() for each in codes) >= 0:
+            return sums
+        sums[:2] = self._agree(results)
+        if self.classes == 2 and min(each.min() for each in results) >= 0:
             sums[2:] = sums[:2]  # Two answers of two classes agree if both are right, or both wrong.
-        elif form in "iu":
-            rights = [(each == row.labels).astype(np.int64) for each, row in zip(codes, self.rows, strict=True)]
+        else:
+            rights = [(each == row.labels).astype(np.int64) for each, row in zip(results, self.rows, strict=True)]
             sums[2:] = self._agree(rights)
         return sums
 
@@ -220,7 +219,7 @@ class Table:
             moments[FRAGILE], left[:, FRAGILE] = 1 - moments[FRAGILE], 1 - left[:, FRAGILE]
 
 
-def _some(row: Members, members: Sequence[int]) -> Members:
+def _some(row: Members, members: IntArray) -> Members:
     """Return some members of a row, in this order."""
     scores, validation = (None if part is None else part[members] for part in (row.scores, row.validation))
     chosen = row.predictions[members]
@@ -228,7 +227,7 @@ def _some(row: Members, members: Sequence[int]) -> Members:
 
 
 def _compared(masks: Masks, k: int) -> IntArray:
-    """Return places of at most 40 choices; of groups of random partitions, so that many have no common member."""
+    """Return places of at most 10 choices; of groups of random partitions, so that many have no common member."""
     random, size = np.random.default_rng(k), masks.shape[1]
     if 2 * k > size or len(masks) != math.comb(size, k):
         return np.arange(min(len(masks), _COMPARED))

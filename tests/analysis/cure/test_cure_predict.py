@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -138,8 +139,8 @@ def test_moments_equal_brute_force(kind: str, *, crossed: bool) -> None:
 
 
 def test_the_best_of_several_follows_order_statistics() -> None:
-    rows = rows_of(3, 6)
-    values = [np.array([0.3, 0.5, 0.1, 0.9, 0.6, 0.2]), np.array([0.5, 0.5, 0.1, 0.1, 0.9, 0.9]), np.full(6, 0.4)]
+    rows = rows_of(2, 6)
+    values = [np.array([0.3, 0.5, 0.1, 0.9, 0.6, 0.2]), np.array([0.5, 0.4, 0.1, 0.2, 0.9, 0.7])]
     rows = [
         Members(r.predictions, r.labels, validation=v, examples=r.examples) for r, v in zip(rows, values, strict=True)
     ]
@@ -151,10 +152,14 @@ def test_the_best_of_several_follows_order_statistics() -> None:
             order = np.argsort(value)
             weights = np.empty(6)
             weights[order] = chances
-            for tied in np.unique(value):
-                weights[value == tied] = weights[value == tied].mean()
             expected.append(weights @ scores)
         assert Table.of(rows, ACCURACY, 3).moments("choose", k)[0][MEAN] == pytest.approx(np.mean(expected))
+
+
+def test_a_choice_among_equals_takes_no_luck_away() -> None:
+    rows = [replace(row, validation=np.full(7, 0.5)) for row in rows_of(30, 7, crossed=True)]
+    found = predict(rows, over=("a",), metric=ACCURACY, classes=3)
+    assert 0.8 < of(found, "choose", 2).ratio.value < 1.25
 
 
 def test_golden_runs_have_the_variance_of_an_infinite_test_set() -> None:
@@ -176,9 +181,17 @@ def test_a_law_is_continued_exactly() -> None:
     law[:, [MEAN]], law[:, [WITHIN]] = 0.8 - 0.3 / (members + 1.5), 0.02 / (members + 1.5)
     law[:, [TOTAL]] = 0.001 + law[:, [WITHIN]]
     law[:, [CONSISTENCY]] = 0.9 - 0.2 / np.sqrt(members + 1.5)
-    for kind in ("vote", "mean"):
-        assert np.allclose(extended(kind, law[:4], 10, np.ones((4, 7), dtype=bool))[:, :4], law[:, :4])  # type: ignore[arg-type]
-    assert np.isnan(extended("choose", law[:4], 10, np.ones((4, 7), dtype=bool))[4:]).all()
+    known = np.broadcast_to(members <= 4, law.shape)
+    found = extended(members[:, 0], np.where(known, law, math.nan), known)
+    assert np.allclose(found[:, [MEAN, TOTAL, WITHIN, CONSISTENCY]], law[:, [MEAN, TOTAL, WITHIN, CONSISTENCY]])
+
+
+def test_no_variance_is_continued_without_a_warning() -> None:
+    moments = np.full((4, 7), 0.5)
+    moments[:, WITHIN] = 0
+    known = np.broadcast_to(np.arange(4)[:, None] < 2, (4, 7))
+    found = extended(np.array([1, 3, 5, 7]), np.where(known, moments, math.nan), known)
+    assert np.allclose(found[2:, TOTAL], 0.5)
 
 
 def test_the_remaining_spread_scales_what_is_reported() -> None:
@@ -190,11 +203,94 @@ def test_the_remaining_spread_scales_what_is_reported() -> None:
     assert two.std.value == pytest.approx(0.05 * math.sqrt(after / before))
     assert two.std.low < two.std.value < two.std.high
     assert two.basis == "exact"
-    assert of(found, "mean", 10).basis == "extrapolated"
-    assert set(two.shares) == {"a+b", "other factors"}
+    assert two.std.value == pytest.approx(0.05 * two.ratio.value)
+    three, four = of(found, "mean", 3), of(found, "mean", 4)  # two of six columns are measured: four at most
+    assert three.basis == four.basis == "extrapolated"
+    assert max(each.remedy.members for each in found if each.remedy.kind == "mean") == 4
+    widths = [math.log(each.ratio.high / each.ratio.low) for each in (two, three, four)]
+    assert widths == sorted(widths)
+    golden_half = math.log(0.0625 / 0.04) / 2
+    assert math.log(two.std.high / two.std.low) / 2 == pytest.approx(math.hypot(golden_half, widths[0] / 2))
+    assert set(two.shares) in (set(), {"a+b", "other factors"})
     assert found[0].remedy.members == 1
     assert found[0].std == pytest.approx(golden)
-    assert not any(each.remedy.kind == "vote" and each.remedy.members == 2 for each in found)
+    assert found[0].ratio == Range(1.0, 1.0, 1.0)
+    for name in ("consistency", "row_consistency", "fragile"):
+        one, several = (getattr(each, name) for each in (found[0], two))
+        assert several.high - several.low >= 0.99 * (one.high - one.low) > 0
+
+
+def test_choices_that_are_drawn_are_not_called_exact() -> None:
+    found = predict(rows_of(6, 15, crossed=True), over=("a",), metric=ACCURACY, classes=3)
+    assert [of(found, "vote", k).basis for k in (3, 5, 9)] == ["sampled", "sampled", "extrapolated"]
+    assert of(found, "mean", 2).basis == "exact"
+    assert not any(each.remedy.kind == "vote" and each.remedy.members % 2 == 0 for each in found)
+
+
+def test_two_runs_a_row_say_little_of_more() -> None:
+    found = predict(rows_of(30, 2), over=("a",), metric=ACCURACY, classes=3)
+    assert [each.remedy.members for each in found if each.remedy.kind == "mean"] == [2, 3, 4]
+    assert of(found, "vote", 3).basis == "unknown"
+    assert not of(found, "mean", 2).shares  # no two disjoint pairs of a row say what its factor still causes
+    for k in (3, 4):
+        shares = of(found, "mean", k).shares
+        assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_a_reference_set_counts_where_runs_draw_their_own_tests() -> None:
+    rows = rows_of(6, 6, crossed=True)
+    drawn = [replace(row, test=np.zeros(len(row.labels), dtype=bool)) for row in rows]
+    both = [
+        predict(each, over=("a",), metric=F1, classes=3, golden_std=Range(0.05, 0.04, 0.06)) for each in (rows, drawn)
+    ]
+    assert [each.std for each in both[0]] == [each.std for each in both[1]]
+    independent = Members(
+        *[np.concatenate([getattr(r, n)[:, :30] for r in rows]) for n in ("predictions",)], rows[0].labels[:30]
+    )
+    found = predict_all(
+        replace(independent, test=np.zeros(30, dtype=bool)), over=("a",), metric=F1, classes=3, test_size=30
+    )
+    assert found[0].std.value > 0
+
+
+def test_the_best_has_the_smallest_validation_error() -> None:
+    random = np.random.default_rng(0)
+    rows = []
+    for _ in range(10):
+        labels, errors = random.normal(size=50), random.uniform(0.5, 3, 7)
+        answers = labels + errors[:, None] * random.normal(size=(7, 50))
+        validation = np.abs(answers - labels).mean(axis=1)
+        rows.append(Members(answers, labels, validation=validation, columns=np.arange(7)))
+    found = predict(rows, over=("a",), metric=registered()["mae"], classes=None)
+    assert of(found, "choose", 3).mean_change.high < 0
+
+
+def test_a_factor_of_main_effects_has_wide_intervals_by_its_few_columns() -> None:
+    """Accuracies of columns are all that varies; a vote is right if most members are."""
+    random, hits, ratios = np.random.default_rng(6), [], []
+    draws = np.clip(0.6 + 0.12 * random.standard_normal((20_000, 5)), 0, 1)
+    wins = np.zeros((20_000, 6))
+    wins[:, 0] = 1
+    for member in draws.T:
+        wins[:, 1:] = wins[:, 1:] * (1 - member[:, None]) + wins[:, :-1] * member[:, None]
+        wins[:, 0] *= 1 - member
+    vote = wins[:, 3:].sum(axis=1)
+    truth = [math.sqrt(one.var() + (one * (1 - one)).mean() / 50) for one in (draws[:, 0], vote)]
+    for _ in range(20):
+        quality = np.clip(0.6 + 0.12 * random.standard_normal((10, 1)), 0, 1)
+        rows = [
+            Members(
+                (random.random((10, 50)) < quality).astype(np.int64),
+                np.ones(50, dtype=np.int64),
+                columns=np.arange(10),
+            )
+            for _ in range(5)
+        ]
+        five = of(predict(rows, over=("a",), metric=ACCURACY, classes=2, most_members=5), "vote", 5)
+        hits.append(five.ratio.low <= truth[1] / truth[0] <= five.ratio.high)
+        ratios.append(five.ratio.value)
+    assert np.mean(hits) >= 0.9
+    assert np.mean(ratios) == pytest.approx(truth[1] / truth[0], rel=0.15)
 
 
 def test_what_cannot_be_predicted_has_a_reason() -> None:
@@ -208,10 +304,16 @@ def test_what_cannot_be_predicted_has_a_reason() -> None:
     assert "at least 2 of 2" in reasons([Members(r.predictions[:1], r.labels) for r in rows])[0]
     bare = [Members(r.predictions, r.labels) for r in rows]
     assert {*reasons(bare)} == {
-        "runs have no class scores to average: see vote",
-        "runs have no validation scores",
+        "no class scores of the runs are known: see vote",
+        "no validation scores of the runs are known",
     }
-    assert any("fewer than 3 runs" in why for why in reasons([Members(r.predictions[:2], r.labels) for r in rows]))
+    assert any(
+        "2 runs in a row are too few: 3" in why for why in reasons([Members(r.predictions[:2], r.labels) for r in rows])
+    )
+    six = "6 runs in a row are too few: investigation_runs=7"
+    assert six in reasons([Members(r.predictions, r.labels, columns=np.arange(6)) for r in rows_of(5, 6)])
+    texts = [Members(r.predictions.astype(str).astype(object), r.labels.astype(str).astype(object)) for r in rows]
+    assert "texts have no mean: see vote" in reasons(texts, registered()["exact_match"])
     same = [Members(np.repeat(r.labels[None], 4, axis=0), r.labels) for r in rows]
     assert any("do not vary" in why for why in reasons(same))
     numbers = [Members(r.scores[:, :, 0].astype(float), r.labels.astype(float)) for r in rows]  # type: ignore[index]

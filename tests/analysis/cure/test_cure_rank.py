@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from mlflow_l3d.analysis.cure.foreseen import helps
 from mlflow_l3d.analysis.cure.more_data import Point, more_data, more_tests
-from mlflow_l3d.analysis.cure.rank import fixed, pairs, pareto, ranked, report_mean
+from mlflow_l3d.analysis.cure.rank import fixed, pairs, pareto, report_mean
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.which_examples import which_examples
 
@@ -41,16 +43,31 @@ def test_a_fixed_factor_hides_its_own_part() -> None:
     found = fixed("a", GOLDEN, Range(0.36, 0.2, 0.5))
     assert found.std == pytest.approx((0.04, 0.04 * math.sqrt(0.5), 0.0625 * math.sqrt(0.8)))
     assert "hides luck" in found.reason
-    assert ranked([found]) == []
+    assert pareto([found]) == []
 
 
-def test_ranking_is_by_reduction_per_cost_within_the_budget() -> None:
+def test_a_front_has_what_nothing_cheaper_beats() -> None:
     two, five, worse = remedy(0.045, 2), remedy(0.03, 5), remedy(0.046, 3)
-    assert ranked([worse, two, five]) == [five, two]
-    assert pareto([five, worse, two]) == [two, five]
-    dear, harmful = remedy(0.01, 2, seconds=100.0), remedy(0.01, 2, change=Range(-0.2, -0.3, -0.1))
-    assert ranked([dear], budget_seconds=50) == []
-    assert ranked([harmful, remedy(0.06, 2), remedy(math.nan, 2)]) == []
+    assert pareto([five, worse, two, remedy(math.nan, 2)]) == [two, five]
+
+
+@pytest.mark.parametrize(
+    ("ratio", "change", "expected"),
+    [
+        ((0.8, 0.7, 0.9), (0.0, -0.1, 0.1), True),
+        ((0.8, 0.6, 1.1), (0.0, -0.1, 0.1), False),  # less spread is not established
+        ((0.8, math.nan, math.nan), (0.3, 0.2, 0.4), False),  # and without an interval nothing is
+        ((0.8, 0.6, 1.1), (0.05, 0.02, 0.08), True),  # but the mean rises
+        ((0.8, 0.7, 0.9), (-0.05, -0.101, 0.001), False),  # the mean loses more than the spread
+        ((0.8, 0.7, 0.9), (-0.005, -0.006, -0.004), False),
+        ((0.97, 0.96, 0.98), (0.0, -0.1, 0.1), False),  # not worth its price
+    ],
+)
+def test_only_what_intervals_establish_helps(ratio: tuple[float, ...], change: tuple[float, ...], *, expected: bool):
+    for sign in (1.0, -1.0):
+        ends = Range(*(sign * change[at] for at in ((0, 1, 2) if sign > 0 else (0, 2, 1))))
+        found = replace(remedy(0.05 * ratio[0], 3, change=ends), ratio=Range(*ratio))
+        assert helps(found, 0.05, sign) == expected
 
 
 def test_pairs_are_means_of_ensembles() -> None:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_vote_of_heads_achieves_what_was_predicted(place: Place) -> None:
-    sizes = {"investigation_runs": 7, "mitigation_runs": 5, "golden_runs": 12}
+    sizes = {"investigation_runs": 7, "mitigation_runs": 8, "golden_runs": 12}
     sizes |= {"num_labelled": 40, "test_size": 100}
     task = rotten_tomatoes({})
     some = np.random.default_rng(0).permutation(len(task))[:800]  # to encode all takes a minute
