@@ -16,9 +16,7 @@ class _Parent(TypedDict, total=False):
 
 class _Cure(TypedDict, total=False):
     verify: Annotated[int, Of("0", "how many of the best remedies are trained, to compare with what is predicted")]
-    budget: Annotated[
-        Any, Of("none", "most that verifying trains: none, a time as in 2h, or a number of trainings (cells)")
-    ]
+    budget: Annotated[Any, Of("none", "most that verifying trains: none, a time as in 2h, or a number of trainings")]
     runs: Annotated[
         int | Auto,
         Of(
@@ -30,8 +28,12 @@ class _Cure(TypedDict, total=False):
     ]
     most_members: Annotated[int, Of("10", "most runs behind one prediction", low=2, high=100)]
     smallest_effect: Annotated[
-        float,
-        Of("1.0", "verify: a mean that is lower by less is not worse (percentage points, or the unit of the metric)"),
+        float | Auto,
+        Of(
+            "auto",
+            "verify: a mean that is lower by less is not lower (percentage points, or the unit of the metric); auto is "
+            "half of golden_std",
+        ),
     ]
     metric: Annotated[str, Of("auto", "metric whose luck is reduced; auto is the parent's metric")]
 

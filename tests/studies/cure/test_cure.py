@@ -114,7 +114,7 @@ def test_the_page_and_the_run_hold_what_was_found(verified: tuple[Place, Cure, i
         assert words in text
     first = Page(result.report().to_html(folded=False)).text
     assert len(first.split("remedy trainings")[0].split()) <= 120
-    frame = result.to_frame().dropna(subset="verdict")
+    frame = result.to_frame().dropna(subset="less_spread")
     assert frame["achieved_std"].tolist() == [found.cured.value]
 
 
@@ -124,7 +124,7 @@ def test_a_verified_remedy_is_a_file_that_other_commands_take(
     place, result, _ = verified
     names = [each.path for each in place.client.list_artifacts(result.run_id)]
     (found,) = result.answer.verified
-    assert ("cure.json" in names) is (result.answer.verdict(found) == "better")
+    assert ("cure.json" in names) is (result.answer.best is found)
     if "cure.json" in names:
         content = json.loads(place.download(result.run_id, "cure.json", tmp_path).read_text())
         assert content == {"changes": {}, "kind": "vote", "members": 3, "over": ["model_randomness"]}
@@ -152,9 +152,10 @@ def test_a_dry_run_counts_what_verifying_trains(coins: tuple[Place, Investigatio
     trained.clear()
     with place.entered():
         plan = plan_cure(coins[1], verify=1, executor="inline", most_members=3)
-        assert plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist() == [[12, 0, 12]]
+        assert plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist() == [[24, 0, 24]]
+        assert "24 trainings, 0 done" in plan.summary()
         small = plan_cure(coins[1], verify=1, executor="inline", most_members=3, budget="13 cells")
-        assert small.parts["cells"].tolist() == [6]  # of two trainings each
+        assert small.parts["cells"].tolist() == [12]  # six golden runs of two trainings each
         none = plan_cure(coins[1], verify=1, executor="inline", most_members=3, budget="3 cells")
         assert len(none.parts) == 0
         assert "the budget does not pay for 5 golden runs" in none.summary()
