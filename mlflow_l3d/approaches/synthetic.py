@@ -110,10 +110,11 @@ class Synthetic(Approach):
     def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> tuple[Remedy, ...]:  # noqa: ARG002
         """Return a weaker effect of the strongest factor, and less noise: their truth is known in closed form."""
         active = sensitivities(hyperparameters)
-        values: dict[str, dict[str, Value]] = {"no noise": {"noise": 0.0}}
+        values: dict[str, dict[str, Value]] = {}
         if active:
             strongest = min(active, key=lambda name: active[name])
             values[f"weaker effect of {strongest}"] = {f"a_{strongest}": 99.0}
+        values["no noise"] = {"noise": 0.0}
         return changing(hyperparameters, values)
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:

@@ -79,7 +79,7 @@ class Gathered:
         if (chance := self.metric.chance_level(self.classes or None)) is None:
             return 0
         low = self.golden <= chance
-        return int(low.sum()) if 2 * low.sum() >= len(low) or apart(self.golden[~low], chance) else 0
+        return int(low.sum()) if 4 * low.sum() >= 3 * len(low) or apart(self.golden[~low], chance) else 0
 
 
 def gather(client: Client, run_id: str, asked: str) -> Gathered:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Unpack
 
 from mlflow_l3d.analysis.intervals import LEVEL
@@ -86,7 +87,7 @@ def plan_cure(parent_run_id: Any = "latest", **options: Unpack[CureOptions]) -> 
     ...     investigation_runs=7, mitigation_runs=4, golden_runs=8, executor="inline",
     ... )
     >>> mlflow_l3d.plan_cure(investigation.run_id, verify=1).parts["cells"].tolist()
-    [8]
+    [16]
     """
     with entry_point() as project_run:
         client = connect()
@@ -123,9 +124,9 @@ def _carry_out(client: Client, request: CureRequest, project_run: str | None, *,
             reasons=(*request.reasons, *notes),
         )
         parent = str(gathered.parent.info.run_id)
-        result = Cure(
-            run_id=run.run_id, parent_run_id=parent, answer=answer, source=gathered.source, settings=request.texts
-        )
+        # A reason is why no command can train: the request of an object of this process can.
+        source = replace(gathered.source, is_typed=request.side is not None and not request.side.reason)
+        result = Cure(run_id=run.run_id, parent_run_id=parent, answer=answer, source=source, settings=request.texts)
         with temporary_folder() as folder:
             write_result(folder, result)
             save_report(folder, names.REPORT, result.report())

@@ -172,6 +172,11 @@ class CureAnswer:
         fine = [each for each in self.verified if each.less_spread == "verified" and self.mean_kept(each) in kept]
         return min(fine, key=lambda each: (kept[self.mean_kept(each)], each.ratio.value), default=None)
 
+    @property
+    def leading(self) -> Verified | None:
+        """The best trained remedy, or else the first; None if none was trained."""
+        return self.best or next(iter(self.verified), None)
+
     def mean_kept(self, verified: Verified) -> Verdict:
         """Return whether the mean of a trained remedy is not lower."""
         return verified.mean_kept(self.smallest_effect, self.metric.sign)
@@ -188,15 +193,15 @@ class CureAnswer:
 
     @property
     def chosen(self) -> Prediction | None:
-        """What is predicted of the remedy that a first screen is about; None if none helps, or was verified."""
-        if self.verified:
-            return self.best.prediction if self.best else None
+        """What is predicted of the remedy that a first screen is about; None if none helps."""
+        if self.leading:
+            return self.leading.prediction
         return against_collapse(self.predictions) if self.collapsed else next(iter(self.helping()), None)
 
     def metrics(self) -> dict[str, float]:
-        """Return what MLflow holds: the spread without a remedy, and with the verified one that is best."""
+        """Return what MLflow holds: the spread without a remedy, and with the trained one that leads."""
         values = {"golden_std": self.std, "score_mean": self.mean}
-        if (best := self.best) is not None:
+        if (best := self.leading) is not None:
             values |= {"cured_std": best.cured.value, "cured_mean_change": best.mean_change.value}
             values |= {"predicted_std": best.prediction.std.value, "std_ratio": best.ratio.value}
         return known(values)

@@ -117,7 +117,7 @@ def percent_text(share: float) -> str:
 
 def _helping(answer: CureAnswer) -> Answer:
     unit, helping = unit_of(answer.metric), answer.helping()
-    if (best := answer.best or next(iter(answer.verified), None)) is not None:
+    if (best := answer.leading) is not None:
         ratio, change = best.ratio, best.mean_change
         lead = (
             f"With {with_article(best.prediction.remedy)} {best.runs} golden runs have less spread: "
@@ -150,9 +150,11 @@ def _cost(answer: CureAnswer) -> Answer:
 
 def _luck(answer: CureAnswer) -> Answer:
     unit, chosen = unit_of(answer.metric), answer.chosen
-    std = answer.std if chosen is None or answer.collapsed else chosen.std.value
-    std = answer.best.cured.value if answer.best else std
-    shares = sorted(chosen.shares.items(), key=lambda each: -each[1])[:2] if chosen and not answer.best else []
+    if answer.verified or chosen is None or answer.collapsed:
+        std = answer.best.cured.value if answer.best else answer.std
+    else:
+        std = chosen.std.value
+    shares = sorted(chosen.shares.items(), key=lambda each: -each[1])[:2] if chosen and not answer.verified else []
     causes = [f"**{factor_words(name)}** ({share_text(share)})" for name, share in shares]
     more = f" Involved in its variance: {listed(causes)}." if causes else ""
     if not math.isfinite(std):
@@ -213,12 +215,11 @@ def trained_table(answer: CureAnswer) -> Table:
     unit = unit_of(answer.metric)
     rows = [
         {
-            "remedy": remedy_words(each.prediction.remedy),
-            "std predicted": unit.text(each.prediction.std.value),
-            "std achieved": unit.text(each.cured.value),
-            "mean predicted": unit.change(each.prediction.mean_change.value),
-            "mean achieved": unit.change(each.mean_change.value),
-            "runs": _pairs(each),
+            "remedy": remedy_words(each.prediction.remedy).replace(" runs over ", " over "),
+            "std (predicted)": f"{unit.text(each.cured.value)} ({unit.text(each.prediction.std.value)})",
+            "mean (predicted)": f"{unit.change(each.mean_change.value)} "
+            f"({unit.change(each.prediction.mean_change.value)})",
+            "golden runs": _pairs(each),
         }
         for each in answer.verified
     ]
