@@ -131,7 +131,7 @@ def _spread(cells: pd.DataFrame, planned: Planned, metric: Metric) -> tuple[dict
         importances = dict(analyse(cells, planned, metric=metric).importances)
         golden = next(iter(importances.values())).golden
     golden = golden[np.isfinite(golden)]
-    std = known_std(golden) if len(golden) > 1 else math.nan
+    std = known_std(golden, ddof=1) if len(golden) > 1 else math.nan  # as a seeds study says it
     return importances, golden, spread_of(importances) if importances else Range(std, *std_interval(golden))
 
 

@@ -87,8 +87,8 @@ class CureRequest:
     @property
     def smallest_effect(self) -> float:
         """The smallest effect in the unit of the scores."""
-        given = self.arguments["smallest_effect"]
-        return self.gathered.spread.value / 2 if given == "auto" else given / unit_of(self.gathered.metric).scale
+        effect = self.arguments["smallest_effect"]
+        return self.gathered.spread.value / 2 if effect == "auto" else effect / unit_of(self.gathered.metric).scale
 
     def chosen(self) -> list[Prediction]:
         """Return the remedies that may be verified, best first.

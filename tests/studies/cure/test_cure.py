@@ -179,6 +179,7 @@ def test_other_parents_work_or_say_why(coins: tuple[Place, Investigation], tmp_p
         study = seeds("synthetic", approach=approach(), seeds=list(range(9)), metric="accuracy", executor="inline")
         result = cure(study.run_id)
         assert result.answer.shown()
+        assert result.answer.std == pytest.approx(place.client.get_run(study.run_id).data.metrics["seed_std/accuracy"])
         assert "--verify" not in result.report().to_text()  # nobody compares seeds with golden runs
         with pytest.raises(L3DError, match=r"verify=1: .*study of seeds"):
             cure(study.run_id, verify=1)

@@ -168,9 +168,9 @@ class CureAnswer:
     @property
     def best(self) -> Verified | None:
         """The trained remedy that is established to leave less spread, and not a lower mean; None if there is none."""
-        kept = {"verified": 0, "open": 1}
-        fine = [each for each in self.verified if each.less_spread == "verified" and self.mean_kept(each) in kept]
-        return min(fine, key=lambda each: (kept[self.mean_kept(each)], each.ratio.value), default=None)
+        less = (each for each in self.verified if each.less_spread == "verified")
+        fine = [each for each in less if self.mean_kept(each) != "refuted"]
+        return min(fine, key=lambda each: (self.mean_kept(each) == "open", each.ratio.value), default=None)
 
     @property
     def leading(self) -> Verified | None:

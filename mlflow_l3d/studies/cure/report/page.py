@@ -64,7 +64,6 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
     settings
         The given values.
     """
-    unknown = [Item(remedy_words(each.remedy)) for each in answer.predictions if each.basis == "unknown"]
     first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ROWS]
     note = f"Without a remedy {unit_of(answer.metric).typical(answer.std)}. Predicted from stored runs, with intervals."
     compared = [verified_table(each, answer) for each in answer.verified]
@@ -83,7 +82,6 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
             Section("Predicted and achieved", [*compared, verified_note(answer)], is_open=True, name="verified"),
             Section("What would remain luck", [remaining_table(answer)], name="luck"),
             Section("Every remedy", [remedy_table(answer.predictions, answer.metric, _READING)], name="remedies"),
-            Section("Unknown until verified", [unknown or None]),
             Section("What could not be predicted or verified", [[*map(Item, answer.reasons)] or None]),
         ],
         settings=settings,
@@ -128,7 +126,7 @@ def _helping(answer: CureAnswer) -> Answer:
     elif answer.collapsed:
         first = against_collapse(answer.predictions)
         what = f"{beginning(first.remedy)}, unknown until verified" if first else "**No remedy of this approach**"
-        lead = f"{what}, is for it. Spread and remedies below are those of runs that fail to learn."
+        lead = f"{what}, is for it. The numbers below show runs that fail to learn."
     elif helping:
         agree, shift = helping[0].consistency.value, unit.change(helping[0].mean_change.value, 1)
         more = f"; two results agree on {points(agree, 0)} % of the predictions" * math.isfinite(agree)
@@ -234,7 +232,7 @@ def verified_note(answer: CureAnswer) -> str | None:
     return (
         "Golden runs with and without the remedy have the same configurations and test examples. Interval of the std "
         "in %: jackknife over pairs. Less spread: it lies below 100 %. Mean not lower: by less than "
-        f"{unit_of(answer.metric).size(answer.smallest_effect)}. Open: the intervals do not tell; they have a level of "
+        f"{unit_of(answer.metric).size(answer.smallest_effect)}. Open: its interval holds both. Intervals have a level of "
         f"{100 * answer.level:.3g} % each, so that of all trained remedies together it is 95 %."
     )
 
