@@ -87,7 +87,7 @@ def plan_cure(parent_run_id: Any = "latest", **options: Unpack[CureOptions]) -> 
     ...     investigation_runs=7, mitigation_runs=4, golden_runs=8, executor="inline",
     ... )
     >>> mlflow_l3d.plan_cure(investigation.run_id, verify=1).parts["cells"].tolist()
-    [16]
+    [8]
     """
     with entry_point() as project_run:
         client = connect()

@@ -94,8 +94,7 @@ def test_more_golden_runs_are_asked_of_the_parameter_that_makes_them() -> None:
     answer = CureAnswer(
         metric=named("accuracy"), std=0.1, mean=0.5, predictions=(), verified=(unsure,), stored=20, is_pooled=True
     )
-    given = {"task": "trec", "design": "radial", "mitigation_runs": "20"}
-    source = Source(run_id="p", approach="head", given=given)
+    source = Source(run_id="p", approach="head", given={"task": "trec", "design": "radial", "mitigation_runs": "20"})
     document = cure_document(answer, source=source, run_id="r", settings={})
     more, then = (step.command for step in document.steps)
     assert more == "mlflow-l3d investigate trec --design radial --mitigation-runs 80"
