@@ -45,11 +45,16 @@ class PublishedStudy:
 
 
 def changing(
-    hyperparameters: Mapping[str, Value], *values: Mapping[str, Value], kind: Literal["training", "prompt"] = "training"
+    hyperparameters: Mapping[str, Value],
+    values: Mapping[str, Mapping[str, Value]],
+    kind: Literal["training", "prompt"] = "training",
 ) -> tuple[Remedy, ...]:
-    """Return a remedy for each of some values that hyperparameters may have instead, without what they have already."""
-    news = ({name: value for name, value in each.items() if hyperparameters[name] != value} for each in values)
-    return tuple(Remedy(kind, changes=changes) for changes in news if changes)
+    """Return a remedy for each of some values, by their plain words, without what hyperparameters have already."""
+    news = {
+        words: {name: value for name, value in each.items() if hyperparameters[name] != value}
+        for words, each in values.items()
+    }
+    return tuple(Remedy(kind, changes=changes, words=words) for words, changes in news.items() if changes)
 
 
 class Hooks:

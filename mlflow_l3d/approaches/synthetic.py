@@ -110,8 +110,12 @@ class Synthetic(Approach):
     def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> tuple[Remedy, ...]:  # noqa: ARG002
         """Return a weaker effect of the strongest factor, and less noise: their truth is known in closed form."""
         active = sensitivities(hyperparameters)
-        weaker = [{f"a_{min(active, key=lambda name: active[name])}": 99.0}] if active else []
-        return changing(hyperparameters, *weaker, {"noise": 0.0})
+        values: dict[str, dict[str, Value]] = {}
+        if active:
+            strongest = min(active, key=lambda name: active[name])
+            values[f"weaker effect of {strongest}"] = {f"a_{strongest}": 99.0}
+        values["no noise"] = {"noise": 0.0}
+        return changing(hyperparameters, values)
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
         """Return two sensitivities, if they have an effect: the best ones of a few cells are luck alone."""

@@ -52,7 +52,8 @@ def read_remedy(given: Remedy | Mapping[str, Any] | Path | str) -> Remedy:
 
 def text_of(remedy: Remedy) -> str:
     """Return the JSON of a remedy: what a run logs, so that it can be repeated without the file."""
-    return json.dumps({**asdict(remedy), "changes": dict(remedy.changes)}, sort_keys=True)
+    content = {**asdict(remedy), "changes": dict(remedy.changes)}
+    return json.dumps({name: value for name, value in content.items() if name != "words"}, sort_keys=True)
 
 
 def cured(approach: Approach | str, remedy: Remedy | Mapping[str, Any] | Path | str) -> Cured:

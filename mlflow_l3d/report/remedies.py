@@ -39,14 +39,14 @@ def remedy_words(remedy: Remedy, also: Sequence[Remedy] = ()) -> str:
     runs = f"{counted(remedy.members, 'run')} over {remedy_over(remedy)}{price}"
     words = {
         "vote": f"vote of {runs}",
-        "mean": f"mean prediction of {runs}",
+        "mean": f"mean of class scores of {runs}",
         "choose": f"best of {runs}",
         "report_mean": f"reporting the mean of {counted(remedy.members, 'run')}",
         "fix": f"fixing {remedy_over(remedy)}, which hides luck",
         "fixed_examples": "one chosen set of training examples",
     }.get(remedy.kind, "")
     changes = [f"{name}={value_text(value)}" for name, value in remedy.changes.items()]
-    return ", ".join(filter(None, [words, *changes, *map(remedy_words, also)]))
+    return ", ".join(filter(None, [*([remedy.words] if remedy.words else [words, *changes]), *map(remedy_words, also)]))
 
 
 def short_words(remedy: Remedy) -> str:

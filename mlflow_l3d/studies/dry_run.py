@@ -43,12 +43,15 @@ class StudyPlan(OnOneScreen):
         Cells that run side by side.
     notes
         What was decided before, and what is doubtful.
+    unit
+        What is counted.
     """
 
     title: str
     parts: pd.DataFrame
     workers: int
     notes: tuple[str, ...] = ()
+    unit: str = "cell"
 
     def to_frame(self) -> pd.DataFrame:
         """Return :attr:`parts`."""
@@ -71,7 +74,7 @@ class StudyPlan(OnOneScreen):
         if math.isfinite(self.hours):
             time = f"about {rough_duration(self.hours)} with {counted(self.workers, 'worker')}"
         shared = f", {shared:,} shared with these" if (shared := int(self.shared.sum())) else ""
-        return f"{counted(cells, 'cell')}, {done:,} done, {left:,} to compute{shared}: {time}"
+        return f"{counted(cells, self.unit)}, {done:,} done, {left:,} to compute{shared}: {time}"
 
     def shown(self) -> pd.DataFrame:
         """Return the columns that the command line prints."""
@@ -84,7 +87,8 @@ class StudyPlan(OnOneScreen):
         if self.shared.any():
             texts["shared"] = [*map(str, self.shared)]
         texts["time"] = [*map(rough_duration, frame["hours"])]
-        table = Table(tuple(texts), tuple(zip(*texts.values(), strict=True)))
+        heads = (f"{self.unit}s" if name == "cells" else name for name in texts)
+        table = Table(tuple(heads), tuple(zip(*texts.values(), strict=True)))
         return document(f"dry run: {self.title}", [f"{self.line()}.", "Nothing was trained."], [table, *self.notes])
 
 

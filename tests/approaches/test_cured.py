@@ -209,6 +209,15 @@ def test_identity_holds_the_remedy_and_the_order_of_factors_does_not_matter():
     assert one.name == other.name == "synthetic, vote of 3 over data_order and model_initialisation"
 
 
+def test_members_of_members_share_no_seed_and_many_factors_are_counted_in_names():
+    inner = Cured(Synthetic(), Remedy("vote", ("data_order",), 3))
+    outer = Cured(inner, Remedy("vote", ("data_order",), 3))
+    seeds = dict.fromkeys(Synthetic.factors, 1)
+    drawn = {member["data_order"] for vote in outer.member_seeds(seeds) for member in inner.member_seeds(vote)}
+    assert len(drawn) == 9
+    assert Cured(Synthetic(), Remedy("vote", Synthetic.factors[:3], 2)).words == "vote of 2 over 3 factors"
+
+
 def test_the_vote_of_synthetic_cells_spreads_as_the_median_of_uniform_numbers_does(tmp_path):
     # The score depends on the order alone and is uniform; a vote of five is right where the median of five is.
     alone = {f"a_{name}": 1e6 for name in Synthetic.factors if name != "data_order"}

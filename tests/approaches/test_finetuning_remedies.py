@@ -226,6 +226,7 @@ def test_remedies_of_approaches_are_allowed_and_change_something(approach, given
     complete = approach.complete(resolve_hyperparameters(approach, given))
     remedies = approach.remedies(TASK, complete)
     assert [dict(remedy.changes) for remedy in remedies] == changes
+    assert all(remedy.words and "=" not in remedy.words for remedy in remedies)
     for remedy in remedies:
         cure = cured(approach, remedy)
         after = cure.complete(resolve_hyperparameters(approach, given))

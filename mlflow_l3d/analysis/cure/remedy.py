@@ -39,12 +39,15 @@ class Remedy:
         Trainings (or prompts) behind one prediction.
     changes
         Name -> value: hyperparameters that differ from the investigated ones; of ``more_data`` settings of the split.
+    words
+        What reports call it, if its kind does not say it; part of no key.
     """
 
     kind: Kind
     over: tuple[str, ...] = ()
     members: int = 1
     changes: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    words: str = field(default="", compare=False)
 
 
 class Range(NamedTuple):

@@ -23,6 +23,7 @@ from mlflow_l3d.tasks.resolve import inactive_factors
 
 RULE: Final = 1
 """Part of every key; changed whenever the same members would be given other seeds, or be combined otherwise."""
+_MOST_NAMES: Final = 2
 OF_APPROACHES: Final = (*SEVERAL, "training", "prompt")
 """Kinds that an approach can have; all others are other data, or another report."""
 
@@ -72,14 +73,16 @@ class Cured(Approach):
     @property
     def words(self) -> str:
         """What is done with several members, as in ``vote of 5 over data_order``; empty if there is one."""
-        kind, count, over = self.remedy.kind, self.remedy.members, " and ".join(self.remedy.over)
+        kind, count, names = self.remedy.kind, self.remedy.members, self.remedy.over
+        over = " and ".join(names) if len(names) <= _MOST_NAMES else f"{len(names)} factors"
         return f"{'best' if kind == 'choose' else kind} of {count} over {over}" if kind in SEVERAL else ""
 
     def member_seeds(self, seeds: Mapping[str, int]) -> list[dict[str, int]]:
         """Return the seeds of each member of a cell with these seeds."""
-        over = self.remedy.over
+        over, inner = self.remedy.over, getattr(self.approach, "words", "")
+        stream = f"member of {inner}" if inner else "member"  # members of members share no seed
         redrawn = (
-            {name: stream_seed(seeds[name], "member", str(number)) for name in over}
+            {name: stream_seed(seeds[name], stream, str(number)) for name in over}
             for number in range(1, self.remedy.members)
         )
         return [dict(seeds), *({**seeds, **others} for others in redrawn)]

@@ -195,15 +195,20 @@ class Finetuning(Approach):
         epochs, rate = int(hyperparameters["epochs"]), float(hyperparameters["learning_rate"])
         longer: dict[str, Value] = {"epochs": 2 * epochs, "early_stopping_patience": 0, "average_last": 0}
         warmup = max(0.1, float(hyperparameters["warmup_share"]))
-        remedies: list[dict[str, Value]] = [
-            longer,
-            {**longer, "epochs": max(20, 2 * epochs), "learning_rate": rate / 2, "warmup_share": warmup},
-        ]
+        most, last = max(20, 2 * epochs), max(2, epochs // 2)
+        slower: dict[str, Value] = {**longer, "epochs": most, "learning_rate": rate / 2, "warmup_share": warmup}
+        remedies: dict[str, dict[str, Value]] = {
+            f"longer training ({2 * epochs} epochs)": longer,
+            f"longer training ({most} epochs) at half the learning rate": slower,
+        }
         if epochs > 1:
-            remedies.append({"early_stopping_patience": 0, "average_last": max(2, epochs // 2)})
+            remedies[f"average of the weights of the last {last} epochs"] = {
+                "early_stopping_patience": 0,
+                "average_last": last,
+            }
         if len(task.split(dict.fromkeys(TASK_FACTORS, 0)).validation):
-            remedies.append({"restarts": 3})
-        return changing(hyperparameters, *remedies)
+            remedies["up to 3 restarts after a collapse"] = {"restarts": 3}
+        return changing(hyperparameters, remedies)
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
         """Return what is searched under complete hyperparameters; dropout stays out of it if it is 0."""

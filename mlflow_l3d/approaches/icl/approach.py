@@ -209,14 +209,15 @@ class InContextLearning(Approach):
 
     def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> tuple[Remedy, ...]:
         """Return batch calibration (Zhou et al. 2024), the instructed format, nearest examples, and the best answer."""
-        values: list[dict[str, Value]] = []
+        values: dict[str, dict[str, Value]] = {}
         if hyperparameters["decision"] == "score" and task.form.has_classes:
-            values.append({"calibration": "batch"})
+            values["batch calibration"] = {"calibration": "batch"}
         if hyperparameters["prompt_format"] in ("B", "C", "D"):
-            values.append({"prompt_format": "A"})
+            values["prompt with instructions (format A)"] = {"prompt_format": "A"}
         if int(hyperparameters["shots"]) and hyperparameters["calibration"] != "contextual":
-            values.append({"selection": "similarity"})
-        return changing(hyperparameters, *values, {"temperature": 0.0}, kind="prompt")
+            values["shots that are most similar to the question"] = {"selection": "similarity"}
+        values["most likely answer (temperature 0)"] = {"temperature": 0.0}
+        return changing(hyperparameters, values, "prompt")
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return the factors without an effect: no examples to choose or order, greedy answers, lists of one."""

@@ -109,10 +109,12 @@ class MetaLearning(Approach):
 
     def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> tuple[Remedy, ...]:  # noqa: ARG002
         """Return longer meta-training, and ten times the steps of the adaptation if the learner has any."""
-        longer: dict[str, Value] = {"epochs": 2 * int(hyperparameters["epochs"])}
-        steps = hyperparameters["adaptation_steps"]
-        adapted = [] if steps == AUTO else [{"adaptation_steps": max(10, 10 * int(steps))}]
-        return changing(hyperparameters, longer, *adapted)
+        epochs, steps = 2 * int(hyperparameters["epochs"]), hyperparameters["adaptation_steps"]
+        values: dict[str, dict[str, Value]] = {f"longer meta-training ({epochs} epochs)": {"epochs": epochs}}
+        if steps != AUTO:
+            more = max(10, 10 * int(steps))
+            values[f"longer adaptation ({more} steps)"] = {"adaptation_steps": more}
+        return changing(hyperparameters, values)
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
         """Return what is searched under complete hyperparameters, by learner.

@@ -12,19 +12,21 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.agreement.kinds import NOTHING, NUMBERS, WHOLE, kind_of_column
 from mlflow_l3d.analysis.cure.remedy import Range
+from mlflow_l3d.analysis.importance.checks.shape import apart
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import known_std, std_interval
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.designs.layout import SEED
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by, recorded_about
 from mlflow_l3d.studies.investigation.members import MOST_PREDICTIONS, Form, MemberRows, drawn_factors, run_predictions
 from mlflow_l3d.studies.investigation.remedies import spread_of
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client, Run
-from mlflow_l3d.tracking.earlier.reader import read_listed, read_predictions
+from mlflow_l3d.tracking.earlier.reader import read_investigation, read_predictions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,6 +56,8 @@ class Gathered:
         Mean time of a training; nan if unknown.
     source
         Where the parent comes from, for the report.
+    chosen_by
+        Whose validation score chooses the best of several runs, if it is not the metric's; else empty.
     """
 
     parent: Run
@@ -67,6 +71,15 @@ class Gathered:
     reason: str
     seconds: float
     source: Source
+    chosen_by: str = ""
+
+    @property
+    def collapsed(self) -> int:
+        """How many independent runs collapsed, if it is so many, or so clearly, that this comes before all luck."""
+        if (chance := self.metric.chance_level(self.classes or None)) is None:
+            return 0
+        low = self.golden <= chance
+        return int(low.sum()) if 4 * low.sum() >= 3 * len(low) or apart(self.golden[~low], chance) else 0
 
 
 def gather(client: Client, run_id: str, asked: str) -> Gathered:
@@ -84,7 +97,7 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
     ParameterError
         If there is no such run, it has no cells, or none has the metric.
     """
-    recorded = read_listed(run_id, client)
+    recorded = read_investigation(run_id, client)  # not its own table, which may list cells that were deleted
     parent = recorded.parent
     planned = planned_by(parent)
     cells = planned.select(recorded.cells)
@@ -92,13 +105,22 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
     check_metric(cells, metric)
     source = recorded_about(client, parent).source
     over = (SEED,) if parent.data.tags.get(names.DESIGN) == "seeds" else drawn_factors(cells)
-    members, reason, classes = _read(client, cells, planned, metric, over)
+    chosen_by = _chosen_by(cells, metric)
+    members, reason, classes = _read(client, cells, planned, f"validation_{metric.name}" * (not chosen_by), over)
     classes = len(source.classes) or classes
     importances, golden, spread = _spread(cells, replace(planned, classes=classes or None), metric)
     seconds = pd.to_numeric(cells.get("duration_seconds", pd.Series(dtype=float))).mean()
     return Gathered(
-        *(parent, cells, metric, classes, importances, golden, spread, members, reason, float(seconds), source)
+        *(parent, cells, metric, classes, importances, golden, spread, members, reason, float(seconds), source),
+        chosen_by=chosen_by,
     )
+
+
+def _chosen_by(cells: pd.DataFrame, metric: Metric) -> str:
+    """Return the metric by whose validation score the best of several runs is chosen, if it is another one."""
+    usual = (name for name, each in registered().items() if not (each.secondary or each.opt_in))
+    first = next((name for name in usual if f"validation_{name}" in cells), metric.name)
+    return "" if first == metric.name else first
 
 
 def _spread(cells: pd.DataFrame, planned: Planned, metric: Metric) -> tuple[dict[str, Importance], FloatArray, Range]:
@@ -109,12 +131,12 @@ def _spread(cells: pd.DataFrame, planned: Planned, metric: Metric) -> tuple[dict
         importances = dict(analyse(cells, planned, metric=metric).importances)
         golden = next(iter(importances.values())).golden
     golden = golden[np.isfinite(golden)]
-    std = known_std(golden) if len(golden) > 1 else math.nan
+    std = known_std(golden, ddof=1) if len(golden) > 1 else math.nan  # as a seeds study says it
     return importances, golden, spread_of(importances) if importances else Range(std, *std_interval(golden))
 
 
 def _read(
-    client: Client, cells: pd.DataFrame, planned: Planned, metric: Metric, over: tuple[str, ...]
+    client: Client, cells: pd.DataFrame, planned: Planned, validation: str, over: tuple[str, ...]
 ) -> tuple[MemberRows, str, int]:
     """Return the predictions of all cells, why there are none, and the number of classes that occur."""
     members = MemberRows(planned.design_of(cells), over)
@@ -127,7 +149,7 @@ def _read(
                 continue
             form = form or _form(table)
             if (run := run_predictions(cell, table, form)) is not None:
-                run.validation = float(getattr(cell, f"validation_{metric.name}", math.nan))
+                run.validation = float(getattr(cell, validation, math.nan))
                 if form == "classes":
                     classes = max(classes, int(max(run.labels.max(), run.predictions.max())) + 1)
             members.add(cell, run)

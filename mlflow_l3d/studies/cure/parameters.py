@@ -19,9 +19,7 @@ class _Cure(TypedDict, total=False):
     remedy: Annotated[
         str, Of("auto", "verify: the remedy that is trained, as a report names it; auto is those predicted to be best")
     ]
-    budget: Annotated[
-        Any, Of("none", "most that verifying trains: none, a time as in 2h, or a number of trainings (cells)")
-    ]
+    budget: Annotated[Any, Of("none", "most that verifying trains: none, a time as in 2h, or a number of trainings")]
     runs: Annotated[
         int | Auto,
         Of(
@@ -33,8 +31,12 @@ class _Cure(TypedDict, total=False):
     ]
     most_members: Annotated[int, Of("10", "most runs behind one prediction", low=2, high=100)]
     smallest_effect: Annotated[
-        float,
-        Of("1.0", "verify: a mean that is lower by less is not worse (percentage points, or the unit of the metric)"),
+        float | Auto,
+        Of(
+            "auto",
+            "verify: a mean that is lower by less is not lower (percentage points, or the unit of the metric); auto is "
+            "half of golden_std",
+        ),
     ]
     metric: Annotated[str, Of("auto", "metric whose luck is reduced; auto is the parent's metric")]
 

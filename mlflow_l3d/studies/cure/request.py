@@ -9,10 +9,11 @@ from typing import Any
 
 from mlflow_l3d.analysis.cure.foreseen import helping
 from mlflow_l3d.analysis.cure.rank import fixed, pairs, report_mean
-from mlflow_l3d.analysis.cure.remedy import SEVERAL, Prediction, Range
+from mlflow_l3d.analysis.cure.remedy import SEVERAL, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.cures import read_remedy
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
@@ -21,12 +22,13 @@ from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.cure.data import data_remedies
 from mlflow_l3d.studies.cure.gather import Gathered, gather
+from mlflow_l3d.studies.cure.numbers.verified import against_collapse
 from mlflow_l3d.studies.cure.parameters import CURE
 from mlflow_l3d.studies.gate.golden import GoldenRequest
 from mlflow_l3d.studies.gate.sides import Side, recorded_side
 from mlflow_l3d.studies.investigation.remedies import predicted, why_not
 from mlflow_l3d.tracking.connection import Client
-from mlflow_l3d.tracking.earlier.past import latest_investigation
+from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
 
 TRAINED = (*SEVERAL, "training", "prompt")
 """Kinds of remedies that can be verified."""
@@ -50,6 +52,8 @@ class CureRequest:
         What could not be predicted, one line each.
     side
         With which more golden runs can be trained; None if nothing is verified.
+    each
+        Trainings behind one run of the parent: more than one if it is cured.
     budget
         The most that is trained.
     runs
@@ -62,6 +66,7 @@ class CureRequest:
     predictions: tuple[Prediction, ...]
     reasons: tuple[str, ...]
     side: Side | None
+    each: int
     budget: Budget
     runs: int
 
@@ -84,18 +89,21 @@ class CureRequest:
     @property
     def smallest_effect(self) -> float:
         """The smallest effect in the unit of the scores."""
-        return float(self.arguments["smallest_effect"]) / unit_of(self.gathered.metric).scale
+        effect = self.arguments["smallest_effect"]
+        return self.gathered.spread.value / 2 if effect == "auto" else effect / unit_of(self.gathered.metric).scale
 
     def chosen(self) -> list[Prediction]:
-        """Return the remedies to verify, best first: those that help, then those of which nothing can be predicted.
+        """Return the remedies that may be verified, best first; if one is named, it alone.
 
-        If one is named, it alone.
+        If runs collapse, what is for it; then those that help, then those of which nothing can be predicted.
         """
-        if self.arguments["verify"] and self.arguments["remedy"] != "auto":
+        if self.arguments["remedy"] != "auto":
             return [_named(self.predictions, self.arguments["remedy"])]
         best = helping(self.predictions, self.gathered.spread.value, self.gathered.metric.sign)
         unknown = [each for each in self.predictions if each.remedy.kind in ("training", "prompt")]
-        return [*best, *unknown][: self.arguments["verify"]]
+        if self.gathered.collapsed and (first := against_collapse(self.predictions)):
+            return [first, *best, *(each for each in unknown if each is not first)]
+        return [*best, *unknown]
 
 
 def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> CureRequest:
@@ -108,10 +116,12 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     """
     run = getattr(parent, "run_id", parent)
     typed = read_arguments({**options, "parent_run_id": run}, CURE)
-    run_id = latest_investigation(client) if typed["parent_run_id"] == "latest" else typed["parent_run_id"]
+    latest = typed["parent_run_id"] == "latest"
+    run_id = latest_investigation(client, status="FINISHED") if latest else typed["parent_run_id"]
     budget, gathered = Budget.parse(typed["budget"]), gather(client, run_id, typed["metric"])
     side = _side(client, run_id, getattr(parent, "request", None), typed)
-    predictions, reasons = _predictions(client, gathered, side, typed["most_members"])
+    each = _trainings(gathered, side)
+    predictions, reasons = _predictions(client, gathered, side, each, typed["most_members"])
     if typed["remedy"] != "auto":
         _named(predictions, typed["remedy"])
     stored = _stored(side)
@@ -130,6 +140,7 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
         predictions=tuple(predictions),
         reasons=tuple(reasons),
         side=side,
+        each=each,
         budget=budget,
         runs=runs,
     )
@@ -174,8 +185,18 @@ def _side(client: Client, run_id: str, request: Any, typed: Arguments) -> Side |
     return side
 
 
+def _trainings(gathered: Gathered, side: Side | None) -> int:
+    """Return the trainings behind one run of the parent."""
+    if side is not None and side.request is not None:
+        remedy = getattr(side.request.setup.approach, "remedy", Remedy("training"))
+    else:
+        text = own_parameter(gathered.parent, "cure") or ""
+        remedy = read_remedy(text) if text.startswith("{") else Remedy("training")
+    return int(remedy.members)
+
+
 def _predictions(
-    client: Client, gathered: Gathered, side: Side | None, most_members: int
+    client: Client, gathered: Gathered, side: Side | None, each_run: int, most_members: int
 ) -> tuple[list[Prediction], list[str]]:
     """Return what is predicted of each remedy, best first, and in one line each what is not."""
     spread, metric, members = gathered.spread, gathered.metric, gathered.members
@@ -187,15 +208,22 @@ def _predictions(
     if spread.value > 0:
         predictions += report_mean(spread, over=members.over, most_members=most_members)
         predictions += [fixed(name, spread, _main_share(each)) for name, each in gathered.importances.items()]
+    if gathered.chosen_by:
+        reasons.append(f"Runs report validation {gathered.chosen_by}, which would choose the best of several.")
+    if each_run > 1:
+        reasons.append(f"A run is {each_run} trainings already: the parent run is cured. They are counted.")
     setup = None if side is None or side.request is None else side.request.setup
     by_data = [*data_remedies(client, gathered, None if setup is None else setup.task)]
     reasons += [f"{remedy_words(each.remedy)}: {each.reason}." for each in by_data if each.basis == "unknown"]
     predictions += [each for each in by_data if each.basis != "unknown"]
-    predictions = [replace(each, seconds=gathered.seconds * each.trainings) for each in predictions]
+    predictions = [
+        replace(each, seconds=gathered.seconds * each.trainings, trainings=each_run * each.trainings)
+        for each in predictions
+    ]
     predictions += pairs(predictions)
     if setup is not None:  # how long other hyperparameters take is not known
         offered = setup.approach.remedies(setup.task, setup.hyperparameters)
-        predictions += [Prediction(remedy=remedy, basis="unknown", trainings=remedy.members) for remedy in offered]
+        predictions += [Prediction(remedy=remedy, basis="unknown", trainings=each_run) for remedy in offered]
     return predictions, reasons
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Unpack
 
+from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.parameters.cures import text_of
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.studies.base import entry_point, say
@@ -97,7 +99,11 @@ def plan_cure(parent_run_id: Any = "latest", **options: Unpack[CureOptions]) -> 
 
 def _carry_out(client: Client, request: CureRequest, project_run: str | None, *, progress: bool) -> Cure:
     gathered = request.gathered
-    planned, notes = plan_remedies(client, request)
+    asked = request.arguments["verify"]
+    planned, notes = plan_remedies(client, request, asked or 1) if request.stored else ([], [])
+    can_verify = bool(planned)
+    if not asked:
+        planned, notes = [], []
     say(notes)
     with auxiliary_run(client, project_run, role="cure", title=request.title, parameters=request.texts) as run:
         verified = tuple(verify_remedies(client, request, planned, run.run_id, progress=progress)) if planned else ()
@@ -107,18 +113,24 @@ def _carry_out(client: Client, request: CureRequest, project_run: str | None, *,
             mean=float(gathered.golden.mean()) if len(gathered.golden) else math.nan,
             predictions=request.predictions,
             verified=verified,
-            stored=request.stored,
+            stored=request.stored * can_verify,
             smallest_effect=request.smallest_effect,
+            level=1 - (1 - LEVEL) / max(1, len(verified)),
+            collapsed=gathered.collapsed,
+            runs=len(gathered.golden),
+            is_pooled=request.side is not None
+            and request.side.request is not None
+            and request.side.request.phase == "base",
             reasons=(*request.reasons, *notes),
         )
         parent = str(gathered.parent.info.run_id)
-        result = Cure(
-            run_id=run.run_id, parent_run_id=parent, answer=answer, source=gathered.source, settings=request.texts
-        )
+        # A reason is why no command can train: the request of an object of this process can.
+        source = replace(gathered.source, is_typed=request.side is not None and not request.side.reason)
+        result = Cure(run_id=run.run_id, parent_run_id=parent, answer=answer, source=source, settings=request.texts)
         with temporary_folder() as folder:
             write_result(folder, result)
             save_report(folder, names.REPORT, result.report())
-            if answer.best is not None and answer.verdict(answer.best) == "better":
+            if answer.best is not None:
                 (folder / names.CURE).write_text(text_of(answer.best.prediction.remedy), encoding="utf-8")
             tags = {
                 names.OF_INVESTIGATION: parent,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,16 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.consistency import Stability
 from mlflow_l3d.analysis.cure.remedy import Prediction, Remedy
+from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.approaches.cured.approach import Cured
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.parameters.cures import text_of
 from mlflow_l3d.parameters.published import PUBLISHED
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.report.remedies import remedy_words
+from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.cure.numbers.verified import Verified, verify
 from mlflow_l3d.studies.cure.request import CureRequest
 from mlflow_l3d.studies.dry_run import StudyPlan, study_plan
@@ -45,10 +49,8 @@ class Planned:
         What is predicted of it.
     request
         Its golden runs.
-    done
-        How many of them are done.
-    trainings
-        Trainings of the others, those that are stored left out.
+    done, trainings
+        Trainings of those that are done, and of the others; stored members are none.
     """
 
     prediction: Prediction
@@ -57,23 +59,26 @@ class Planned:
     trainings: int
 
 
-def plan_remedies(client: Client, request: CureRequest) -> tuple[list[Planned], list[str]]:
-    """Return the remedies that are trained within the budget, best first, and why others are not."""
-    planned, notes = [], []
+def plan_remedies(client: Client, request: CureRequest, most: int) -> tuple[list[Planned], list[str]]:
+    """Return the first remedies, at most so many, that are trained within the budget, and why others are not."""
+    planned: list[Planned] = []
+    notes = []
     left = request.budget.cells or math.inf
     if request.budget.seconds is not None:
-        left = request.budget.seconds * request.workers / request.gathered.seconds
+        left = request.budget.seconds * request.workers / request.gathered.seconds * request.each
     chosen = request.chosen()
-    if request.arguments["verify"] and not chosen:
+    if not chosen:
         notes.append("Nothing is verified, since no remedy that can be trained is predicted to help.")
     for prediction in chosen:
+        if len(planned) == most:
+            break
         words = remedy_words(prediction.remedy)
         try:
             golden = cured_request(request, prediction.remedy)
         except L3DError as error:
             notes.append(f"{words}: not verified ({error})")
             continue
-        each = prediction.trainings - (prediction.remedy.members > 1)  # the stored run is a member
+        each = prediction.trainings - request.each * (prediction.remedy.members > 1)  # the stored run is a member
         done = {*finished_cells(client, golden.context_key), *spooled_cells(client, golden.key)}
         missing = [cell.key not in done for cell in golden.cells()]
         affordable = next((at for at in range(len(missing), 0, -1) if sum(missing[:at]) * each <= left), 0)
@@ -83,19 +88,20 @@ def plan_remedies(client: Client, request: CureRequest) -> tuple[list[Planned], 
         trainings = sum(missing[:affordable]) * each
         left -= trainings
         golden = replace(golden, runs=affordable)
-        planned.append(Planned(prediction, golden, affordable - sum(missing[:affordable]), trainings))
+        planned.append(Planned(prediction, golden, affordable * each - trainings, trainings))
     return planned, notes
 
 
 def study_plan_of(client: Client, request: CureRequest) -> StudyPlan:
     """Return what verifying trains."""
-    planned, notes = plan_remedies(client, request)
-    rows = []
-    for each in planned:
-        missing, trainings = each.request.runs - each.done, each.trainings
-        seconds = request.gathered.seconds * trainings / missing if missing else 0.0
-        rows.append((remedy_words(each.prediction.remedy), each.request.runs, each.done, missing, seconds))
-    return study_plan(request.title, rows, request.workers, (*notes, *request.reasons))
+    most, seconds = request.arguments["verify"], request.gathered.seconds / request.each
+    planned, notes = plan_remedies(client, request, most) if most else ([], [])
+    rows = [
+        (remedy_words(each.prediction.remedy), each.done + each.trainings, each.done, each.trainings, seconds)
+        for each in planned
+    ]
+    plan = study_plan(request.title, rows, request.workers, (*notes, *request.reasons))
+    return replace(plan, unit="training")
 
 
 def cured_request(request: CureRequest, remedy: Remedy) -> GoldenRequest:
@@ -114,7 +120,7 @@ def cured_request(request: CureRequest, remedy: Remedy) -> GoldenRequest:
     hyperparameters = cured.complete(setup.hyperparameters)
     cured.check_task(setup.task, hyperparameters)
     setup = replace(setup, approach=cured, hyperparameters=hyperparameters)
-    key = content_key({"cure": asdict(remedy), "plain": plain.key})
+    key = content_key({"cure": text_of(remedy), "plain": plain.key})
     plain = replace(plain, runs=request.runs, metric=request.gathered.metric, side=remedy_words(remedy))
     return replace(plain, setup=setup, context_key=context_of(setup), key=key)
 
@@ -141,24 +147,42 @@ def fetch_members(client: Client, side: Side, runs: int, folder: Path) -> None:
         (folder / f"{row['cell_key']}.json").write_text(json.dumps(values), encoding="utf-8")
 
 
+@contextmanager
+def in_turn(request: GoldenRequest) -> Iterator[None]:
+    """Wait until no other process of this machine trains the golden runs of a remedy; then they are done."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(members_folder() / f"{request.key}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        say([f"Another process trains the {request.side}. Waiting for it."])
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def verify_remedies(
-    client: Client, request: CureRequest, planned: Iterable[Planned], run_id: str, *, progress: bool
+    client: Client, request: CureRequest, planned: Sequence[Planned], run_id: str, *, progress: bool
 ) -> Iterator[Verified]:
     """Train the planned remedies one after the other, and yield what came of each."""
     side, metric = request.side, request.gathered.metric
     assert side is not None
     fetch_members(client, side, request.runs, members_folder())
+    level = 1 - (1 - LEVEL) / len(planned)
     for each in planned:
         runs = each.request.runs
         training = GoldenRuns(replace(each.request, gate=run_id), progress=progress)
-        with training.opened():
+        with in_turn(each.request), training.opened():
             training.advance(runs)
             agreement = _agreement(training.predictions(runs))
             training.finish(runs)
         parent = training.recorder.parent.run_id
         begun = Verified(prediction=each.prediction, run_id=parent, runs=runs, consistency=agreement)
         begun = replace(begun, plain_consistency=_agreement(side.predictions(client, runs)))
-        yield verify(begun, side.scores(metric.name, runs), training.scores)
+        yield verify(begun, side.scores(metric.name, runs), training.scores, level)
 
 
 def _agreement(tables: Iterable[pd.DataFrame | None]) -> float:

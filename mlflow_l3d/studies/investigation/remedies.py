@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.foreseen import NAMED, Foreseen, helping
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
-from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, SEVERAL, UNKNOWN, Prediction, Range
+from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, SEVERAL, UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.base import Metric
@@ -99,11 +100,18 @@ def predicted(
     elif not members.factors:
         lacking = [*members.over]
     predictions = [each for each in every if each.basis != "unknown" and each.remedy.kind in SEVERAL]
+    if not classes:
+        predictions = [replace(each, remedy=_of_numbers(each.remedy)) for each in predictions]
     reasons = [*_unknown("Ensembles", ENSEMBLES, every, predictions)]
     reasons += [lacking_words(lacking)] if lacking else []
     if not is_first_look:
         reasons += _unknown("The best of several runs", ("choose",), every, predictions)
     return predictions, reasons
+
+
+def _of_numbers(remedy: Remedy) -> Remedy:
+    words = f"mean prediction of {remedy.members} runs over {remedy_over(remedy)}"
+    return replace(remedy, words=words) if remedy.kind == "mean" else remedy
 
 
 def _unknown(what: str, kinds: tuple[str, ...], every: list[Prediction], known: list[Prediction]) -> Iterator[str]:

@@ -25,19 +25,25 @@ MOST_SIMILAR: Final = 500
 
 
 def latest_investigation(
-    client: MlflowClient, parameter: str = "parent_run_id", fix: str = "Name the parent run."
+    client: MlflowClient,
+    parameter: str = "parent_run_id",
+    fix: str = "Name the parent run.",
+    *,
+    status: str = "",
 ) -> str:
-    """Return the run id of the current experiment's latest investigation that no other continues.
+    """Return the run id of the current experiment's latest investigation (of a status) that no other continues.
 
     Raises
     ------
     ParameterError
         If there is none.
     """
-    every = search(client, [current_experiment_id(client)], condition({names.ROLE: "investigation"}))
+    every = search(client, [current_experiment_id(client)], condition({names.ROLE: "investigation"}, status))
     runs = [run for run in every if names.SUPERSEDED_BY not in run.data.tags]
     if not runs:
-        raise ParameterError(parameter, "latest", "there is no investigation in this experiment", fix)
+        raise ParameterError(
+            parameter, "latest", f"there is no {'finished ' * bool(status)}investigation in this experiment", fix
+        )
     return str(runs[-1].info.run_id)
 
 

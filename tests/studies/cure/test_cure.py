@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pytest
+from filelock import FileLock
 from pages import Page
 from run_helpers import Place, copied, sqlite_place
 from scipy.stats import binom
 
-from mlflow_l3d import FunctionApproach, L3DError, cure, evaluate, investigate, load, plan_cure, seeds
+from mlflow_l3d import FunctionApproach, L3DError, cure, cured, evaluate, investigate, load, plan_cure, seeds
+from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.cells.factors import stream
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.parameters.cures import text_of
 from mlflow_l3d.report.remedies import remedy_words
+from mlflow_l3d.studies.cure import verifying
+from mlflow_l3d.studies.cure.gather import Gathered, _chosen_by
+from mlflow_l3d.studies.cure.request import _trainings
 from mlflow_l3d.studies.cure.results import Cure
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.tasks.base import Task
@@ -94,6 +103,8 @@ def test_predicted_and_achieved_are_those_of_the_binomial_distribution(verified:
     assert found.prediction.mean_change.value == pytest.approx(change, abs=0.04)
     assert found.mean_change.low < change < found.mean_change.high
     assert found.consistency > found.plain_consistency
+    assert result.answer.smallest_effect == result.answer.std / 2
+    assert "--verify 1" not in result.report().to_text()  # no command can train an object of Python
     agreed = RIGHT**2 + (1 - RIGHT) ** 2
     assert found.plain_consistency == pytest.approx(agreed, abs=0.05)
 
@@ -114,8 +125,8 @@ def test_the_page_and_the_run_hold_what_was_found(verified: tuple[Place, Cure, i
     for words in ("Predicted and achieved", "What stays luck?", "which hides luck", "without predicted achieved"):
         assert words in text
     first = Page(result.report().to_html(folded=False)).text
-    assert len(first.split("remedy remaining std")[0].split()) <= 120
-    frame = result.to_frame().dropna(subset="verdict")
+    assert len(first.split("remedy std (predicted)")[0].split()) <= 120
+    frame = result.to_frame().dropna(subset="less_spread")
     assert frame["achieved_std"].tolist() == [found.cured.value]
 
 
@@ -125,7 +136,7 @@ def test_a_verified_remedy_is_a_file_that_other_commands_take(
     place, result, _ = verified
     names = [each.path for each in place.client.list_artifacts(result.run_id)]
     (found,) = result.answer.verified
-    assert ("cure.json" in names) is (result.answer.verdict(found) == "better")
+    assert ("cure.json" in names) is (result.answer.best is found)
     if "cure.json" in names:
         content = json.loads(place.download(result.run_id, "cure.json", tmp_path).read_text())
         assert content == {"changes": {}, "kind": "vote", "members": 3, "over": ["model_randomness"]}
@@ -153,9 +164,10 @@ def test_a_dry_run_counts_what_verifying_trains(coins: tuple[Place, Investigatio
     trained.clear()
     with place.entered():
         plan = plan_cure(coins[1], verify=1, executor="inline", most_members=3)
-        assert plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist() == [[12, 0, 12]]
+        assert plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist() == [[24, 0, 24]]
+        assert "24 trainings, 0 done" in plan.summary()
         small = plan_cure(coins[1], verify=1, executor="inline", most_members=3, budget="13 cells")
-        assert small.parts["cells"].tolist() == [6]  # of two trainings each
+        assert small.parts["cells"].tolist() == [12]  # six golden runs of two trainings each
         none = plan_cure(coins[1], verify=1, executor="inline", most_members=3, budget="3 cells")
         assert len(none.parts) == 0
         assert "the budget does not pay for 5 golden runs" in none.summary()
@@ -174,6 +186,8 @@ def test_other_parents_work_or_say_why(coins: tuple[Place, Investigation], tmp_p
         study = seeds("synthetic", approach=approach(), seeds=list(range(9)), metric="accuracy", executor="inline")
         result = cure(study.run_id)
         assert result.answer.shown()
+        assert result.answer.std == pytest.approx(place.client.get_run(study.run_id).data.metrics["seed_std/accuracy"])
+        assert "--verify" not in result.report().to_text()  # nobody compares seeds with golden runs
         with pytest.raises(L3DError, match=r"verify=1: .*study of seeds"):
             cure(study.run_id, verify=1)
         with pytest.raises(L3DError, match=r"verify=1: needs more golden runs .*coin"):
@@ -184,3 +198,63 @@ def test_other_parents_work_or_say_why(coins: tuple[Place, Investigation], tmp_p
             cure("0" * 32)
         scored = evaluate(coins[1].run_id, log=False, metric="accuracy")
         assert scored.cure().answer.std == pytest.approx(result.answer.std, rel=2)
+
+
+def test_the_latest_finished_investigation_counts_without_its_deleted_cells(
+    coins: tuple[Place, Investigation], tmp_path: Path
+) -> None:
+    place, tags = copied(coins[0], tmp_path / "place"), {"l3d.role": "investigation", "l3d.state": "running"}
+    cells = coins[1].cells
+    golden = cells[cells["phase"].eq("golden")]
+    with place.entered():
+        place.client.create_run("0", tags=tags)
+        place.client.delete_run(golden["run_id"].iloc[0])
+        result = cure()
+    assert result.parent_run_id == coins[1].run_id
+    assert result.answer.std == pytest.approx(golden["accuracy"].iloc[1:].std(ddof=0))
+
+
+def test_trainings_of_a_cured_parent_count_as_often_as_each_of_its_runs_has_them() -> None:
+    parent: Any = SimpleNamespace(data=SimpleNamespace(params={"cure": text_of(Remedy("vote", ("data_order",), 7))}))
+    assert _trainings(SimpleNamespace(parent=parent), None) == 7  # type: ignore[arg-type]
+    plain: Any = SimpleNamespace(data=SimpleNamespace(params={"cure": "none"}))
+    assert _trainings(SimpleNamespace(parent=plain), None) == 1  # type: ignore[arg-type]
+    setup = SimpleNamespace(approach=cured("synthetic", {"kind": "vote", "over": ["data_order"], "members": 5}))
+    side: Any = SimpleNamespace(request=SimpleNamespace(setup=setup))
+    assert _trainings(SimpleNamespace(parent=plain), side) == 5  # type: ignore[arg-type]
+
+
+def test_only_the_score_that_chooses_among_runs_predicts_the_best_of_several() -> None:
+    both, f1_macro = pd.DataFrame(columns=["validation_f1_macro", "validation_accuracy"]), named("f1_macro")
+    assert _chosen_by(both, f1_macro) == "accuracy"
+    assert _chosen_by(both, named("accuracy")) == ""
+    assert _chosen_by(pd.DataFrame(columns=["validation_f1_macro"]), f1_macro) == ""
+    assert _chosen_by(pd.DataFrame(columns=["f1_macro"]), f1_macro) == ""
+
+
+@pytest.mark.parametrize(
+    ("scores", "collapsed"),
+    [([0.4] * 20, 20), ([0.9, 0.91, 0.92, 0.9, 0.91] * 3 + [0.5], 1), ([0.52, 0.6, 0.55, 0.49, 0.57, 0.53] * 3, 0)],
+)
+def test_runs_that_score_no_better_than_chance_collapsed_if_they_are_many_or_apart(
+    scores: list[float], collapsed: int
+) -> None:
+    gathered: Any = SimpleNamespace(metric=named("accuracy"), classes=2, golden=np.array(scores))
+    assert Gathered.collapsed.fget(gathered) == collapsed  # type: ignore[attr-defined]
+
+
+def test_a_remedy_that_another_process_trains_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("L3D_CACHE", str(tmp_path))
+    request: Any = SimpleNamespace(key="k", side="vote of 3 runs over data_order")
+    other, said = FileLock(verifying.members_folder() / "k.lock"), []
+    other.acquire()
+
+    def say(lines: list[str]) -> None:
+        said.extend(lines)
+        other.release()
+
+    monkeypatch.setattr(verifying, "say", say)
+    with verifying.in_turn(request):
+        assert said == ["Another process trains the vote of 3 runs over data_order. Waiting for it."]
+    with verifying.in_turn(request):
+        assert len(said) == 1

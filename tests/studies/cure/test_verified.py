@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
-from mlflow_l3d.studies.cure.numbers.verified import Verified, spread_ratio, verify
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, Verified, against_collapse, spread_ratio, verify
+from mlflow_l3d.studies.cure.report.page import cure_document, headline, trained_table, verified_table
 
 NOTHING = Verified(prediction=Prediction(remedy=Remedy("vote", ("a",), 5), basis="exact"), run_id="r", runs=0)
 
@@ -27,31 +31,79 @@ def test_numbers_are_those_of_the_pairs_with_two_scores() -> None:
     assert verified.mean_change == pytest.approx(
         (difference.mean(), difference.mean() - half, difference.mean() + half)
     )
-    assert verified.verdict(0.01, 1.0) == "better"
-    assert verified.verdict(0.01, -1.0) == "worse"  # a larger error, by more than the smallest effect
+    assert verified.less_spread == "verified"
+    assert verified.mean_kept(0.01, 1.0) == "verified"
+    assert verified.mean_kept(0.01, -1.0) == "refuted"  # a larger error, by more than the smallest effect
+    wider = verify(NOTHING, *with_gaps, level=0.99)
+    assert wider.ratio.low < verified.ratio.low < verified.ratio.high < wider.ratio.high
+    assert wider.mean_change.low < verified.mean_change.low
 
 
 @pytest.mark.parametrize(
-    ("ratio", "change", "verdict"),
+    ("ratio", "change", "spread", "mean"),
     [
-        (Range(0.5, 0.3, 0.9), Range(0.0, -0.009, 0.009), "better"),
-        (Range(0.5, 0.3, 0.9), Range(-0.01, -0.02, 0.0), "undecided"),
-        (Range(0.5, 0.3, 1.1), Range(0.05, 0.04, 0.06), "undecided"),
-        (Range(0.5, 0.3, 0.9), Range(-0.03, -0.04, -0.02), "worse"),
-        (Range(1.5, 1.1, 1.9), Range(0.05, 0.04, 0.06), "worse"),
-        (Range(), Range(), "undecided"),
+        (Range(0.5, 0.3, 0.9), Range(0.0, -0.009, 0.009), "verified", "verified"),
+        (Range(0.5, 0.3, 0.9), Range(-0.01, -0.02, 0.0), "verified", "open"),
+        (Range(0.5, 0.3, 1.1), Range(0.05, 0.04, 0.06), "open", "verified"),
+        (Range(0.5, 0.3, 0.9), Range(-0.02, -0.03, -0.001), "verified", "refuted"),
+        (Range(1.5, 1.1, 1.9), Range(0.05, 0.04, 0.06), "refuted", "verified"),
+        (Range(), Range(), "open", "open"),
     ],
 )
-def test_verdicts(ratio: Range, change: Range, verdict: str) -> None:
-    assert (
-        Verified(prediction=NOTHING.prediction, run_id="r", runs=9, ratio=ratio, mean_change=change).verdict(0.01, 1.0)
-        == verdict
+def test_less_spread_and_the_mean_are_two_statements(ratio: Range, change: Range, spread: str, mean: str) -> None:
+    verified = replace(NOTHING, runs=9, ratio=ratio, mean_change=change)
+    assert (verified.less_spread, verified.mean_kept(0.01, 1.0)) == (spread, mean)
+    answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(), verified=(verified,))
+    assert (answer.best is verified) is (spread == "verified" and mean != "refuted")
+    words = headline(answer)
+    assert words.startswith("Verified:") is (answer.best is not None)
+    assert ("whether the mean is lower is open" in words) is (answer.best is not None and mean == "open")
+
+
+def test_an_open_mean_is_named_only_if_no_other_remedy_keeps_it() -> None:
+    kept = replace(NOTHING, ratio=Range(0.6, 0.5, 0.9), mean_change=Range(0.0, -0.009, 0.01), failed=2, runs=9)
+    open_mean = replace(NOTHING, ratio=Range(0.3, 0.2, 0.9995), mean_change=Range(-0.01, -0.02, 0.0), runs=11)
+    answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(), verified=(open_mean, kept))
+    assert answer.best is kept
+    rows = trained_table(answer).rows
+    assert [row[-1] for row in rows] == ["11 pairs", "9 pairs, 2 failed"]
+    titles = [verified_table(each, answer).title for each in answer.verified]
+    assert "less spread verified, mean not lower open (11 pairs)" in titles[0]
+    cells = [cell for row in verified_table(open_mean, answer).rows for cell in row]
+    assert any("99.95" in cell for cell in cells)  # no rounding makes it 100
+
+
+def test_collapse_comes_first_and_names_what_is_for_it() -> None:
+    longer, restarts = (
+        Prediction(remedy=Remedy("training", changes=changes, words=words), basis="unknown")
+        for words, changes in (("longer training (20 epochs)", {"epochs": 20}), ("restarts", {"restarts": 3}))
     )
+    vote = replace(NOTHING.prediction, std=Range(0.02, 0.01, 0.03), mean_change=Range(0.1, 0.05, 0.15), std_before=0.1)
+    answer = CureAnswer(
+        metric=named("accuracy"), std=0.1, mean=0.5, predictions=(vote, longer, restarts), collapsed=20, runs=20
+    )
+    document = cure_document(answer, source=Source(run_id="p"), run_id="r", settings={})
+    assert document.headline == "Collapse comes first: 20 of 20 runs score no better than chance."
+    assert document.answers[0].lead.startswith("**Restarts**, unknown until verified, is for it.")
+    assert against_collapse([vote, longer]) is longer
+    assert against_collapse([vote]) is None
+
+
+def test_more_golden_runs_are_asked_of_the_parameter_that_makes_them() -> None:
+    unsure = replace(NOTHING, ratio=Range(0.9, 0.5, 1.1), mean_change=Range(0.0, -0.009, 0.01), runs=20)
+    answer = CureAnswer(
+        metric=named("accuracy"), std=0.1, mean=0.5, predictions=(), verified=(unsure,), stored=20, is_pooled=True
+    )
+    source = Source(run_id="p", approach="head", given={"task": "trec", "design": "radial", "mitigation_runs": "20"})
+    document = cure_document(answer, source=source, run_id="r", settings={})
+    more, then = (step.command for step in document.steps)
+    assert more == "mlflow-l3d investigate trec --design radial --mitigation-runs 80"
+    assert then == "mlflow-l3d cure --verify 1 --runs 80"
 
 
 def test_too_few_or_constant_scores_are_undecided() -> None:
     for plain, cured in (([0.5], [0.6]), ([0.5] * 9, [0.5] * 9), ([0.5] * 9, list(np.arange(9) / 10))):
-        assert verify(NOTHING, np.array(plain), np.array(cured)).verdict(0.01, 1.0) == "undecided"
+        assert verify(NOTHING, np.array(plain), np.array(cured)).less_spread == "open"
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -16,7 +17,13 @@ from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, ratio_interv
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.gate.numbers.gate import measure
 
-Verdict: TypeAlias = Literal["better", "undecided", "worse"]
+Verdict: TypeAlias = Literal["verified", "open", "refuted"]
+
+
+def against_collapse(predictions: Iterable[Prediction]) -> Prediction | None:
+    """Return the remedy for runs that collapse: restarts if they are offered, else longer training; None without."""
+    training = [each for each in predictions if each.remedy.kind == "training"]
+    return min(training, key=lambda each: "restarts" not in each.remedy.changes, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,16 +59,15 @@ class Verified:
     consistency: float = math.nan
     plain_consistency: float = math.nan
 
-    def verdict(self, smallest_effect: float, sign: float) -> Verdict:
-        """Return the verdict.
+    @property
+    def less_spread(self) -> Verdict:
+        """Whether it leaves less spread, at the level of the intervals."""
+        return "verified" if self.ratio.high < 1 else "refuted" if self.ratio.low > 1 else "open"
 
-        ``better``: less spread, and a mean that is not lower by the smallest effect, both at the level of the
-        intervals. ``worse``: more spread, or a mean that is lower by more. `sign` is -1 if smaller scores are better.
-        """
+    def mean_kept(self, smallest_effect: float, sign: float) -> Verdict:
+        """Return whether the mean is not lower: by less than the smallest effect; `sign` is -1 if less is better."""
         low, high = sorted((sign * self.mean_change.low, sign * self.mean_change.high))
-        if self.ratio.low > 1 or high < -smallest_effect:
-            return "worse"
-        return "better" if self.ratio.high < 1 and low > -smallest_effect else "undecided"
+        return "verified" if low > -smallest_effect else "refuted" if high < 0 else "open"
 
 
 def spread_ratio(plain: FloatArray, cured: FloatArray, level: float = LEVEL) -> Range:
@@ -135,7 +141,13 @@ class CureAnswer:
     stored
         Golden runs that they could be compared with.
     smallest_effect
-        A mean that is lower by less is not worse.
+        A mean that is lower by less is not lower.
+    level
+        Of the intervals of verified remedies: .95 of all of them together.
+    collapsed, runs
+        How many of the independent runs collapsed, see :attr:`.Gathered.collapsed`.
+    is_pooled
+        Whether rows of the tables are the golden runs.
     reasons
         What could not be predicted or verified, one line each.
     """
@@ -147,17 +159,27 @@ class CureAnswer:
     verified: tuple[Verified, ...] = ()
     stored: int = 0
     smallest_effect: float = 0.01
+    level: float = LEVEL
+    collapsed: int = 0
+    runs: int = 0
+    is_pooled: bool = False
     reasons: tuple[str, ...] = ()
 
     @property
     def best(self) -> Verified | None:
-        """The verified remedy that leaves least spread, unless its verdict is worse; None if there is none."""
-        fine = [each for each in self.verified if self.verdict(each) != "worse" and each.ratio.value < 1]
-        return min(fine, key=lambda each: (self.verdict(each), each.ratio.value), default=None)
+        """The trained remedy that is established to leave less spread, and not a lower mean; None if there is none."""
+        less = (each for each in self.verified if each.less_spread == "verified")
+        fine = [each for each in less if self.mean_kept(each) != "refuted"]
+        return min(fine, key=lambda each: (self.mean_kept(each) == "open", each.ratio.value), default=None)
 
-    def verdict(self, verified: Verified) -> Verdict:
-        """Return the verdict on a verified remedy."""
-        return verified.verdict(self.smallest_effect, self.metric.sign)
+    @property
+    def leading(self) -> Verified | None:
+        """The best trained remedy, or else the first; None if none was trained."""
+        return self.best or next(iter(self.verified), None)
+
+    def mean_kept(self, verified: Verified) -> Verdict:
+        """Return whether the mean of a trained remedy is not lower."""
+        return verified.mean_kept(self.smallest_effect, self.metric.sign)
 
     def shown(self) -> list[Prediction]:
         """Return one known prediction of each kind over the same factors; those that help come first."""
@@ -172,12 +194,14 @@ class CureAnswer:
     @property
     def chosen(self) -> Prediction | None:
         """What is predicted of the remedy that a first screen is about; None if none helps."""
-        return self.best.prediction if self.best else next(iter(self.helping()), None)
+        if self.leading:
+            return self.leading.prediction
+        return against_collapse(self.predictions) if self.collapsed else next(iter(self.helping()), None)
 
     def metrics(self) -> dict[str, float]:
-        """Return what MLflow holds: the spread without a remedy, and with the verified one that is best."""
+        """Return what MLflow holds: the spread without a remedy, and with the trained one that leads."""
         values = {"golden_std": self.std, "score_mean": self.mean}
-        if (best := self.best) is not None:
+        if (best := self.leading) is not None:
             values |= {"cured_std": best.cured.value, "cured_mean_change": best.mean_change.value}
             values |= {"predicted_std": best.prediction.std.value, "std_ratio": best.ratio.value}
         return known(values)

@@ -38,7 +38,7 @@ from mlflow_l3d.report.scatter import scatter
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer, Step
-from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, Verified
+from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, Verified, against_collapse
 
 _ROWS: Final = 4
 """Remedies on the first screen."""
@@ -64,7 +64,6 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
     settings
         The given values.
     """
-    unknown = [Item(remedy_words(each.remedy)) for each in answer.predictions if each.basis == "unknown"]
     first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ROWS]
     note = f"Without a remedy {unit_of(answer.metric).typical(answer.std)}. Predicted from stored runs, with intervals."
     compared = [verified_table(each, answer) for each in answer.verified]
@@ -75,15 +74,14 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
         place=source.place(f"{len(answer.predictions)} remedies"),
         answers=[_helping(answer), _cost(answer), _luck(answer)],
         drawing=front(answer),
-        table=remedy_bars(first, answer.metric, note) if first else None,
+        table=trained_table(answer) if answer.verified else remedy_bars(first, answer.metric, note) if first else None,
         steps=list(_steps(answer, source, run_id)),
         lines=[f"Cure of run {source.run_id}; report.html is among the artifacts of MLflow run {run_id}."],
         notes=answer.reasons[:2],
         sections=[
             Section("Predicted and achieved", [*compared, verified_note(answer)], is_open=True, name="verified"),
-            Section("What remains luck", [remaining_table(answer)], name="luck"),
+            Section("What would remain luck", [remaining_table(answer)], name="luck"),
             Section("Every remedy", [remedy_table(answer.predictions, answer.metric, _READING)], name="remedies"),
-            Section("Unknown until verified", [unknown or None]),
             Section("What could not be predicted or verified", [[*map(Item, answer.reasons)] or None]),
         ],
         settings=settings,
@@ -93,28 +91,42 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
 def headline(answer: CureAnswer) -> str:
     """Return the sentence that decides."""
     unit, helping = unit_of(answer.metric), answer.helping()
+    end = "."
     if answer.verified:
-        if (best := answer.best) is None or answer.verdict(best) != "better":
-            return "Not verified: no trained remedy is established to leave less luck at no lower mean."
+        if (best := answer.best) is None:
+            return "Not verified: no trained remedy is established to leave less luck without a lower mean."
         what, before, after = f"Verified: {with_article(best.prediction.remedy)} leaves", best.plain, best.cured
+        end = "; whether the mean is lower is open." if answer.mean_kept(best) == "open" else end
+    elif answer.collapsed:
+        return f"Collapse comes first: {answer.collapsed} of {answer.runs} runs score no better than chance."
     elif helping:
         what, before, after = f"{beginning(helping[0].remedy)[2:-2]} would leave", Range(answer.std), helping[0].std
     else:
         return "No remedy that can be predicted from these runs leaves clearly less luck in a single result."
     digits = unit.digits(after.value)
-    return f"{what} ± {unit.text(after.value, digits)} of ± {unit.text(before.value, digits)}{unit.behind}."
+    return f"{what} ± {unit.text(after.value, digits)} of ± {unit.text(before.value, digits)}{unit.behind}{end}"
+
+
+def percent_text(share: float) -> str:
+    """Return a share in %, with as many digits as tell it from 100."""
+    digits = next((each for each in range(6) if round(100 * share, each) != 100), 0)
+    return points(share, digits)
 
 
 def _helping(answer: CureAnswer) -> Answer:
     unit, helping = unit_of(answer.metric), answer.helping()
-    if (best := answer.best or next(iter(answer.verified), None)) is not None:
+    if (best := answer.leading) is not None:
         ratio, change = best.ratio, best.mean_change
         lead = (
-            f"**{answer.verdict(best).capitalize()}:** {best.runs} golden runs with "
-            f"{with_article(best.prediction.remedy)} have **{points(ratio.value, 0)} %** of the spread "
-            f"({points(ratio.low, 0)} to {points(ratio.high, 0)} %); their mean differs by "
-            f"**{unit.change(change.value, 1)}**{unit.behind} ({between(*change[1:], partial(unit.change, digits=1))})."
+            f"With {with_article(best.prediction.remedy)} {best.runs} golden runs have less spread: "
+            f"**{best.less_spread}** ({percent_text(ratio.value)} %, {between(*ratio[1:], percent_text)}). "
+            f"Their mean is not lower: **{answer.mean_kept(best)}** ({unit.change(change.value, 1)}{unit.behind}, "
+            f"{between(*change[1:], partial(unit.change, digits=1))})."
         )
+    elif answer.collapsed:
+        first = against_collapse(answer.predictions)
+        what = f"{beginning(first.remedy)}, unknown until verified" if first else "**No remedy of this approach**"
+        lead = f"{what}, is for it. The numbers below show runs that fail to learn."
     elif helping:
         agree, shift = helping[0].consistency.value, unit.change(helping[0].mean_change.value, 1)
         more = f"; two results agree on {points(agree, 0)} % of the predictions" * math.isfinite(agree)
@@ -136,8 +148,11 @@ def _cost(answer: CureAnswer) -> Answer:
 
 def _luck(answer: CureAnswer) -> Answer:
     unit, chosen = unit_of(answer.metric), answer.chosen
-    std = answer.best.cured.value if answer.best else answer.std if chosen is None else chosen.std.value
-    shares = sorted(chosen.shares.items(), key=lambda each: -each[1])[:2] if chosen else []
+    if answer.verified or chosen is None or answer.collapsed:
+        std = answer.best.cured.value if answer.best else answer.std
+    else:
+        std = chosen.std.value
+    shares = sorted(chosen.shares.items(), key=lambda each: -each[1])[:2] if chosen and not answer.verified else []
     causes = [f"**{factor_words(name)}** ({share_text(share)})" for name, share in shares]
     more = f" Involved in its variance: {listed(causes)}." if causes else ""
     if not math.isfinite(std):
@@ -173,19 +188,41 @@ def front(answer: CureAnswer) -> Drawing | None:
 
 def verified_table(each: Verified, answer: CureAnswer) -> Table:
     """Return what was predicted of a verified remedy, and what was achieved."""
-    unit, prediction, percents = unit_of(answer.metric), each.prediction, partial(points, digits=0)
-    ratio = with_limits(percents(each.ratio.value), between(*each.ratio[1:], percents), "({})")
+    unit, prediction = unit_of(answer.metric), each.prediction
+    ratio = with_limits(percent_text(each.ratio.value), between(*each.ratio[1:], percent_text), "({})")
     rows = [
         ("std", range_text(each.plain, unit), range_text(prediction.std, unit), range_text(each.cured, unit)),
-        ("std (%)", "100", percents(prediction.std.value / answer.std), ratio),
+        ("std (%)", "100", percent_text(prediction.std.value / answer.std), ratio),
         ("change of mean", "", *(range_text(one.mean_change, unit, sign=True) for one in (prediction, each))),
         (
             "agree (%)",
             *(points(one, 1) for one in (each.plain_consistency, prediction.consistency.value, each.consistency)),
         ),
     ]
-    title = f"{remedy_words(prediction.remedy)}: {answer.verdict(each)} ({counted(each.runs, 'golden run')})"
+    verdicts = f"less spread {each.less_spread}, mean not lower {answer.mean_kept(each)}"
+    title = f"{remedy_words(prediction.remedy)}: {verdicts} ({_pairs(each)})"
     return Table((unit.name, "without", "predicted", "achieved"), tuple(rows), title=title)
+
+
+def _pairs(each: Verified) -> str:
+    return counted(each.runs, "pair") + f", {each.failed} failed" * bool(each.failed)
+
+
+def trained_table(answer: CureAnswer) -> Table:
+    """Return what was predicted of each trained remedy next to what was achieved."""
+    unit = unit_of(answer.metric)
+    rows = [
+        {
+            "remedy": remedy_words(each.prediction.remedy).replace(" runs over ", " over "),
+            "std (predicted)": f"{unit.text(each.cured.value)} ({unit.text(each.prediction.std.value)})",
+            "mean (predicted)": f"{unit.change(each.mean_change.value)} "
+            f"({unit.change(each.prediction.mean_change.value)})",
+            "golden runs": _pairs(each),
+        }
+        for each in answer.verified
+    ]
+    before = unit.typical(answer.verified[0].plain.value)
+    return Table.of(rows, f"Without a remedy {before}. A pair: golden runs without and with it.")
 
 
 def verified_note(answer: CureAnswer) -> str | None:
@@ -194,8 +231,9 @@ def verified_note(answer: CureAnswer) -> str | None:
         return None
     return (
         "Golden runs with and without the remedy have the same configurations and test examples. Interval of the std "
-        "in %: jackknife over pairs. better: it lies below 100 %, and the mean is lower by less than "
-        f"{unit_of(answer.metric).size(answer.smallest_effect)}, both by 95 % intervals."
+        "in %: jackknife over pairs. Less spread: it lies below 100 %. Mean not lower: by less than "
+        f"{unit_of(answer.metric).size(answer.smallest_effect)}. Open: its interval holds both. Intervals have a level of "
+        f"{100 * answer.level:.3g} % each, so that of all trained remedies together it is 95 %."
     )
 
 
@@ -209,25 +247,28 @@ def remaining_table(answer: CureAnswer) -> Table | None:
         for each in some
     ]
     note = (
-        "Share (%) of the remaining variance in which a factor is involved; interactions count for each factor in them."
+        "Predicted share (%) of the remaining variance in which a factor is involved; interactions count for each "
+        "factor in them."
     )
     return Table.of(rows, note) if rows else None
 
 
 def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
-    best = answer.best
-    if best is not None and answer.verdict(best) == "better":
+    is_open = [each for each in answer.verified if "open" in (each.less_spread, answer.mean_kept(each))]
+    if answer.best is not None:
         command = f"mlflow artifacts download --run-id {run_id} --artifact-path cure.json --dst-path ."
         yield Step("The verified remedy is a file:", command)
         if command := source.command(cure="cure.json"):
             yield Step("With it, which luck is left?", command)
-    elif answer.verified:
-        runs = 4 * max(each.runs + each.failed for each in answer.verified)
+    elif is_open and (again := source.command()):
+        runs = 4 * max(each.runs + each.failed for each in is_open)
         if runs <= answer.stored:
             yield Step("More golden runs may settle it:", f"mlflow-l3d cure {source.run_id} --verify 1 --runs {runs}")
-        elif command := source.command(golden_runs=str(runs)):
-            yield Step(f"More golden runs may settle it, with cure --verify 1 --runs {runs} after", command)
-    elif answer.helping() and answer.stored:
+            return
+        again = source.command(**{"mitigation_runs" if answer.is_pooled else "golden_runs": str(runs)})
+        yield Step("More golden runs may settle it:", again)
+        yield Step("Then verify with them, in the run of that:", f"mlflow-l3d cure --verify 1 --runs {runs}")
+    elif answer.chosen and not answer.verified and answer.stored and source.command():
         yield Step("This is predicted. Verify it:", f"mlflow-l3d cure {source.run_id} --verify 1")
 
 
@@ -237,11 +278,12 @@ def prediction_rows(answer: CureAnswer) -> list[dict[str, Any]]:
     rows = []
     for each in answer.predictions:
         row: dict[str, Any] = {"remedy": remedy_words(each.remedy, each.also), **asdict(each.remedy)}
+        del row["words"]
         for name in ("std", "mean_change", "consistency", "fragile"):
             row |= dict(zip(with_interval(name), getattr(each, name), strict=True))
         row |= {name: getattr(each, name) for name in ("trainings", "seconds", "basis", "reason")}
         if (trained := achieved.get(repr(each.remedy))) is not None and not each.also:
             row |= {"achieved_std": trained.cured.value, "achieved_mean_change": trained.mean_change.value}
-            row |= {"verdict": answer.verdict(trained)}
+            row |= {"less_spread": trained.less_spread, "mean_kept": answer.mean_kept(trained)}
         rows.append(row)
     return rows
