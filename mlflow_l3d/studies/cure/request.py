@@ -12,6 +12,7 @@ from mlflow_l3d.analysis.cure.rank import fixed, pairs, report_mean
 from mlflow_l3d.analysis.cure.remedy import SEVERAL, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.approaches.cured.approach import Cured
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.cures import read_remedy
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments
@@ -188,7 +189,8 @@ def _side(client: Client, run_id: str, request: Any, typed: Arguments) -> Side |
 def _trainings(gathered: Gathered, side: Side | None) -> int:
     """Return the trainings behind one run of the parent."""
     if side is not None and side.request is not None:
-        remedy = getattr(side.request.setup.approach, "remedy", Remedy("training"))
+        approach = side.request.setup.approach
+        remedy = approach.remedy if isinstance(approach, Cured) else Remedy("training")
     else:
         text = own_parameter(gathered.parent, "cure") or ""
         remedy = read_remedy(text) if text.startswith("{") else Remedy("training")

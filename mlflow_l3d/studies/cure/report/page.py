@@ -232,8 +232,8 @@ def verified_note(answer: CureAnswer) -> str | None:
     return (
         "Golden runs with and without the remedy have the same configurations and test examples. Interval of the std "
         "in %: jackknife over pairs. Less spread: it lies below 100 %. Mean not lower: by less than "
-        f"{unit_of(answer.metric).size(answer.smallest_effect)}. Open: its interval holds both. Intervals have a level of "
-        f"{100 * answer.level:.3g} % each, so that of all trained remedies together it is 95 %."
+        f"{unit_of(answer.metric).size(answer.smallest_effect)}. Open: its interval holds both. Level of each "
+        f"interval: {100 * answer.level:.3g} %, so that of all trained remedies together it is 95 %."
     )
 
 
