@@ -21,7 +21,8 @@ def test_a_vote_of_heads_achieves_what_was_predicted(place: Place) -> None:
     frame = pd.DataFrame({"text": np.array(task.texts[0], dtype=object)[some], "label": task.labels[some]})
     with place.entered():
         found = investigate(frame, factor="model_initialisation", executor="inline", **sizes)
-        (verified,) = found.cure(verify=1, most_members=4, executor="inline").answer.verified
+        named = {"verify": 1, "remedy": "vote of 3 runs over model_initialisation"}
+        (verified,) = found.cure(**named, most_members=4, executor="inline").answer.verified
     assert verified.runs == 12
     predicted, achieved = verified.prediction, verified.mean_change
     assert predicted.remedy.over == ("model_initialisation",)
