@@ -63,7 +63,7 @@ def more_data(
     Notes
     -----
     Straight lines: the logarithm of the spread, and the mean, over the logarithm of the size. Beyond the points the
-    interval widens with each doubling.
+    interval widens with each doubling; of two sizes, which cannot show that scores level off, it reaches to no change.
     """
     here = next((point for point in points if point.size == now), None)
     normal = t_quantile(1e9, level)
@@ -76,7 +76,8 @@ def more_data(
     )
     predictions = []
     for size in sizes:
-        remedy, before = Remedy("more_data", changes={setting: size}), here.std.value if here else math.nan
+        remedy = Remedy("more_data", changes={setting: size}, words=f"{setting} {size:,} in place of {now:,}")
+        before = here.std.value if here else math.nan
         if here is None or math.isnan(of_std.value):
             why = f"one {setting} only, or no intervals: a second one shows the slope"
             predictions.append(Prediction(remedy=remedy, basis="unknown", std_before=before, reason=why))
@@ -91,12 +92,13 @@ def more_data(
         )
         std = before * math.exp(of_std.value * step)
         change, half_change = of_mean.value * step, t_quantile(of_mean.degrees, level) * of_mean.error * abs(step)
+        flat = 0.0 if beyond and len(points) < 3 else change
         predictions.append(
             Prediction(
                 remedy=remedy,
                 basis="extrapolated",
                 std=Range(std, std * math.exp(-half), std * math.exp(half)),
-                mean_change=Range(change, change - half_change, change + half_change),
+                mean_change=Range(change, min(change, flat) - half_change, max(change, flat) + half_change),
                 std_before=before,
             )
         )

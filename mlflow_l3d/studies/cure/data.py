@@ -24,7 +24,6 @@ from mlflow_l3d.tracking.earlier.reader import known_document
 
 _SAME = ("task", "approach", "model", "hyperparameters", "metric", "test_selection", "cure")
 """Parameters that another investigation has in common, if it shows what another number of examples does."""
-_TIMES = (2, 4)
 
 
 def data_remedies(client: Client, gathered: Gathered, task: Task | None) -> Iterator[Prediction]:
@@ -40,14 +39,11 @@ def data_remedies(client: Client, gathered: Gathered, task: Task | None) -> Iter
     now = _size(own_parameter(gathered.parent, "num_labelled"))
     if now and gathered.importances:
         points = [*_points(client, gathered)]
-        sizes = [times * now for times in _TIMES]
-        predictions = more_data(points, setting="num_labelled", now=now, sizes=sizes)
-        yield from predictions if len(points) > 1 else predictions[:1]
+        yield from more_data(points, setting="num_labelled", now=now, sizes=[2 * now])
     members = gathered.members
     luck, test_size = members.luck_of_tests(gathered.metric), members.test_size
     if math.isfinite(luck):
-        sizes = [times * test_size for times in _TIMES]
-        yield from more_tests(gathered.spread, luck=luck, test_size=test_size, sizes=sizes)
+        yield from more_tests(gathered.spread, luck=luck, test_size=test_size, sizes=[2 * test_size])
     if task is not None and len(task) and (seeds := _split_seeds(gathered.cells)):
         yield _best_examples(gathered, task, seeds)
 

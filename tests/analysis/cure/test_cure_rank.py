@@ -86,6 +86,8 @@ def test_more_data_follows_the_slope_of_the_points() -> None:
     assert [each.std.value for each in found] == pytest.approx([0.3 / math.sqrt(200), 0.3 / math.sqrt(800)])
     assert [each.mean_change.value for each in found] == pytest.approx([0, 0.02 * math.log(4)])
     assert found[1].std.high / found[1].std.value > found[0].std.high / found[0].std.value
+    two = more_data(points[:2], setting="num_labelled", now=200, sizes=(400,))[0]
+    assert two.mean_change.low < 0 < two.mean_change.value  # two sizes do not show that scores level off
     alone = more_data(points[:1], setting="num_labelled", now=100, sizes=(200,))[0]
     assert alone.basis == "unknown"
     assert math.isnan(alone.std.value)
