@@ -1,7 +1,7 @@
 """What is predicted of remedies, next to the truth of a simulated population: estimates, errors and coverage.
 
 Class scores of a run are what it learned of an example: the same for all runs, of its row, of its column, and its own;
-each with a bias for some classes, which makes scores vary. The truth is that of new ensembles with all factors redrawn.
+each with a bias for some classes, which makes scores vary. The truth comes from new ensembles with all factors redrawn.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Population:
 
 
 def covered(ranges: Sequence[Range], truth: float) -> float:
-    """Return the share of intervals that hold the truth."""
+    """Return the share of intervals that contain the truth."""
     return float(np.mean([each.low <= truth <= each.high for each in ranges]))
 
 

@@ -40,7 +40,7 @@ def read_remedy(given: Remedy | Mapping[str, Any] | Path | str) -> Remedy:
         content = json_of("cure", text, text if text.lstrip().startswith("{") else file_text("cure", text, text))
     if not isinstance(content, dict) or "kind" not in content:
         raise ParameterError("cure", text, 'must hold a remedy such as {"kind": "vote", "over": [...], "members": 5}')
-    check_names("cure", content, [each.name for each in fields(Remedy)])
+    check_names("cure", content, [each.name for each in fields(Remedy) if each.compare])
     over, changes = content.get("over", ()), content.get("changes", {})
     names = [name.strip() for name in over.split(",")] if isinstance(over, str) else over
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
@@ -52,8 +52,9 @@ def read_remedy(given: Remedy | Mapping[str, Any] | Path | str) -> Remedy:
 
 def text_of(remedy: Remedy) -> str:
     """Return the JSON of a remedy: what a run logs, so that it can be repeated without the file."""
-    content = {**asdict(remedy), "changes": dict(remedy.changes)}
-    return json.dumps({name: value for name, value in content.items() if name != "words"}, sort_keys=True)
+    content = asdict(remedy)
+    del content["words"]
+    return json.dumps(content, sort_keys=True)
 
 
 def cured(approach: Approach | str, remedy: Remedy | Mapping[str, Any] | Path | str) -> Cured:

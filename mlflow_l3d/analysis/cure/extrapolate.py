@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.cure.spread import MEAN, OVERSTATEMENT, TOTAL, WITHIN
+from mlflow_l3d.analysis.cure.spread import MEAN, TOTAL, WITHIN
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 
 DOUBT: Final = 0.1
@@ -46,7 +46,7 @@ def extended(members: IntArray, moments: FloatArray, like: npt.NDArray[np.bool_]
         if moment in (TOTAL, WITHIN):
             rest = between[..., None] * (moment == TOTAL)
             whole[..., ~measured, moment] = amount[..., None] / (wanted + offset[..., None]) + rest
-        elif moment != OVERSTATEMENT and measured.sum() > 1:
+        elif measured.sum() > 1:
             # The first member follows the law least, because some runs collapse.
             several = measured & (members > 1)
             several = several if several.sum() > 1 else measured

@@ -10,7 +10,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.cure.extrapolate import DOUBT
 from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range, Remedy
-from mlflow_l3d.analysis.intervals import LEVEL, t_quantile
+from mlflow_l3d.analysis.intervals import t_quantile
 
 
 class Point(NamedTuple):
@@ -34,27 +34,23 @@ def slope(sizes: Sequence[float], values: Sequence[float], errors: Sequence[floa
 
     If the points lie further from a line than their errors allow, the error of the slope grows accordingly.
     """
-    x, y, weights = np.log(sizes), np.asarray(values), np.asarray(errors, dtype=np.float64) ** -2.0
+    x, y, weights = np.log(sizes), np.asarray(values), 1 / np.asarray(errors, dtype=np.float64)
     if len(np.unique(sizes)) < 2 or not (np.isfinite(y) & np.isfinite(weights)).all():
         return Slope(math.nan, math.nan, math.nan)
-    x = x - np.average(x, weights=weights)
-    y = y - np.average(y, weights=weights)
-    information = float(weights @ x**2)
-    value = float(weights @ (x * y)) / information
+    line, covariance = np.polyfit(x, y, 1, w=weights, cov="unscaled")
     degrees = len(x) - 2
-    excess = float(weights @ (y - value * x) ** 2) / degrees if degrees else 1.0
-    return Slope(value, math.sqrt(max(1.0, excess) / information), degrees if excess > 1 and degrees else math.inf)
+    excess = float(np.square(weights * (y - np.polyval(line, x))).sum()) / degrees if degrees else 1.0
+    error = math.sqrt(max(1.0, excess) * covariance[0, 0])
+    return Slope(float(line[0]), error, degrees if excess > 1 and degrees else math.inf)
 
 
-def more_data(
-    points: Sequence[Point], *, setting: str, now: int, sizes: Sequence[int], level: float = LEVEL
-) -> list[Prediction]:
+def more_data(points: Sequence[Point], *, setting: str, now: int, sizes: Sequence[int]) -> list[Prediction]:
     """Return what other values of `setting` (``num_labelled``) would do, from points of the same context.
 
     Parameters
     ----------
     points
-        At different sizes, each with intervals at `level`.
+        At different sizes, each with intervals of 95 %.
     now
         The size of the investigation, one of the points.
     sizes
@@ -66,7 +62,7 @@ def more_data(
     interval widens with each doubling; of two sizes, which cannot show that scores level off, it reaches to no change.
     """
     here = next((point for point in points if point.size == now), None)
-    normal = t_quantile(1e9, level)
+    normal = t_quantile(math.inf)
     with_std = [point for point in points if point.std.low > 0 and math.isfinite(point.std.high)]
     logs = [math.log(point.std.value) for point in with_std]
     of_std = slope([p.size for p in with_std], logs, [math.log(p.std.high / p.std.low) / 2 / normal for p in with_std])
@@ -86,12 +82,12 @@ def more_data(
         beyond = math.log2(max(size / max(p.size for p in points), min(p.size for p in points) / size, 1.0))
         doubt = DOUBT * beyond
         half = math.hypot(
-            t_quantile(of_std.degrees, level) * of_std.error * abs(step),
+            t_quantile(of_std.degrees) * of_std.error * abs(step),
             math.log(here.std.high / here.std.low) / 2,
             normal * doubt,
         )
         std = before * math.exp(of_std.value * step)
-        change, half_change = of_mean.value * step, t_quantile(of_mean.degrees, level) * of_mean.error * abs(step)
+        change, half_change = of_mean.value * step, t_quantile(of_mean.degrees) * of_mean.error * abs(step)
         flat = 0.0 if beyond and len(points) < 3 else change
         predictions.append(
             Prediction(
@@ -119,7 +115,9 @@ def more_tests(golden_std: Range, *, luck: float, test_size: int, sizes: Sequenc
         change = luck * (test_size / size - 1)
         ends = [math.sqrt(max(0.0, end**2 + change)) if math.isfinite(end) else math.nan for end in golden_std]
         remedy = Remedy("more_data", changes={"test_size": size})
-        reason = "" if 0 <= luck <= golden_std.value**2 else "the luck of the test examples is more than all"
+        reason = (
+            "" if 0 <= luck <= golden_std.value**2 else "the test examples seem to cause more than all of the spread"
+        )
         predictions.append(
             Prediction(
                 remedy=remedy,

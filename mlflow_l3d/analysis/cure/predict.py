@@ -1,4 +1,4 @@
-"""What ensembles of runs, and the best of several, would do: predicted from stored runs, without training."""
+"""What remedies would do without training: ensembles of stored runs, the best of several, means, fixed factors."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import numpy as np
 
 from mlflow_l3d.analysis.cure.ensembles import Members, can_combine
 from mlflow_l3d.analysis.cure.extrapolate import FURTHEST
-from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Kind, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, UNKNOWN, Kind, Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.series import Series
 from mlflow_l3d.analysis.cure.spread import MEAN, Table
-from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.metrics.base import Metric
 
 MOST_MEMBERS: Final = 10
-FEWEST_RUNS: Final = 10
-FEWEST_EXAMPLES: Final = 30
+_FEWEST_RUNS: Final = 10
+_FEWEST_EXAMPLES: Final = 30
 """Golden runs, and examples that they share, of which something is predicted."""
 _SIZES: Final[dict[Kind, tuple[int, ...]]] = {
     "vote": (3, 5, 7, 9),
@@ -37,8 +36,6 @@ def predict(
     classes: int | None,
     golden_std: Range = UNKNOWN,
     most_members: int = MOST_MEMBERS,
-    level: float = LEVEL,
-    seconds: float = math.nan,
 ) -> list[Prediction]:
     """Return what each ensemble of up to `most_members` runs, and the best of them by validation score, would do.
 
@@ -55,10 +52,6 @@ def predict(
         table shows. Unknown: the table alone gives it.
     most_members
         The largest ensemble.
-    level
-        Confidence level of the intervals.
-    seconds
-        Of one training.
 
     Returns
     -------
@@ -72,7 +65,7 @@ def predict(
     why = ""
     if len(table.rows) < 2 or table.size < 2:
         why = f"{len(table.rows)} rows of {table.size} runs that share their examples: at least 2 of 2 are needed"
-    return list(_predictions(table, over, golden_std, most_members, level, seconds, why, reason))
+    return list(_predictions(table, over, golden_std, most_members, why, reason))
 
 
 def predict_all(
@@ -85,8 +78,6 @@ def predict_all(
     test_is_drawn: bool = True,
     golden_std: Range = UNKNOWN,
     most_members: int = MOST_MEMBERS,
-    level: float = LEVEL,
-    seconds: float = math.nan,
 ) -> list[Prediction]:
     """Return what ensembles over all factors would do, from independent runs on one reference set.
 
@@ -100,7 +91,7 @@ def predict_all(
         Examples that the score of one result is computed from.
     test_is_drawn
         Whether each result has test examples of its own, whose luck no ensemble cures; else all results share them.
-    metric, classes, golden_std, most_members, level, seconds
+    metric, classes, golden_std, most_members
         See :func:`predict`.
 
     Notes
@@ -110,10 +101,66 @@ def predict_all(
     of `test_size` examples is added: that of one result, or if all share them that of a difference of two.
     """
     runs, examples, why = len(members), len(members.labels), ""
-    if runs < FEWEST_RUNS or examples < FEWEST_EXAMPLES or test_size < 1:
-        why = f"{runs} runs share {examples} examples: at least {FEWEST_RUNS} and {FEWEST_EXAMPLES} are needed"
+    if runs < _FEWEST_RUNS or examples < _FEWEST_EXAMPLES or test_size < 1:
+        why = f"{runs} runs share {examples} examples: at least {_FEWEST_RUNS} and {_FEWEST_EXAMPLES} are needed"
     table = Table([members], metric, classes, test_size=test_size, test_is_drawn=test_is_drawn)
-    return list(_predictions(table, over, golden_std, most_members, level, seconds, why, ""))
+    return list(_predictions(table, over, golden_std, most_members, why, ""))
+
+
+def report_mean(golden_std: Range, *, over: Sequence[str], most_members: int = MOST_MEMBERS) -> list[Prediction]:
+    """Return how much the mean score of 2 to `most_members` runs varies, if all factors are redrawn, `over`."""
+    return [
+        Prediction(
+            remedy=Remedy("report_mean", tuple(over), k),
+            basis="exact",
+            std=Range(*(end / math.sqrt(k) for end in golden_std)),
+            mean_change=Range(0.0, 0.0, 0.0),
+            shares={"+".join(over): 1.0},
+            trainings=k,
+            std_before=golden_std.value,
+        )
+        for k in range(2, most_members + 1)
+    ]
+
+
+def fixed(factor: str, golden_std: Range, main_share: Range) -> Prediction:
+    """Return what spread would be seen if a factor were fixed at one configuration.
+
+    `main_share` is the share of the variance that the factor causes alone, its first Sobol index: from a crossed table.
+    If only its total index is known, give that as the upper end and as the value: then interactions count as its own.
+    """
+    factors = [math.sqrt(max(0.0, 1 - min(1.0, max(0.0, each)))) for each in main_share]
+    std = Range(golden_std.value * factors[0], golden_std.low * factors[2], golden_std.high * factors[1])
+    return Prediction(
+        remedy=Remedy("fix", (factor,)),
+        basis="exact" if math.isfinite(std.value) else "unknown",
+        std=std,
+        std_before=golden_std.value,
+        reason="hides luck and cures none: whoever draws another configuration gets another score",
+    )
+
+
+def pairs(predictions: Sequence[Prediction], *, most_trainings: int = 20) -> list[Prediction]:
+    """Return ensembles and, of several results of each, the mean: it varies by the root of their number less."""
+    combined = []
+    for each in predictions:
+        if each.remedy.kind not in ENSEMBLES or not math.isfinite(each.std.value):
+            continue
+        for results in range(2, most_trainings // each.trainings + 1):
+            root = math.sqrt(results)
+            combined.append(
+                replace(
+                    each,
+                    also=(Remedy("report_mean", ("all",), results),),
+                    std=Range(*(end / root for end in each.std)),
+                    consistency=UNKNOWN,
+                    fragile=UNKNOWN,
+                    trainings=each.trainings * results,
+                    seconds=each.seconds * results,
+                    reason="; ".join(filter(None, (each.reason, "a mean of scores predicts no example"))),
+                )
+            )
+    return combined
 
 
 def _predictions(
@@ -121,8 +168,6 @@ def _predictions(
     over: Sequence[str],
     golden: Range,
     most_members: int,
-    level: float,
-    seconds: float,
     why: str,
     reason: str,
 ) -> Iterator[Prediction]:
@@ -131,7 +176,7 @@ def _predictions(
         yield Prediction(remedy=Remedy("vote", tuple(over), 3), basis="unknown", trainings=3, reason=why)
         return
     single = table.moments("vote" if can_combine("vote", rows[0]) else "mean", 1)
-    yield Series.of("mean", [single], [1], table).prediction(Remedy("report_mean"), golden, level, seconds, reason)
+    yield Series.of("mean", [single], [1], table).prediction(Remedy("report_mean"), golden, reason)
     for kind, every in _SIZES.items():
         remedy = Remedy(kind, tuple(over), every[0])
         if why := _missing(kind, table, every[0]):
@@ -145,7 +190,7 @@ def _predictions(
         series = Series.of(kind, [table.moments(kind, 1) if kind == "choose" else single, *measured], members, table)
         for k in members[1:]:
             if math.isfinite(series.parts[0][members.index(k), MEAN]):
-                yield series.prediction(replace(remedy, members=k), golden, level, seconds, reason)
+                yield series.prediction(replace(remedy, members=k), golden, reason)
 
 
 def _missing(kind: Kind, table: Table, fewest: int) -> str:

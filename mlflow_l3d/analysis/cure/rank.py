@@ -1,80 +1,44 @@
-"""What is worth its cost: doing nothing but report means, fixing a factor, remedies by reduction per cost, pairs."""
+"""Which remedies are worth their cost: those that no cheaper one beats, and those that help."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, UNKNOWN, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.remedy import SEVERAL, Prediction
+
+ENOUGH: Final = 0.95
+"""A remedy that leaves a larger part of the standard deviation is not worth its price."""
+_MOST: Final = 0.75
+"""More members are named only if fewer reach less than this part of what the most members take away."""
+NAMED: Final = 3
+"""Remedies that a first screen names, at most."""
 
 
-def report_mean(
-    golden_std: Range, *, over: Sequence[str], share: Range | float = 1.0, most_members: int = 10
-) -> list[Prediction]:
-    """Return how much the mean score of 2 to `most_members` runs would vary, instead of one score.
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What would help.
 
-    Parameters
+    Attributes
     ----------
-    golden_std
-        Spread of one run.
-    over
-        The factors that are redrawn from run to run; all others are shared, so their part stays.
-    share
-        Share of the variance of one run that redrawing them alone causes (their total Sobol index): 1 of all factors.
+    best
+        Remedies that help, best first.
+    std
+        Standard deviation of the score without any, as ``golden_std``.
+    reason
+        One line: why none is named, or what they leave; empty if there is nothing to say.
     """
-    part = share if isinstance(share, Range) else Range(share, share, share)
-    reason = "" if part.value >= 1 else "the part of the factors that all runs share stays"
-    means = []
-    for k in range(2, most_members + 1):
-        factor, most, least = (math.sqrt(max(0.0, 1 - min(1.0, each) * (1 - 1 / k))) for each in part)
-        # Two independent errors: that of the spread, and that of the share.
-        value, span = golden_std.value * factor, []
-        for golden_end, end in ((golden_std.low, least), (golden_std.high, most)):
-            one = math.log(golden_end / golden_std.value) if golden_end > 0 and golden_std.value > 0 else math.nan
-            other = math.log(end / factor) if end > 0 and factor > 0 else math.nan
-            span.append(value * math.exp(math.copysign(math.hypot(one, other), one)))
-        left = part.value / k / factor**2 if factor > 0 else math.nan
-        means.append(
-            Prediction(
-                remedy=Remedy("report_mean", tuple(over), k),
-                basis="exact" if math.isfinite(value) else "unknown",
-                std=Range(value, *span),
-                mean_change=Range(0.0, 0.0, 0.0),
-                shares={"+".join(over): left, "other factors": 1 - left} if part.value < 1 else {"+".join(over): 1.0},
-                trainings=k,
-                std_before=golden_std.value,
-                reason=reason,
-            )
-        )
-    return means
 
-
-def fixed(factor: str, golden_std: Range, main_share: Range) -> Prediction:
-    """Return what spread would be seen if a factor were fixed at one configuration.
-
-    `main_share` is the share of the variance that the factor causes alone, its first Sobol index: from a crossed table.
-    If only its total index is known, give that as the upper end and as the value: then interactions count as its own.
-    """
-    factors = [math.sqrt(max(0.0, 1 - min(1.0, max(0.0, each)))) for each in main_share]
-    std = Range(golden_std.value * factors[0], golden_std.low * factors[2], golden_std.high * factors[1])
-    return Prediction(
-        remedy=Remedy("fix", (factor,)),
-        basis="exact" if math.isfinite(std.value) else "unknown",
-        std=std,
-        std_before=golden_std.value,
-        reason="hides luck and cures none: whoever draws another configuration gets another score",
-    )
+    best: tuple[Prediction, ...] = ()
+    std: float = math.nan
+    reason: str = ""
 
 
 def cost(prediction: Prediction) -> float:
     """Return seconds of training behind one result, or trainings if seconds are not known."""
     return prediction.seconds if prediction.seconds > 0 else float(prediction.trainings)
-
-
-def reduction(prediction: Prediction) -> float:
-    """Return by how much the spread falls; nan if unknown."""
-    return prediction.std_before - prediction.std.value
 
 
 def pareto(predictions: Sequence[Prediction]) -> list[Prediction]:
@@ -87,25 +51,42 @@ def pareto(predictions: Sequence[Prediction]) -> list[Prediction]:
     return front
 
 
-def pairs(predictions: Sequence[Prediction], *, most_trainings: int = 20) -> list[Prediction]:
-    """Return ensembles and, of several results of each, the mean: it varies by the root of their number less."""
-    combined = []
+def simplest(predictions: Iterable[Prediction]) -> list[Prediction]:
+    """Return one prediction of each kind over the same factors: the fewest members that reach most of its reduction.
+
+    Those of which nothing is known, and those that are applied to several results, are left out.
+    """
+    groups: dict[object, list[Prediction]] = {}
     for each in predictions:
-        if each.remedy.kind not in ENSEMBLES or not math.isfinite(each.std.value):
-            continue
-        for results in range(2, most_trainings // each.trainings + 1):
-            root = math.sqrt(results)
-            combined.append(
-                replace(
-                    each,
-                    also=(Remedy("report_mean", ("all",), results),),
-                    std=Range(*(end / root for end in each.std)),
-                    consistency=UNKNOWN,
-                    row_consistency=UNKNOWN,
-                    fragile=UNKNOWN,
-                    trainings=each.trainings * results,
-                    seconds=each.seconds * results,
-                    reason="; ".join(filter(None, (each.reason, "a mean of scores predicts no example"))),
-                )
-            )
-    return combined
+        remedy = each.remedy
+        if math.isfinite(each.std.value) and not each.also:
+            changes = tuple(sorted(remedy.changes.items()))
+            groups.setdefault((remedy.kind, remedy.over, changes), []).append(each)
+    chosen = []
+    for group in groups.values():
+        group.sort(key=lambda each: each.remedy.members)
+        low, high = (pick(each.std.value for each in group) for pick in (min, max))
+        chosen.append(next(each for each in group if each.std.value <= high - _MOST * (high - low)))
+    return chosen
+
+
+def helps(prediction: Prediction, std: float, sign: float) -> bool:
+    """Return whether a remedy leaves less spread and no lower mean; `sign` is -1 if smaller is better.
+
+    The interval of one of both must show it: that of the ratio lies below 1, or the mean certainly rises. The mean
+    must not be expected to fall by more than what the spread falls.
+    """
+    ratio, change = prediction.ratio, prediction.mean_change
+    low, high = sorted((sign * change.low, sign * change.high))
+    if not (math.isfinite(ratio.high) and prediction.std.value <= ENOUGH * std):
+        return False
+    return (ratio.high < 1 or low > 0) and high >= 0 and sign * change.value >= prediction.std.value - std
+
+
+def helping(predictions: Iterable[Prediction], std: float, sign: float) -> list[Prediction]:
+    """Return the remedies that help a single result: those that no cheaper one beats, most reduction per cost first.
+
+    Of each kind over the same factors one number of members is looked at, see :func:`simplest`.
+    """
+    some = [each for each in simplest(predictions) if each.remedy.kind in SEVERAL and helps(each, std, sign)]
+    return sorted(pareto(some), key=lambda each: (each.std.value - each.std_before) / cost(each))

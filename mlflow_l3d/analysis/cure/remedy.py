@@ -16,13 +16,16 @@ training or prompt. ``more_data``: more labelled examples. ``fixed_examples``: o
 ``report_mean``: the mean score of several trainings instead of one score. ``fix``: a factor at one configuration, which
 hides luck and cures none."""
 Basis: TypeAlias = Literal["exact", "sampled", "extrapolated", "unknown"]
-"""``exact``: from all choices of stored runs, without resampling error. ``sampled``: from some of these choices, always
-the same. ``extrapolated``: from fewer members, or other sizes, that are stored. ``unknown``: until it is verified."""
+"""``exact``: in closed form, or from all choices of stored runs, so without resampling error. ``sampled``: from some of
+these choices, always the same. ``extrapolated``: from fewer members, other sizes, or the effects of single examples.
+``unknown``: until it is verified."""
 
 ENSEMBLES: Final = ("vote", "mean")
-"""Kinds whose predictions are those of several members together."""
+"""Kinds that combine the predictions of several members."""
 SEVERAL: Final = (*ENSEMBLES, "choose")
 """Kinds with several members."""
+OF_APPROACHES: Final = (*SEVERAL, "training", "prompt")
+"""Kinds that an approach can have, so that they can be verified; all others are other data, or another report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,6 @@ class Prediction:
         Mean score with the remedy less mean score without.
     consistency
         Share of predictions on which two results with the remedy agree, if all factors are redrawn.
-    row_consistency
-        The same if only the factors of the remedy are redrawn.
     fragile
         Share of test examples that one of two results with the remedy has right and the other wrong: if all factors
         are redrawn, or if results of different rows share no examples, those of the remedy.
@@ -112,7 +113,6 @@ class Prediction:
     trainings: int = 1
     seconds: float = math.nan
     overstatement: float = math.nan
-    row_consistency: Range = UNKNOWN
     std_before: float = math.nan
     also: tuple[Remedy, ...] = ()
     reason: str = ""

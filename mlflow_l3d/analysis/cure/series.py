@@ -18,7 +18,6 @@ from mlflow_l3d.analysis.cure.spread import (
     MEAN,
     MOMENTS,
     OVERSTATEMENT,
-    ROW_CONSISTENCY,
     TOTAL,
     WITHIN,
     Table,
@@ -56,7 +55,7 @@ class Series:
             parts.append(extended(np.array(members), part, np.isfinite(exact)) if law else part)
         return cls(members, parts, exact, "test examples" if table.test_size else "other factors", table.size)
 
-    def prediction(self, remedy: Remedy, golden: Range, level: float, seconds: float, reason: str) -> Prediction:
+    def prediction(self, remedy: Remedy, golden: Range, reason: str) -> Prediction:
         """Return what is predicted of one number of members."""
         k, at = remedy.members, self.members.index(remedy.members)
         before, after = ([part[..., place, :] for part in self.parts] for place in (0, at))
@@ -69,13 +68,13 @@ class Series:
             notes.append(f"the spread is measured up to {self.members[last]} members")
         if math.isnan(after[0][TOTAL]) or not before[0][TOTAL] > _NONE:
             none = before[0][TOTAL] <= _NONE
-            basis, notes = "unknown", [reason, f"{'scores do not vary' if none else 'too few rows are complete'}"]
-        ratio, alone = (self._spread(at, level, paired=paired) for paired in (True, False))
+            basis, notes = "unknown", [reason, "scores do not vary" if none else "too few rows are complete"]
+        ratio, alone = (self._spread(at, paired=paired) for paired in (True, False))
         if not measured:
             # No farther from what is measured is anything known better.
             doubt = DOUBT * math.log2(k / self.members[last])
             ratio, alone = (
-                _widened(each, doubt, like=self._spread(last, level, paired=paired))
+                _widened(each, doubt, like=self._spread(last, paired=paired))
                 for each, paired in ((ratio, True), (alone, False))
             )
         std = alone
@@ -86,24 +85,20 @@ class Series:
             notes.append("increases luck")
         change = [many[..., MEAN] - one[..., MEAN] for one, many in zip(before, after, strict=True)]
         beyond = DOUBT * abs(float(change[0])) if math.isnan(self.exact[at, MEAN]) else 0.0
-        agreements = [
-            _interval(
-                [part[..., place] for part in after], level, (0.0, 1.0), like=[part[..., place] for part in before]
-            )
-            for place in (CONSISTENCY, ROW_CONSISTENCY, FRAGILE)
+        consistency, fragile = [
+            _interval([part[..., place] for part in after], (0.0, 1.0), like=[part[..., place] for part in before])
+            for place in (CONSISTENCY, FRAGILE)
         ]
         return Prediction(
             remedy=remedy,
             basis=basis,
             std=std,
             ratio=ratio,
-            mean_change=_interval(change, level, doubt=beyond),
-            consistency=agreements[0],
-            row_consistency=agreements[1],
-            fragile=agreements[2],
+            mean_change=_interval(change, doubt=beyond),
+            consistency=consistency,
+            fragile=fragile,
             shares=self._shares(remedy, at),
             trainings=k,
-            seconds=k * seconds,
             overstatement=float(after[0][OVERSTATEMENT] - before[0][OVERSTATEMENT]),
             std_before=golden.value if golden.value >= 0 else math.sqrt(self.parts[0][0, TOTAL]),
             reason="; ".join(filter(None, notes)),
@@ -117,7 +112,7 @@ class Series:
             return {}
         return {"+".join(remedy.over): float(within / total), self.rest: float(1 - within / total)}
 
-    def _spread(self, at: int, level: float, *, paired: bool) -> Range:
+    def _spread(self, at: int, *, paired: bool) -> Range:
         """Return a standard deviation of the table, over that of one run if `paired`."""
         after = [part[..., at, TOTAL] for part in self.parts]
         before = [part[..., 0, TOTAL] if paired else np.ones_like(part[..., 0, TOTAL]) for part in self.parts]
@@ -126,7 +121,7 @@ class Series:
         value = math.sqrt(after[0] / before[0])
         with np.errstate(divide="ignore", invalid="ignore"):
             error, degrees = _error([np.log(many / one) / 2 for one, many in zip(before, after, strict=True)])
-        return _widened(Range(value, value, value), t_quantile(degrees, level) * error)
+        return _widened(Range(value, value, value), t_quantile(degrees) * error)
 
 
 def _error(parts: Sequence[FloatArray]) -> tuple[float, float]:
@@ -157,7 +152,6 @@ def _widened(std: Range, half: float, like: Range | None = None) -> Range:
 
 def _interval(
     parts: list[FloatArray],
-    level: float,
     bounds: tuple[float, float] = (-math.inf, math.inf),
     *,
     doubt: float = 0.0,
@@ -169,6 +163,6 @@ def _interval(
         # Columns are not left out of the agreement of several members: that of one run says what they do.
         parts = [*parts[:2], parts[2][:0], parts[3]]
     errors = [_error(each) for each in ([parts] if like is None else [parts, like])]
-    half = max(t_quantile(degrees, level) * math.hypot(error, doubt) for error, degrees in errors)
+    half = max(t_quantile(degrees) * math.hypot(error, doubt) for error, degrees in errors)
     low, high = np.clip([value - half, value + half], *bounds).tolist()
     return Range(value, low, high)

@@ -9,9 +9,9 @@ import numpy as np
 
 from mlflow_l3d.analysis.cure.ensembles import Array, Masks
 from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range, Remedy
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, jackknife_variance, t_quantile
+from mlflow_l3d.analysis.intervals import FloatArray, IntArray, jackknife_variance, t_quantile
 
-FEWEST_RUNS: Final = 30
+_FEWEST_RUNS: Final = 30
 _FOLDS: Final = 10
 _NOISE: Final = np.logspace(-2, 4, 25)
 """Variance of the noise, in units of what the examples of a run cause: candidates."""
@@ -44,9 +44,7 @@ class _Fit(NamedTuple):
     projected: FloatArray
 
 
-def which_examples(
-    included: Masks, scores: FloatArray, *, factor: str, groups: Array | None = None, level: float = LEVEL
-) -> GoodExamples:
+def which_examples(included: Masks, scores: FloatArray, *, factor: str, groups: Array | None = None) -> GoodExamples:
     """Return the best fixed set of examples, if single examples have an effect that can be seen.
 
     Parameters
@@ -73,11 +71,11 @@ def which_examples(
     def unknown(r2: Range, why: str) -> GoodExamples:
         return GoodExamples(r2, np.zeros(0, dtype=np.int64), Prediction(remedy=remedy, basis="unknown", reason=why))
 
-    if len(scores) < FEWEST_RUNS or not np.ptp(scores) > 0 or (included == included[0]).all():
+    if len(scores) < _FEWEST_RUNS or not np.ptp(scores) > 0 or (included == included[0]).all():
         return unknown(
-            UNKNOWN, f"{len(scores)} runs: at least {FEWEST_RUNS} with different examples and scores are needed"
+            UNKNOWN, f"{len(scores)} runs: at least {_FEWEST_RUNS} with different examples and scores are needed"
         )
-    r2 = _held_out(included, scores, level)
+    r2 = _held_out(included, scores)
     if not r2.low > 0:
         return unknown(r2, f"no signal: R2 on held-out runs is {r2.value:.2f} [{r2.low:.2f}, {r2.high:.2f}]")
     fit = _fit(included, scores)
@@ -95,7 +93,7 @@ def which_examples(
     gains = (along * fit.projected / fit.sums).sum(axis=1)
     gain = float(fit.weights @ gains)
     left = fit.variances * (change @ change - (along**2 / fit.sums).sum(axis=1)) + (gains - gain) ** 2
-    half = t_quantile(len(scores) - 1, level) * math.sqrt(max(0.0, float(fit.weights @ left)))
+    half = t_quantile(len(scores) - 1) * math.sqrt(max(0.0, float(fit.weights @ left)))
     prediction = Prediction(remedy=remedy, basis="extrapolated", mean_change=Range(gain, gain - half, gain + half))
     return GoodExamples(r2, chosen, prediction)
 
@@ -118,7 +116,7 @@ def _fit(included: Masks, scores: FloatArray) -> _Fit:
     return _Fit(effects, weights, variances, sums, vectors, projected)
 
 
-def _held_out(included: Masks, scores: FloatArray, level: float) -> Range:
+def _held_out(included: Masks, scores: FloatArray) -> Range:
     errors, spreads = np.empty(len(scores)), np.empty(len(scores))
     order = np.random.default_rng(len(scores)).permutation(len(scores))
     for fold in np.array_split(order, _FOLDS):
@@ -128,5 +126,5 @@ def _held_out(included: Masks, scores: FloatArray, level: float) -> Range:
         errors[fold], spreads[fold] = (scores[fold] - predicted) ** 2, (scores[fold] - mean) ** 2
     value = 1 - errors.sum() / spreads.sum()
     left = 1 - (errors.sum() - errors) / (spreads.sum() - spreads)
-    half = t_quantile(len(scores) - 1, level) * math.sqrt(jackknife_variance(left))
+    half = t_quantile(len(scores) - 1) * math.sqrt(jackknife_variance(left))
     return Range(float(value), float(value - half), float(value + half))

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.cure.remedy import SEVERAL, Remedy
+from mlflow_l3d.analysis.cure.remedy import OF_APPROACHES, SEVERAL, Remedy
 from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.cured.members import joined, read_member
 from mlflow_l3d.approaches.hooks import Hooks
@@ -24,8 +24,6 @@ from mlflow_l3d.tasks.resolve import inactive_factors
 RULE: Final = 1
 """Part of every key; changed whenever the same members would be given other seeds, or be combined otherwise."""
 _MOST_NAMES: Final = 2
-OF_APPROACHES: Final = (*SEVERAL, "training", "prompt")
-"""Kinds that an approach can have; all others are other data, or another report."""
 
 
 class Cured(Approach):
@@ -42,9 +40,9 @@ class Cured(Approach):
     Parameters
     ----------
     approach
-        What is cured.
+        The approach without the remedy.
     remedy
-        What is done.
+        The remedy; its factors and changes are checked.
     members
         Folder with finished members, which are not trained again: ``KEY.parquet`` as the artifact
         ``predictions.parquet`` of a run, and ``KEY.json`` with the metrics of the run. KEY is the key of the cell
@@ -60,7 +58,7 @@ class Cured(Approach):
 
     def __init__(self, approach: Approach, remedy: Remedy, *, members: Path | None = None, context: str = "") -> None:
         _check(approach, remedy)
-        # What is asked of an approach the inner one answers, also what later versions ask.
+        # The inner approach answers all hooks, also those of later versions.
         for name in _PASSED_ON:
             setattr(self, name, getattr(approach, name))
         changes = {name: approach.hyperparameters[name].parse(name, value) for name, value in remedy.changes.items()}

@@ -79,9 +79,9 @@ def _together(kind: str, members: Sequence[Outcome], task: Task, own_metrics: Se
     predictions = [member.predictions for member in members if member.predictions is not None]
     scores = [member.scores for member in members if member.scores is not None]
     if len(predictions) < len(members):
-        raise L3DError(f"cure.kind={kind}: the approach returns no predictions, only metrics.")
+        raise L3DError(f"cure.kind={kind}: the approach returns no predictions, only metrics. Let it return them.")
     if not all(np.array_equal(member.example_ids, first.example_ids) for member in members):  # type: ignore[arg-type]
-        raise L3DError(f"cure.kind={kind}: the members were evaluated on different examples.")
+        raise L3DError(f"cure.kind={kind}: the members predict different examples. Let all predict the same.")
     if kind == "mean" and task.form.has_classes and len(scores) < len(members):
         raise L3DError("cure.kind=mean: the approach returns no class scores. Use vote.")
     together, shares = combine(

@@ -131,8 +131,8 @@ class Progress:
     @property
     def averaged(self) -> int:
         """Of how many epochs the weights are averaged, up to now; 0 before the first of them."""
-        first = self.recipe.epochs - self.recipe.average_last
-        return max(0, len(self.f1) - max(0, first)) if self.recipe.average_last else 0
+        last = self.recipe.average_last
+        return max(0, len(self.f1) - self.recipe.epochs + last) if last else 0
 
     @property
     def validation(self) -> tuple[float, float]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlflow_l3d.analysis.cure.foreseen import helping
-from mlflow_l3d.analysis.cure.rank import fixed, pairs, report_mean
-from mlflow_l3d.analysis.cure.remedy import SEVERAL, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
+from mlflow_l3d.analysis.cure.rank import helping
+from mlflow_l3d.analysis.cure.remedy import OF_APPROACHES, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.approaches.cured.approach import Cured
@@ -31,8 +31,6 @@ from mlflow_l3d.studies.investigation.remedies import predicted, why_not
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
 
-TRAINED = (*SEVERAL, "training", "prompt")
-"""Kinds of remedies that can be verified."""
 MOST_AUTO = 40
 """Golden runs that are trained of each remedy, unless more are asked for."""
 
@@ -149,7 +147,7 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
 
 def _named(predictions: Sequence[Prediction], name: str) -> Prediction:
     """Return the one remedy that reports name so."""
-    trained = [each for each in predictions if each.remedy.kind in TRAINED and not each.also]
+    trained = [each for each in predictions if each.remedy.kind in OF_APPROACHES and not each.also]
     named = [each for each in trained if remedy_words(each.remedy) == name]
     if len(named) != 1:
         allowed = f"must be auto, or what reports call one remedy: {len(named)} have this name"

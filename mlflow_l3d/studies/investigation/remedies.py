@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.cure.foreseen import NAMED, Foreseen, helping
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
+from mlflow_l3d.analysis.cure.rank import NAMED, Foreseen, helping
 from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, SEVERAL, UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis

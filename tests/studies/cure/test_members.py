@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from scipy.stats import binom
 
-from mlflow_l3d.analysis.cure.foreseen import helps, simplest
+from mlflow_l3d.analysis.cure.rank import helps, simplest
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.known import named

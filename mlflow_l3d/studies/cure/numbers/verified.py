@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.system import System
-from mlflow_l3d.analysis.cure.foreseen import helping, simplest
+from mlflow_l3d.analysis.cure.rank import helping, simplest
 from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range
 from mlflow_l3d.analysis.importance.tables import std_interval
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, ratio_interval, t_quantile
