@@ -60,9 +60,9 @@ def with_article(remedy: Remedy) -> str:
 
 
 def beginning(remedy: Remedy) -> str:
-    """Return what a remedy does at the beginning of a sentence, in bold."""
+    """Return what a remedy does at the beginning of a sentence."""
     words = with_article(remedy)
-    return f"**{words[:1].upper()}{words[1:]}**"
+    return words[:1].upper() + words[1:]
 
 
 def range_text(each: Range, unit: Unit, *, sign: bool = False, digits: int = 2) -> str:

@@ -12,13 +12,13 @@ from mlflow_l3d.analysis.cure.more_data import Point, more_data, more_tests
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range
 from mlflow_l3d.analysis.cure.which_examples import which_examples
 from mlflow_l3d.analysis.importance.tables import known_std, std_interval
-from mlflow_l3d.analysis.intervals import t_quantile
+from mlflow_l3d.analysis.judged.table import mean_interval
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.studies.cure.gather import Gathered
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
-from mlflow_l3d.tracking.connection import Client
+from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import own_parameter
 from mlflow_l3d.tracking.earlier.reader import known_document
 
@@ -53,16 +53,20 @@ def _points(client: Client, gathered: Gathered) -> Iterator[Point]:
     parent, by_size = gathered.parent, {}
     for run in search(client, None, condition({names.ROLE: "investigation", names.STATE: "complete"})):
         same = all(own_parameter(run, name) == own_parameter(parent, name) for name in _SAME)
-        if same and (size := _size(own_parameter(run, "num_labelled"))):
+        if same and _digests(run) == _digests(parent) and (size := _size(own_parameter(run, "num_labelled"))):
             by_size[size] = str(run.info.run_id)
     by_size[_size(own_parameter(parent, "num_labelled"))] = str(parent.info.run_id)
     for size, run_id in sorted(by_size.items()):
         golden = np.array(known_document(client, run_id, names.IMPORTANCE).get("golden", ()), dtype=np.float64)
         golden = golden[np.isfinite(golden)]
         if len(golden) > 1:
-            half = t_quantile(len(golden) - 1) * float(golden.std(ddof=1)) / math.sqrt(len(golden))
-            mean = float(golden.mean())
-            yield Point(size, Range(known_std(golden), *std_interval(golden)), Range(mean, mean - half, mean + half))
+            mean = Range(float(golden.mean()), *mean_interval(golden, shares=False))
+            yield Point(size, Range(known_std(golden), *std_interval(golden)), mean)
+
+
+def _digests(run: Run) -> set[str]:
+    """Return the digests of the data of an investigation: data of one name may have other content."""
+    return {each.dataset.digest for each in (run.inputs.dataset_inputs if run.inputs else ())}
 
 
 def _size(text: str | None) -> int:

@@ -71,7 +71,7 @@ class Gathered:
     reason: str
     seconds: float
     source: Source
-    chosen_by: str = ""
+    chosen_by: str
 
     @property
     def collapsed(self) -> int:
@@ -108,12 +108,9 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
     chosen_by = _chosen_by(cells, metric)
     members, reason, classes = _read(client, cells, planned, f"validation_{metric.name}" * (not chosen_by), over)
     classes = len(source.classes) or classes
-    importances, golden, spread = _spread(cells, replace(planned, classes=classes or None), metric)
-    seconds = pd.to_numeric(cells.get("duration_seconds", pd.Series(dtype=float))).mean()
-    return Gathered(
-        *(parent, cells, metric, classes, importances, golden, spread, members, reason, float(seconds), source),
-        chosen_by=chosen_by,
-    )
+    spread = _spread(cells, replace(planned, classes=classes or None), metric)
+    seconds = float(pd.to_numeric(cells.get("duration_seconds", pd.Series(dtype=float))).mean())
+    return Gathered(parent, cells, metric, classes, *spread, members, reason, seconds, source, chosen_by)
 
 
 def _chosen_by(cells: pd.DataFrame, metric: Metric) -> str:

@@ -34,8 +34,8 @@ class _Cure(TypedDict, total=False):
         float | Auto,
         Of(
             "auto",
-            "verify: a mean that is lower by less is not lower (percentage points, or the unit of the metric); auto is "
-            "half of golden_std",
+            "verify: largest fall of the mean that counts as none (percentage points, or the unit of the metric); auto "
+            "is half of golden_std",
         ),
     ]
     metric: Annotated[str, Of("auto", "metric whose luck is reduced; auto is the parent's metric")]

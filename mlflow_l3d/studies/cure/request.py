@@ -50,7 +50,7 @@ class CureRequest:
     reasons
         What could not be predicted, one line each.
     side
-        With which more golden runs can be trained; None if nothing is verified.
+        The golden runs of the parent, and with what more are trained; None if there are none, and nothing is verified.
     each
         Trainings behind one run of the parent: more than one if it is cured.
     budget
@@ -78,7 +78,8 @@ class CureRequest:
     @property
     def workers(self) -> int:
         """How many cells are trained at a time."""
-        return expected_workers(self.side.request.setup) if self.side and self.side.request else 1
+        request = None if self.side is None else self.side.request
+        return 1 if request is None else expected_workers(request.setup)
 
     @property
     def stored(self) -> int:
@@ -118,7 +119,7 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     latest = typed["parent_run_id"] == "latest"
     run_id = latest_investigation(client, status="FINISHED") if latest else typed["parent_run_id"]
     budget, gathered = Budget.parse(typed["budget"]), gather(client, run_id, typed["metric"])
-    side = _side(client, run_id, getattr(parent, "request", None), typed)
+    side = _side(client, gathered, getattr(parent, "request", None), typed)
     each = _trainings(gathered, side)
     predictions, reasons = _predictions(client, gathered, side, each, typed["most_members"])
     if typed["remedy"] != "auto":
@@ -159,13 +160,14 @@ def _stored(side: Side | None) -> int:
     return 0 if side is None or side.request is None or side.cells is None else len(side.cells)
 
 
-def _side(client: Client, run_id: str, request: Any, typed: Arguments) -> Side | None:
-    """Return the golden runs of a parent, and with what more are trained; None if nobody verifies a thing.
+def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) -> Side | None:
+    """Return the golden runs of a parent, and with what more are trained; see :attr:`CureRequest.side`.
 
     `request` belongs to a result in this process, whose approach and task may be objects.
     """
     try:
-        side = recorded_side(client, "parent_run_id", run_id, **{name: typed.texts[name] for name in PLACE})
+        machine = {name: typed.texts[name] for name in PLACE}
+        side = recorded_side(client, "parent_run_id", str(gathered.parent.info.run_id), gathered.cells, **machine)
     except ParameterError as error:
         if typed["verify"]:
             raise ParameterError("verify", typed["verify"], str(error), "Use verify=0.") from error

@@ -99,9 +99,10 @@ def plan_cure(parent_run_id: Any = "latest", **options: Unpack[CureOptions]) -> 
 
 def _carry_out(client: Client, request: CureRequest, project_run: str | None, *, progress: bool) -> Cure:
     gathered = request.gathered
+    golden = None if request.side is None else request.side.request
     asked = request.arguments["verify"]
     planned, notes = plan_remedies(client, request, asked or 1) if request.stored else ([], [])
-    can_verify = bool(planned)
+    stored = request.stored if planned else 0
     if not asked:
         planned, notes = [], []
     say(notes)
@@ -113,14 +114,12 @@ def _carry_out(client: Client, request: CureRequest, project_run: str | None, *,
             mean=float(gathered.golden.mean()) if len(gathered.golden) else math.nan,
             predictions=request.predictions,
             verified=verified,
-            stored=request.stored * can_verify,
+            stored=stored,
             smallest_effect=request.smallest_effect,
             level=1 - (1 - LEVEL) / max(1, len(verified)),
             collapsed=gathered.collapsed,
             runs=len(gathered.golden),
-            is_pooled=request.side is not None
-            and request.side.request is not None
-            and request.side.request.phase == "base",
+            is_pooled=golden is not None and golden.phase == "base",
             reasons=(*request.reasons, *notes),
         )
         parent = str(gathered.parent.info.run_id)

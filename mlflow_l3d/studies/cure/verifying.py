@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from mlflow_l3d.tracking.earlier.reader import read_predictions
 from mlflow_l3d.tracking.opening import spooled_cells
 
 FEWEST = 5
-"""Golden runs of a remedy below which it is not begun."""
+"""A remedy is not verified if the budget pays for fewer golden runs."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Planned:
     request
         Its golden runs.
     done, trainings
-        Trainings of those that are done, and of the others; stored members are none.
+        Trainings that are done, and those that are left; members that are stored need none.
     """
 
     prediction: Prediction
@@ -100,8 +101,7 @@ def study_plan_of(client: Client, request: CureRequest) -> StudyPlan:
         (remedy_words(each.prediction.remedy), each.done + each.trainings, each.done, each.trainings, seconds)
         for each in planned
     ]
-    plan = study_plan(request.title, rows, request.workers, (*notes, *request.reasons))
-    return replace(plan, unit="training")
+    return replace(study_plan(request.title, rows, request.workers, (*notes, *request.reasons)), unit="training")
 
 
 def cured_request(request: CureRequest, remedy: Remedy) -> GoldenRequest:
@@ -172,6 +172,7 @@ def verify_remedies(
     assert side is not None
     fetch_members(client, side, request.runs, members_folder())
     level = 1 - (1 - LEVEL) / len(planned)
+    plain_agreement = cache(lambda runs: _agreement(side.predictions(client, runs)))
     for each in planned:
         runs = each.request.runs
         training = GoldenRuns(replace(each.request, gate=run_id), progress=progress)
@@ -181,7 +182,7 @@ def verify_remedies(
             training.finish(runs)
         parent = training.recorder.parent.run_id
         begun = Verified(prediction=each.prediction, run_id=parent, runs=runs, consistency=agreement)
-        begun = replace(begun, plain_consistency=_agreement(side.predictions(client, runs)))
+        begun = replace(begun, plain_consistency=plain_agreement(runs))
         yield verify(begun, side.scores(metric.name, runs), training.scores, level)
 
 

@@ -82,7 +82,7 @@ class Side:
             yield None if table is None else table.to_pandas()
 
 
-def recorded_side(client: Client, name: str, run_id: str, **machine: str) -> Side:
+def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | None = None, /, **machine: str) -> Side:
     """Return the side that an investigation is.
 
     Parameters
@@ -93,6 +93,8 @@ def recorded_side(client: Client, name: str, run_id: str, **machine: str) -> Sid
         The parameter that names it.
     run_id
         Of the parent; ``latest`` for the latest investigation of the experiment.
+    cells
+        Of the parent, if the caller has read them.
     **machine
         ``device``, ``executor`` and ``workers``, if more of its golden runs are to be trained.
 
@@ -103,7 +105,9 @@ def recorded_side(client: Client, name: str, run_id: str, **machine: str) -> Sid
     """
     run = parent_run(client, latest_investigation(client, name) if run_id == "latest" else run_id, name)
     _check_role(name, run)
-    cells = _golden(client, name, run)
+    if cells is None:
+        cells = read_investigation(str(run.info.run_id), client, parameter=name).cells
+    cells = _golden(name, run, cells)
     phase = "base" if cells["phase"].eq("base").any() else "golden"
     cells = cells[cells["phase"].eq(phase)].assign(number=cells["row" if phase == "base" else "index"])
     document = fetch_document(client, str(run.info.run_id), names.INVESTIGATION) or {}
@@ -267,8 +271,7 @@ def _check_role(name: str, run: Run) -> None:
         raise ParameterError(name, run.info.run_id, "did not finish", fix)
 
 
-def _golden(client: Client, name: str, run: Run) -> pd.DataFrame:
-    cells = read_investigation(str(run.info.run_id), client, parameter=name).cells
+def _golden(name: str, run: Run, cells: pd.DataFrame) -> pd.DataFrame:
     golden = cells[cells["phase"].isin(("golden", "base")) & cells["status"].eq("FINISHED")]
     if golden.empty:
         allowed = "has no golden runs that finished, and a gate compares golden runs"

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Form: TypeAlias = Literal["classes", "numbers", "texts"]
-SEED: Final = "seed."
-"""Begins the names of the columns of seeds."""
 MOST_PREDICTIONS: Final = 50_000_000
 """More are not held at once: an investigation then says nothing of remedies."""
 _SHARED: Final = 0.5
@@ -38,8 +36,6 @@ class RunPredictions:
 
     Attributes
     ----------
-    key
-        Key of its cell.
     column
         Its column, -1 without one.
     ids, labels, predictions, test
@@ -50,7 +46,6 @@ class RunPredictions:
         Its score on validation examples; nan if there is none.
     """
 
-    key: str
     column: int
     ids: npt.NDArray[Any]
     labels: npt.NDArray[Any]
@@ -81,10 +76,11 @@ class MemberRows:
 
     def add(self, cell: Any, run: RunPredictions | None) -> None:
         """Add a run; `cell` has its phase, factor and row. Base runs are independent, and belong to all factors."""
-        self.size += 0 if run is None else len(run.ids) if run.scores is None else run.scores.size
+        if run is None:
+            return
+        self.size += len(run.ids) if run.scores is None else run.scores.size
         if not self.is_whole:
             self._runs.clear()
-        if run is None or not self.is_whole:
             return
         independent = cell.phase in ("golden", "base")
         place = ("", 0) if independent else (str(cell.factor), int(cell.row))
@@ -169,7 +165,7 @@ def joined(runs: list[RunPredictions], *, columns: bool = False) -> Members | No
 
 def drawn_factors(cells: pd.DataFrame) -> tuple[str, ...]:
     """Return the factors whose seeds the cells of a frame have, those of no approach left out."""
-    drawn = [str(name).removeprefix(SEED) for name in cells if str(name).startswith(SEED)]
+    drawn = (str(name).removeprefix("seed.") for name in cells if str(name).startswith("seed."))
     return tuple(name for name in drawn if name not in OF_NO_APPROACH)
 
 
@@ -179,7 +175,7 @@ def run_predictions(cell: Any, table: pa.Table, form: Form) -> RunPredictions | 
     Parameters
     ----------
     cell
-        Has its key, column and, if it is known, its validation score.
+        Has its column.
     table
         Of predictions, perhaps with class scores and the reference set.
     form
@@ -194,13 +190,11 @@ def run_predictions(cell: Any, table: pa.Table, form: Form) -> RunPredictions | 
             return None
     of_classes = [name for name in table.column_names if name.startswith(names.CLASS_SCORE)]
     column = getattr(cell, "column", None)
-    is_test = np.ones(len(table), dtype=bool)
     return RunPredictions(
-        str(getattr(cell, "cell_key", "")),
         -1 if pd.isna(column) else int(column),
         table["example_id"].to_numpy(),
         labels,
         predictions,
-        ~table[names.REFERENCE].to_numpy() if has_reference(table.schema) else is_test,
+        ~table[names.REFERENCE].to_numpy() if has_reference(table.schema) else np.ones(len(table), dtype=bool),
         np.column_stack([table[name].to_numpy() for name in of_classes]) if of_classes else None,
     )

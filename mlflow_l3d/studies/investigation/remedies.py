@@ -117,7 +117,7 @@ def _of_numbers(remedy: Remedy) -> Remedy:
 def _unknown(what: str, kinds: tuple[str, ...], every: list[Prediction], known: list[Prediction]) -> Iterator[str]:
     """Yield why nothing is known of remedies of some kinds, each reason once with its factors.
 
-    That one kind of ensemble does not exist is no reason: the other kind has its own.
+    A kind of ensemble that does not exist refers to the other kind, which has its own reason, and is left out.
     """
     predicted_over = {each.remedy.over for each in known if each.remedy.kind in kinds}
     reasons: dict[str, list[str]] = {}
@@ -133,9 +133,7 @@ def nothing_helps(predictions: list[Prediction], reasons: list[str], analysis: A
     """Return why no ensemble is named, in at most two sentences: what was tried, and what the others lack."""
     said = []
     if tried := list(dict.fromkeys(name for each in predictions for name in each.remedy.over)):
-        said = [
-            f"No ensemble of runs that differ in {listed(tried, 'or')} is established to leave clearly less spread."
-        ]
+        said = [f"No ensemble over {listed(tried, 'or')} is established to leave clearly less spread."]
     causes = [
         name
         for name, record in analysis.importances.items()

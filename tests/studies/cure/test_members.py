@@ -33,7 +33,7 @@ def run(ids: Any, right: Any, column: int = 0, test: Any = None) -> RunPredictio
     ids = np.asarray(ids)
     labels = ids % 2
     test = np.ones(len(ids), dtype=bool) if test is None else np.asarray(test)
-    return RunPredictions("k", column, ids, labels, np.where(right, labels, 1 - labels), test)
+    return RunPredictions(column, ids, labels, np.where(right, labels, 1 - labels), test)
 
 
 def coins(rows: int = 30, columns: int = 11, examples: int = 400, factor: str = "a") -> MemberRows:

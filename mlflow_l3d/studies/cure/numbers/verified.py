@@ -141,7 +141,7 @@ class CureAnswer:
     stored
         Golden runs that they could be compared with.
     smallest_effect
-        A mean that is lower by less is not lower.
+        Largest fall of a mean that counts as none.
     level
         Of the intervals of verified remedies: .95 of all of them together.
     collapsed, runs

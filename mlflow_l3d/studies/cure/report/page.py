@@ -32,6 +32,7 @@ from mlflow_l3d.report.remedies import (
     remedy_bars,
     remedy_table,
     remedy_words,
+    short_words,
     with_article,
 )
 from mlflow_l3d.report.scatter import scatter
@@ -44,9 +45,9 @@ _ROWS: Final = 4
 """Remedies on the first screen."""
 _READING: Final = (
     "Remaining std: standard deviation of the score over golden runs with the remedy. Change of mean: with the remedy "
-    "less without. Fragile: test examples that are right under some results and wrong under others. Trainings: behind "
-    "one result. Basis: exact, from stored runs without resampling error; extrapolated, from fewer members or other "
-    "sizes; unknown, until it is verified."
+    "less without. Fragile: test examples that one of two results has right and the other wrong. Trainings: behind one "
+    "result. Basis: exact, from all choices of stored runs; sampled, from some of them; extrapolated, from fewer "
+    "members or other sizes; unknown, until it is verified."
 )
 
 
@@ -100,7 +101,7 @@ def headline(answer: CureAnswer) -> str:
     elif answer.collapsed:
         return f"Collapse comes first: {answer.collapsed} of {answer.runs} runs score no better than chance."
     elif helping:
-        what, before, after = f"{beginning(helping[0].remedy)[2:-2]} would leave", Range(answer.std), helping[0].std
+        what, before, after = f"{beginning(helping[0].remedy)} would leave", Range(answer.std), helping[0].std
     else:
         return "No remedy that can be predicted from these runs leaves clearly less luck in a single result."
     digits = unit.digits(after.value)
@@ -125,12 +126,12 @@ def _helping(answer: CureAnswer) -> Answer:
         )
     elif answer.collapsed:
         first = against_collapse(answer.predictions)
-        what = f"{beginning(first.remedy)}, unknown until verified" if first else "**No remedy of this approach**"
+        what = f"**{beginning(first.remedy)}**, unknown until verified" if first else "**No remedy of this approach**"
         lead = f"{what}, is for it. The numbers below show runs that fail to learn."
     elif helping:
         agree, shift = helping[0].consistency.value, unit.change(helping[0].mean_change.value, 1)
         more = f"; two results agree on {points(agree, 0)} % of the predictions" * math.isfinite(agree)
-        lead = f"{beginning(helping[0].remedy)}: mean **{shift}**{unit.behind}{more}."
+        lead = f"**{beginning(helping[0].remedy)}**: mean **{shift}**{unit.behind}{more}."
     elif any(each.remedy.kind in SEVERAL for each in answer.shown()):
         lead = "Each remedy that can be predicted leaves more than 95 % of the spread, or lowers the mean."
     else:
@@ -213,7 +214,7 @@ def trained_table(answer: CureAnswer) -> Table:
     unit = unit_of(answer.metric)
     rows = [
         {
-            "remedy": remedy_words(each.prediction.remedy).replace(" runs over ", " over "),
+            "remedy": short_words(each.prediction.remedy),
             "std (predicted)": f"{unit.text(each.cured.value)} ({unit.text(each.prediction.std.value)})",
             "mean (predicted)": f"{unit.change(each.mean_change.value)} "
             f"({unit.change(each.prediction.mean_change.value)})",
