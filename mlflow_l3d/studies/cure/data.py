@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from mlflow_l3d.analysis.cure.which_examples import which_examples
 from mlflow_l3d.analysis.importance.tables import known_std, std_interval
 from mlflow_l3d.analysis.judged.table import mean_interval
 from mlflow_l3d.cells.factors import TASK_FACTORS
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.cure.gather import Gathered
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking import names
@@ -22,7 +24,7 @@ from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import own_parameter
 from mlflow_l3d.tracking.earlier.reader import known_document
 
-_SAME = ("task", "approach", "model", "hyperparameters", "metric", "test_selection", "cure")
+_SAME = ("task", "approach", "model", "hyperparameters", "metric", "test_size", "test_selection", "cure")
 """Parameters that another investigation has in common, if it shows what another number of examples does."""
 
 
@@ -37,7 +39,7 @@ def data_remedies(client: Client, gathered: Gathered, task: Task | None) -> Iter
         The data; None if they are not here, so that nobody knows which examples a run trained on.
     """
     now = _size(own_parameter(gathered.parent, "num_labelled"))
-    if now and gathered.importances:
+    if now and gathered.importances and (task is None or _has(task, 2 * now)):
         points = [*_points(client, gathered)]
         yield from more_data(points, setting="num_labelled", now=now, sizes=[2 * now])
     members = gathered.members
@@ -46,6 +48,15 @@ def data_remedies(client: Client, gathered: Gathered, task: Task | None) -> Iter
         yield from more_tests(gathered.spread, luck=luck, test_size=test_size, sizes=[2 * test_size])
     if task is not None and len(task) and (seeds := _split_seeds(gathered.cells)):
         yield _best_examples(gathered, task, seeds)
+
+
+def _has(task: Task, num_labelled: int) -> bool:
+    """Return whether so many examples of the task can be labelled."""
+    try:
+        replace(task, settings=replace(task.settings, num_labelled=num_labelled)).split(dict.fromkeys(TASK_FACTORS, 0))
+    except L3DError:
+        return False
+    return True
 
 
 def _points(client: Client, gathered: Gathered) -> Iterator[Point]:

@@ -30,6 +30,7 @@ from mlflow_l3d.studies.cure.results import Cure
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
+from mlflow_l3d.tasks.sources.packaged import generate
 
 RIGHT = 0.7
 SIZES: dict[str, Any] = {
@@ -261,6 +262,12 @@ def test_only_other_sizes_of_the_same_data_show_what_more_labels_do(monkeypatch:
     assert second.mean == pytest.approx(
         (2 / 3, 2 / 3 - 4.302653 * 0.305505 / 3**0.5, 2 / 3 + 4.302653 * 0.305505 / 3**0.5)
     )
+
+
+def test_more_labels_are_offered_only_if_the_data_have_them() -> None:
+    task = generate(60)
+    assert data._has(task, 40)
+    assert not data._has(task, 80)
 
 
 @pytest.mark.parametrize(
