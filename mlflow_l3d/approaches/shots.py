@@ -46,7 +46,7 @@ def random_shots(
     """
     chosen = []
     for number in classes:
-        of_class = members(candidates, labels, number, shots, hyperparameter)
+        of_class = members(candidates[labels[candidates] == number], number, shots, hyperparameter)
         chosen.append(of_class[stream(seed, "shots", str(number)).permutation(len(of_class))[:shots]])
     return np.concatenate(chosen) if chosen else np.empty(0, dtype=np.int64)
 
@@ -84,7 +84,7 @@ def nearest_shots(
     test_units = _unit(features[test])
     columns = []
     for number in classes:
-        of_class = members(candidates, labels, number, shots)
+        of_class = members(candidates[labels[candidates] == number], number, shots)
         likeness = test_units @ _unit(features[of_class]).T
         columns.append(of_class[np.argsort(-likeness, axis=1, kind="stable")[:, :shots]])
     return np.concatenate(columns, axis=1)
@@ -101,23 +101,20 @@ def _unit(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return unit
 
 
-def members(
-    candidates: IntArray, labels: IntArray, number: int, shots: int, hyperparameter: str = "shots", *, queries: int = 0
-) -> IntArray:
-    """Return the labelled examples of class `number`, in the order of `candidates`.
+def members(of_class: IntArray, name: object, shots: int, asking: str = "shots", *, queries: int = 0) -> IntArray:
+    """Return the labelled examples of class `name` if they are enough for the hyperparameter `asking`.
 
     Raises
     ------
     ParameterError
         If there are fewer than `shots` and `queries` together.
     """
-    of_class: IntArray = candidates[labels[candidates] == number]
     if len(of_class) < shots + queries:
         needed = f"them and {queries} queries" if queries else "them"
-        allowed = f"class {number} has {len(of_class)} labelled examples to take {needed} from"
+        allowed = f"class {name!r} has {len(of_class)} labelled examples to take {needed} from"
         most = len(of_class) - queries
-        fix = f"{f'Use at most {most}' if most > 0 else 'Use fewer shots and queries'}, or raise num_labelled."
-        raise ParameterError(f"hyperparameters.{hyperparameter}", shots, allowed, fix)
+        fewer = f"at most {most}" if most > 0 or not queries else "fewer shots and queries"
+        raise ParameterError(f"hyperparameters.{asking}", shots, allowed, f"Use {fewer}, or raise num_labelled.")
     return of_class
 
 
@@ -144,8 +141,9 @@ def check_shots(task: Task, classes: Sequence[int], shots: int, *, queries: int 
         return
     train = task.split(dict.fromkeys(TASK_FACTORS, 0)).train
     for number in classes:
-        members(train, task.strata, number, shots, queries=queries)
-        members(train, task.strata, number, adaptation_shots, "adaptation_shots")
+        of_class, name = train[task.strata[train] == number], task.strata_names[number]
+        members(of_class, name, shots, queries=queries)
+        members(of_class, name, adaptation_shots, "adaptation_shots")
 
 
 def chosen_classes(text: str, class_names: Sequence[str]) -> tuple[int, ...]:

@@ -170,7 +170,7 @@ def columns_of(asked: Arguments) -> dict[str, Any]:
 def check_kind(
     task: Task, approach: Approach, hyperparameters: Mapping[str, Value], metric: Metric | None = None
 ) -> None:
-    """Raise if the approach does not take tasks of this kind, or the metric is not one of theirs; None is any.
+    """Raise if the approach does not take tasks of this kind, or the metric is for tasks of other kinds; None is any.
 
     Also if the remedy of a cured approach has no effect on this task.
     """

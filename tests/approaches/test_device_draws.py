@@ -27,6 +27,11 @@ def test_a_factor_depends_on_its_cell_and_its_place_alone(seeds, first, shape, p
         assert np.array_equal(own.ravel(), whole[first:])
 
 
+def test_factors_stay_as_they_are_since_keys_of_cells_do():
+    found = dropout_factors([7, 2**63 - 1], 3, (10,), 0.5, "cpu")
+    assert (found / 2).int().tolist() == [[0, 0, 0, 0, 1, 1, 1, 1, 0, 1], [0, 0, 1, 0, 0, 0, 1, 1, 1, 0]]
+
+
 @pytest.mark.parametrize("probability", [0.1, 0.25, 0.5])
 def test_as_many_are_dropped_as_asked_for_and_streams_are_not_alike(probability):
     one, other = dropout_factors([7, 8], 0, (400_000,), probability, "cpu").numpy()

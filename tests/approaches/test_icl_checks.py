@@ -49,7 +49,9 @@ def loaded(model: str, tmp_path_factory: pytest.TempPathFactory) -> models.Loade
 
 
 def test_shots_are_counted_before_the_model_is_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match=r"^hyperparameters\.shots=9: class 0 has 8 labelled examples") as caught:
+    with pytest.raises(
+        ParameterError, match=r"^hyperparameters\.shots=9: class '.*' has 8 labelled examples"
+    ) as caught:
         prepared("./no-such-model", tmp_path, shots=9)
     assert str(caught.value).endswith("Use at most 8, or raise num_labelled.")
     with pytest.raises(ParameterError, match=r"^model="):
@@ -199,7 +201,7 @@ def test_classes_that_are_none(text: str) -> None:
 @pytest.mark.parametrize(
     ("mistake", "line"),
     [
-        ("shots=50", "hyperparameters.shots=50: class 0 has 8 labelled examples"),
+        ("shots=50", "hyperparameters.shots=50: class 'negative' has 8 labelled examples"),
         (
             "shots=1,calibration=none,verbaliser=a;ab",
             "hyperparameters.verbaliser=a;ab: 'ab' begins with 'a' and can never score higher",

@@ -111,9 +111,11 @@ def test_spent_memory_is_an_error_and_changes_no_later_cell(prepared: Any) -> No
 def test_batches_stay_if_memory_is_spent(dtype: torch.dtype) -> None:
     engine = CausalEngine(llama().to(dtype), 0)
     engine.score([[2, 3], [2, 4]], [[5], [6]])
-    handle = engine.model.register_forward_pre_hook(Spent(1))
+    handle = engine.model.register_forward_pre_hook(Spent(2))
     with pytest.raises(L3DError, match="batch_size=2"):
         engine.generate([[7], [8], [9], [10]], 2, ())
+    with pytest.raises(torch.OutOfMemoryError):  # of one prompt, no smaller batch helps
+        engine.generate([[7]], 2, ())
     handle.remove()
 
 

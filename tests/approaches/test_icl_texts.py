@@ -168,7 +168,7 @@ def test_an_endpoint_writes_answers(server: Server, tmp_path: Path) -> None:
         ({"classes": "0+1"}, "hyperparameters.classes=0+1: has no effect: the answers of letters are texts."),
         ({"verbaliser": "a;b"}, "hyperparameters.verbaliser=a;b: has no effect: the answers of letters are texts."),
         ({"choice_order": "random"}, "hyperparameters.choice_order=random: has no effect"),
-        ({"shots": 11}, "hyperparameters.shots=11: class 0 has 10 labelled examples to take them from"),
+        ({"shots": 11}, "hyperparameters.shots=11: class 'all' has 10 labelled examples to take them from"),
         (
             {"prompt_format": "custom", "template": "{text} x", "instruction": "One of {options}."},
             "hyperparameters.instruction=One of {options}.: {options} is not a slot; if answers are texts",

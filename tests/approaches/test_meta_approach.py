@@ -121,12 +121,12 @@ def test_bad_values_name_the_way_out(given, line):
         # 40 labelled examples are 16 for training and 4 for validation in each class.
         (
             small(shots=14),
-            "shots=14: class 0 has 16 labelled examples to take them and 3 queries from.",
+            "shots=14: class 'good' has 16 labelled examples to take them and 3 queries from.",
         ),
         (small(shots=14), "Use at most 13, or raise num_labelled."),
         (small(queries=16), "Use fewer shots and queries, or raise num_labelled."),
-        (small("reptile", shots=17), "shots=17: class 0 has 16 labelled examples to take them from."),
-        (small(adaptation_shots=17), "hyperparameters.adaptation_shots=17: class 0 has 16 labelled examples"),
+        (small("reptile", shots=17), "shots=17: class 'good' has 16 labelled examples to take them from."),
+        (small(adaptation_shots=17), "hyperparameters.adaptation_shots=17: class 'good' has 16 labelled examples"),
         (small(adaptation_shots=17), "Use at most 16, or raise num_labelled."),
         (small(classes="good+ugly"), "hyperparameters.classes=good+ugly: 'ugly' is none of the classes"),
         (small(classes="0"), "must name two different classes at least"),

@@ -148,8 +148,8 @@ def test_what_an_entry_point_may_say_about_a_file(tmp_path: Path) -> None:
 def test_shots_are_counted_in_the_own_train_part() -> None:
     task = bind_task(a_task("classification", parts=True), SplitSettings(source="own"))
     check_shots(task, (0, 1), 10)
-    with pytest.raises(ParameterError, match=r"class 0 has 10 labelled examples .* at most 10"):
+    with pytest.raises(ParameterError, match=r"class 'no' has 10 labelled examples .* at most 10"):
         check_shots(task, (0, 1), 11)
     fewer = replace(task, settings=SplitSettings(num_labelled=8, source="own"))
-    with pytest.raises(ParameterError, match=r"class 0 has 4 labelled examples .* or raise num_labelled"):
+    with pytest.raises(ParameterError, match=r"class 'no' has 4 labelled examples .* or raise num_labelled"):
         check_shots(fewer, (0, 1), 5)

@@ -151,10 +151,10 @@ class Draws:
         labels, seeds, whole = task.labels, cell.seeds, task.split(cell.seeds)
         parts = (part[np.isin(labels[part], classes)] for part in (whole.train, whole.validation, whole.test))
         split, shots, queries = Split(*parts), recipe.shots, recipe.queries
-        members_of_class = [members(split.train, labels, number, shots, queries=queries) for number in classes]
+        train, adapted_on = split.train, recipe.adaptation_shots
+        members_of_class = [members(train[labels[train] == each], each, shots, queries=queries) for each in classes]
         episodes = Episodes(seeds["data_order"], members_of_class, classes, shots=shots, queries=queries)
-        shots_and_name = recipe.adaptation_shots, "adaptation_shots"
-        adaptation = random_shots(seeds["sample_choice"], split.train, labels, classes, *shots_and_name)
+        adaptation = random_shots(seeds["sample_choice"], train, labels, classes, adapted_on, "adaptation_shots")
         weights = initial_head(seeds["model_initialisation"], inputs, recipe.hidden_units, len(classes))
         return cls(cell, split, episodes, adaptation, weights)
 

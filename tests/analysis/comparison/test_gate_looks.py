@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
@@ -14,12 +15,14 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.gate.numbers.gate import (
     Forecast,
     GateAnswer,
+    Look,
     look_at,
     measure,
     view,
 )
 from mlflow_l3d.studies.gate.numbers.power import Outlook, measured_pairs
 from mlflow_l3d.studies.gate.numbers.sequential import SequentialPlan
+from mlflow_l3d.studies.result_file import _Reader, _written
 
 PLAN = SequentialPlan((10, 20), 0.5)
 
@@ -60,10 +63,17 @@ def test_test_examples_widen_the_interval_and_have_no_skewness_that_is_known(rng
     assert view(one, other, look, -1.0, count_examples=False) == pytest.approx((-look.high, -look.low))
 
 
-def test_a_look_without_information_decides_nothing(rng):
+def test_a_look_is_the_same_after_it_was_written_down(rng):
+    def again(look):
+        written = json.loads(json.dumps(_written(look), allow_nan=False))
+        return _Reader(None, "", files=False).value(Look, written)
+
     found, _ = measure(*both(rng), count_examples=False)
+    look = look_at(PLAN, (), 10, 10, found, 0.5)
+    assert again(look) == look
     early = look_at(PLAN, (), 10, 10, found, 1e-30)
     assert (early.low, early.high, early.decision) == (-math.inf, math.inf, "undecided")
+    assert again(early) == early
 
 
 def test_levels_go_on_from_the_looks_before_whatever_was_planned(rng):

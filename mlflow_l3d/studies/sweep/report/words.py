@@ -272,7 +272,7 @@ def _notes(shown: ShownSweep) -> list[str]:
         verb = "has" if sum(lacking) == 1 else "have"
         notes.append(f"{counted(sum(lacking), 'cell')} of {counted(len(lacking), 'point')} {verb} no score.")
     if down := sum(each.collapse is not None for each in shown.analyses):
-        more = "Trends and tests use the runs that did not; heat map and tables show all runs."
+        more = "Trends and tests use the runs that did not; the tables show all runs."
         notes.append(f"Runs collapse at {counted(down, 'point')}. {more}")
     if len(shown.metrics) > 1:
         notes.append(f"Points have different metrics ({', '.join(shown.metrics)}): their luck does not compare.")
