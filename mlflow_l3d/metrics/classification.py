@@ -76,12 +76,12 @@ def f1_macro_of_many(labels: Numbers, predictions: Numbers, classes: int) -> npt
     width = max(classes, int(max(labels.max(), predictions.max())) + 1) + 1
     rows = np.arange(len(predictions))[:, None] * width
     codes = predictions + 1 + rows
-    both = np.bincount(codes.ravel(), minlength=rows.size * width) + np.tile(
-        np.bincount(labels + 1, minlength=width), len(predictions)
+    predicted, right = (
+        np.bincount(each.ravel(), minlength=rows.size * width).reshape(-1, width)[:, 1:]
+        for each in (codes, codes[predictions == labels])
     )
-    right = np.bincount(codes[predictions == labels], minlength=rows.size * width)
-    each = (2 * right / np.maximum(both, 1)).reshape(-1, width)[:, 1:]
-    seen = (both.reshape(-1, width)[:, 1:] > 0).sum(axis=1)
+    both = predicted + np.bincount(labels + 1, minlength=width)[1:]
+    each, seen = 2 * right / np.maximum(both, 1), (both > 0).sum(axis=1)
     means: npt.NDArray[np.float64] = each.sum(axis=1) / np.maximum(classes, seen)
     return means
 

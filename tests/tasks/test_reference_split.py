@@ -53,7 +53,7 @@ def test_no_seed_moves_it_and_no_cell_trains_on_it(
     assert len(np.unique(np.concatenate(parts))) == sum(map(len, parts))
     if kind == "classification":  # as many of each class, as of the test examples
         assert len({*np.bincount(LABELS[split.reference], minlength=3).tolist()}) == 1
-    # A search is scored by validation examples alone, which are those of the investigation.
+    # A search is scored by validation examples alone, the same as in the investigation.
     searched = split_of(replace(task, settings=replace(task.settings, evaluated="validation")), seed)
     assert np.array_equal(searched.test, split.validation)
     assert np.array_equal(searched.train, split.train)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from inspect import signature
 from itertools import product
 from typing import Any, Final, TypeAlias
@@ -108,7 +108,7 @@ class GenaiRequest:
         """Name of the app."""
         return str(getattr(self.app, "__name__", type(self.app).__name__))
 
-    @property
+    @cached_property
     def cells(self) -> list[AnswerCell]:
         """The cells in the order of their work: all levels first, so that a budget leaves a balanced table."""
         cells = []

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,7 @@ class Work:
             If the app or a scorer always fails, the budget allows no judgement, or another process does the same.
         """
         self._began = time.monotonic()
+        self._prompt = cache(partial(self.client.load_prompt, allow_missing=True, cache_ttl_seconds=0))
         self._experiment_id = current_experiment_id(self.client)
         tags = {names.ROLE: "cell", names.CONTEXT_KEY: self.request.context_key}
         runs = list(search(self.client, [self._experiment_id], condition(tags, "FINISHED")))
@@ -155,7 +157,7 @@ class Work:
         """Yield the recorded runs of a cell, if the prompts that they loaded still have the same versions."""
         for run in self._recorded.get(key, ()):
             loaded = json.loads(run.data.tags.get(names.PROMPTS, "{}"))
-            now = {name: self.client.load_prompt(name, allow_missing=True, cache_ttl_seconds=0) for name in loaded}
+            now = {name: self._prompt(name) for name in loaded}
             if loaded == {name: [str(prompt and prompt.version)] for name, prompt in now.items()}:
                 yield run
 

@@ -66,11 +66,8 @@ class JudgedEvaluation(OnOneScreen):
         parts = [one.components.frame.assign(scorer=one.scorer) for one in self.scorers]
         rows = [one.unstable.assign(scorer=one.scorer) for one in self.scorers]
         tables = {"scorers.json": self.to_frame(), "components.json": pd.concat(parts), "rows.json": pd.concat(rows)}
-        return (
-            tables | {"differences.json": pd.DataFrame([pair.summary() for pair in self.pairs])}
-            if self.pairs
-            else tables
-        )
+        pairs = pd.DataFrame([pair.summary() for pair in self.pairs])
+        return tables if pairs.empty else {**tables, "differences.json": pairs}
 
 
 @dataclass(frozen=True, repr=False)

@@ -106,10 +106,12 @@ def _counted(row: pd.Series, levels: int, lists: Mapping[str, int]) -> str:
 def _costs(request: InvestigationRequest, budget: Budget, seconds: float, examples: float) -> Costs:
     if budget.cells is not None:
         return Costs(1.0, 0.0, "a cell costs the same with any number of test examples")
+    reference = len(request.setup.task.reference_ids)  # each cell predicts these, too
     if budget.requests is not None:
-        return Costs(0.0, 1.0, "a request for each")
+        return Costs(reference, 1.0, "a request for each")
     if request.setup.approach.only_evaluates:
-        return Costs(0.0, seconds / examples, f"{seconds / examples:.3g} s for each, as nothing is trained")
+        each = seconds / (examples + reference)
+        return Costs(reference * each, each, f"{each:.3g} s for each, as nothing is trained")
     return Costs(seconds, 0.0, f"{seconds:.3g} s a cell, most of it training")
 
 

@@ -41,9 +41,8 @@ def latest_investigation(
     every = search(client, [current_experiment_id(client)], condition({names.ROLE: "investigation"}, status))
     runs = [run for run in every if names.SUPERSEDED_BY not in run.data.tags]
     if not runs:
-        raise ParameterError(
-            parameter, "latest", f"there is no {'finished ' * bool(status)}investigation in this experiment", fix
-        )
+        allowed = f"there is no {'finished ' * bool(status)}investigation in this experiment"
+        raise ParameterError(parameter, "latest", allowed, fix)
     return str(runs[-1].info.run_id)
 
 

@@ -185,11 +185,11 @@ def _rows_expected(run: Run) -> int | None:
 def _about(client: MlflowClient, run: Run) -> tuple[str, str, str, dict[str, float]]:
     """Return run, experiment, name (of a cell its levels, or else the app), and MLflow's means."""
     means = {name.removesuffix(_MEAN): value for name, value in run.data.metrics.items() if name.endswith(_MEAN)}
-    name = str(run.info.run_name or run.info.run_id)
-    tags = run.data.tags
-    if parent := found(client.get_run, tags.get(names.PARENT_RUN_ID, "")) if names.CELL_KEY in tags else None:
+    name, tags = str(run.info.run_name or run.info.run_id), run.data.tags
+    if names.CELL_KEY in tags:
         levels = [each for factor, each in run.data.params.items() if factor not in _OF_JUDGING]
-        name = " ".join(levels) or parent.data.params.get("predict_fn", name)
+        parent = None if levels else found(client.get_run, tags.get(names.PARENT_RUN_ID, ""))
+        name = " ".join(levels) or (parent.data.params.get("predict_fn", name) if parent else name)
     return str(run.info.run_id), str(run.info.experiment_id), name, means
 
 

@@ -17,7 +17,7 @@ def test_a_vote_of_heads_achieves_what_was_predicted(place: Place) -> None:
     sizes = {"investigation_runs": 7, "mitigation_runs": 8, "golden_runs": 12}
     sizes |= {"num_labelled": 40, "test_size": 100}
     task = rotten_tomatoes({})
-    some = np.random.default_rng(0).permutation(len(task))[:800]  # to encode all takes a minute
+    some = np.argsort([len(text) for text in task.texts[0]], kind="stable")[:540]  # to encode all takes a minute
     frame = pd.DataFrame({"text": np.array(task.texts[0], dtype=object)[some], "label": task.labels[some]})
     with place.entered():
         found = investigate(frame, factor="model_initialisation", executor="inline", **sizes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import evaluation_runs  # noqa: F401 - MLflow's evaluations begin sooner
 from genai_calls import count
 from mlflow.entities import AssessmentSource, Feedback
 from mlflow.genai.scorers import Scorer, scorer

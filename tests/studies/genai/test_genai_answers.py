@@ -20,7 +20,7 @@ from mlflow_l3d.studies.genai.contents import read_rows, scorer_content
 from mlflow_l3d.tracking.evaluating import App
 
 KEPT = ['{"label": "a"}', '"a"', "123", "null", "", "é\0", 3, 2.0, True, None, math.nan, [1, {"a": '"b"'}]]
-"""Answers that JSON represents; as some stores return them, texts that are JSON are no texts."""
+"""Answers that JSON represents; some stores return texts that are JSON as what they represent."""
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from mlflow_l3d.errors import ParameterError
 
 pytestmark = pytest.mark.slow
 
-DATA = rows(*(f"q{number}" for number in range(8)))
+DATA = rows(*(f"q{number}" for number in range(4)))
 
 
 def always_right(q: str, style: str = "plain") -> str:

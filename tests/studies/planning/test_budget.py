@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from mlflow_l3d.analysis.intervals import t_quantile
 from mlflow_l3d.metrics.known import named, score
+from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.planning.budget import _costs
 from mlflow_l3d.studies.planning.numbers import (
     ScoreVariances,
     best,
@@ -120,3 +125,11 @@ def test_pseudo_values_are_what_leaving_out_says(metric):
 @pytest.mark.parametrize("ids", [[[0, 1], [0, 1]], [[0, 1], [2, 3], [4, 5]], [[0], [0], [0]]])
 def test_too_little_to_tell(ids):
     assert score_variances([np.ones(len(each)) for each in ids], [np.array(each) for each in ids]) is None
+
+
+def test_each_cell_also_pays_for_the_reference_set() -> None:
+    approach, task = SimpleNamespace(only_evaluates=True), SimpleNamespace(reference_ids=range(50))
+    request: Any = SimpleNamespace(setup=SimpleNamespace(approach=approach, task=task))
+    requests, hours = (Budget.parse(text, requests=True) for text in ("500 requests", "1h"))
+    assert _costs(request, requests, 3.0, 100)[:2] == (50, 1)
+    assert _costs(request, hours, 3.0, 100)[:2] == pytest.approx((1.0, 0.02))
