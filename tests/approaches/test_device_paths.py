@@ -7,7 +7,8 @@ from importlib.metadata import version
 import numpy as np
 import pytest
 import torch
-from device_paths import TASKS, WAYS, Runner, differences
+from device_paths import Runner, differences
+from device_ways import TASKS, WAYS
 from fake_device import DEVICE, NAME, WrongDeviceError, watched
 from finetuning_helpers import cell
 

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# What only a real GPU can tell: the tests of tests/gpu, then benchmarks, in the order of their value. Every step leaves
+# its output in the folder of results and is not repeated: an interrupted run goes on where it stopped.
+#
+#     benchmarks/gpu.sh RESULTS [STEP ...]      L3D_DATA names the folder with mrpc, sst2 and dbpedia
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+results=$(mkdir -p "$1" && cd "$1" && pwd) && shift || exit 2
+wanted=" $* "
+python=${PYTHON:-python}
+export PYTHONUNBUFFERED=1 TRANSFORMERS_VERBOSITY=error HF_HUB_OFFLINE=1 MLFLOW_DISABLE_TELEMETRY=true
+"$python" -c "import mlflow_l3d, torch" 2>/dev/null || "$python" -m pip install -c constraints.txt -e ".[dev]"
+
+# step NAME SECONDS COMMAND...: at most so long, and only once.
+step() {
+    local name=$1 seconds=$2 began=$SECONDS status
+    shift 2
+    [[ $wanted == "  " || $wanted == *" $name "* ]] || return 0
+    [[ -f $results/$name.done ]] && return 0
+    printf '\n== %s (%d s)\n' "$name" "$SECONDS"
+    timeout -k 5 "$seconds" "$@" 2>&1 | tee "$results/$name.txt"
+    status=${PIPESTATUS[0]}
+    printf '%-16s exit status %3d, %4d s\n' "$name" "$status" "$((SECONDS - began))" | tee -a "$results/table.txt"
+    ((status)) || touch "$results/$name.done"
+}
+
+step versions 60 "$python" - <<'P'
+import platform, torch, transformers, mlflow
+print(platform.python_version(), torch.__version__, transformers.__version__, mlflow.__version__)
+print(torch.cuda.get_device_name(), torch.backends.cudnn.version(), torch.cuda.mem_get_info()) if torch.cuda.is_available() else print("no GPU")
+P
+step tests 240 "$python" -m pytest tests/gpu -q -s -p no:cacheprovider -n 4 --timeout 120
