@@ -19,7 +19,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.evaluation.deletion import delete
 from mlflow_l3d.studies.gate.conduct import Gate
-from mlflow_l3d.studies.gate.golden import GoldenRuns
+from mlflow_l3d.studies.gate.golden import GoldenRuns, specify_golden
 from mlflow_l3d.studies.gate.numbers.power import power
 from mlflow_l3d.studies.gate.run import gate, plan_gate
 from mlflow_l3d.tracking.opening import open_recorder
@@ -445,3 +445,11 @@ def test_exit_statuses(
 def test_errors_of_the_server_are_errors(place: Place) -> None:
     with pytest.raises(L3DError, match="no such run"):
         gated(place, baseline="f" * 32)
+
+
+def test_golden_runs_need_to_repeat_only_if_those_that_are_recorded_did(tracking_uri, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+    recorded = {"approach": "synthetic", "deterministic": "false"}
+    asked = specify_golden("candidate", recorded, phase="golden", deterministic="true", device="auto")
+    assert not asked.setup.deterministic
+    assert specify_golden("candidate", {**recorded, "deterministic": "true"}, phase="golden").setup.deterministic
