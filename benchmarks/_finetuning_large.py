@@ -53,12 +53,13 @@ def _ours(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _trainer(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Train a new model in each phase; wait for the other processes before each but the first."""
+    """Train a new model in each phase; all processes begin together, but in the first, as scripts would."""
     rank, found = settings.get("rank", 0), []
     for number, phase in enumerate(settings["phases"]):
+        # Who has no part in a phase must not prepare the next one meanwhile.
+        _meet(settings, f"{number} before")
         run = _Run(settings, phase) if rank < phase["count"] else None
-        if number and settings.get("meeting"):
-            _meet(Path(settings["meeting"]), number, rank, settings["processes"])
+        _meet(settings, f"{number} ready")
         found.append(run.timed() if run else {})
         run = None
         _free(settings["device"])
@@ -66,11 +67,14 @@ def _trainer(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"phases": found, "checks": checks}
 
 
-def _meet(folder: Path, number: int, rank: int, processes: int) -> None:
-    """Wait until all processes have come to a phase."""
-    (folder / f"{number}-{rank}").touch()
+def _meet(settings: Mapping[str, Any], where: str) -> None:
+    """Wait until all processes have come to a place in a phase, if there are others and it is not the first phase."""
+    if "meeting" not in settings or where.startswith("0 "):
+        return
+    folder = Path(settings["meeting"])
+    (folder / f"{where} {settings['rank']}").touch()
     end = time.perf_counter() + 120
-    while not all((folder / f"{number}-{other}").exists() for other in range(processes)):
+    while not all((folder / f"{where} {other}").exists() for other in range(settings["processes"])):
         if time.perf_counter() > end:
             msg = "the other processes do not come"
             raise SystemExit(msg)

@@ -135,11 +135,14 @@ def main() -> int:
     parser.add_argument("--size", default="base", choices=tuple(SIZES))
     parser.add_argument("--trainable", default="full", choices=("full", "lora"))
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("--dtype", choices=("bfloat16", "float32"), help="of both; default bfloat16 on a GPU")
     parser.add_argument("--beside", type=int, nargs="*", help="processes side by side; default 4 8, none for lora")
     parser.add_argument("--lora-cells", type=int, default=8)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--rounds", type=int, default=2, help="of ours; the first one is not timed")
+    parser.add_argument(
+        "--rounds", type=int, default=2, help="of ours, one more with workers side by side; the first is not timed"
+    )
     parser.add_argument("--test", type=int, default=64)
     parser.add_argument("--max-length", type=int, default=128)
     parser.add_argument("--nondeterministic", action="store_true", help="let ours take kernels that vary")
@@ -181,7 +184,8 @@ def _bench(place: Workplace, options: argparse.Namespace, device: str, name: str
     folder = place.folder / "model"
     weights = _save(folder, SIZES[options.size])
     dtypes = ("bfloat16", "float32") if device == "cuda" else ("float32",)
-    peaks = {dtype: peak(device, getattr(torch, dtype)) for dtype in dtypes}
+    wanted = dict.fromkeys((*dtypes, options.dtype or dtypes[0]))
+    peaks = {dtype: peak(device, getattr(torch, dtype)) for dtype in wanted}
     told = ", ".join(f"{dtype} {value / 1e12:.1f}" for dtype, value in peaks.items())
     print(f"Peak of a matrix product here, TFLOPS: {told}. {options.steps} steps of {options.batch} pairs a seed.")
     settings = {
@@ -196,7 +200,7 @@ def _bench(place: Workplace, options: argparse.Namespace, device: str, name: str
         "epochs": 1,
         "learning_rate": 1e-5 if options.trainable == "full" else 2e-4,
         "dropout": 0.1 if options.trainable == "full" else 0.0,
-        "dtype": dtypes[0],
+        "dtype": options.dtype or dtypes[0],
         "deterministic": not options.nondeterministic,
     }
     return Bench(place, options, settings, device, name, peaks, weights)
@@ -243,15 +247,16 @@ def _trainer_alone(bench: Bench) -> None:
 def _ours(bench: Bench, workers: int = 1) -> None:
     options, lora = bench.options, bench.options.trainable == "lora" and workers == 1
     cells, dtype = (options.lora_cells, "float32") if lora else (1, bench.settings["dtype"])
-    at_once = workers * cells
+    # Workers do not start together, so that one round more tells what they do side by side.
+    at_once, rounds = workers * cells, options.rounds + (workers > 1)
     name = f"ours, {workers} worker{'s' * (workers > 1)}" + (f", {cells} cells in one program" if lora else "")
-    seeds = [FIRST_SEED + number for number in range(at_once * options.rounds)]
+    seeds = [FIRST_SEED + number for number in range(at_once * rounds)]
     with bench.side(name):
         with Memory(bench.device) as memory:
             settings = {"side": "ours", "workers": workers, "cells": cells, "dtype": dtype, "seeds": seeds}
             (run,) = _wait([bench.start(name.replace(",", ""), **settings)], options.timeout)
         times = sorted(run["times"])
-        seconds = (times[-1] - times[at_once - 1]) / (options.rounds - 1)
+        seconds = (times[-1] - times[at_once - 1]) / (rounds - 1)
         start = times[at_once - 1] - run["spawned"] - seconds
         tokens, squares = _computed(bench.settings, seeds[-at_once:], cells)
     bench.add(Measured(name, dtype, at_once, start, seconds, tokens, squares, memory.peak(), ours=True))
