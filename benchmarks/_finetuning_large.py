@@ -40,7 +40,9 @@ def _ours(settings: Mapping[str, Any]) -> dict[str, Any]:
     from mlflow_l3d.execution.base import CountedCells, Job
     from mlflow_l3d.execution.processes import ProcessExecutor
 
-    shared = Finetuning(), load(settings), _hyperparameters(settings), settings["model"], settings["device"]
+    # With a number this process need not ask torch for the GPUs.
+    device = "cuda:0" if settings["device"] == "cuda" else "cpu"
+    shared = Finetuning(), load(settings), _hyperparameters(settings), settings["model"], device
     job = Job(*shared, Path("cache"), deterministic=settings["deterministic"])
     cells = iter([cell(seed) for seed in settings["seeds"]])
     times = []
@@ -81,6 +83,17 @@ def _meet(settings: Mapping[str, Any], where: str) -> None:
         time.sleep(0.002)
 
 
+def _clock(times: list[float]) -> Any:
+    """Return a callback that notes when each step ended."""
+    from transformers import TrainerCallback
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, *_args: Any, **_more: Any) -> None:
+            times.append(time.perf_counter())
+
+    return Clock()
+
+
 class _Run:
     """A model and its Trainer, ready to train."""
 
@@ -93,10 +106,11 @@ class _Run:
         model = _model(settings, settings["dropout"], LORA["lora_dropout"])
         train, test = (_encoded(settings, task, tokenizer, part, phase["padding"]) for part in (0, 1))
         self.trainer = _make(settings, phase["dtype"], model, tokenizer, train, self.shapes)
-        self.test = test
+        self.test, self.times = test, []
+        self.trainer.add_callback(_clock(self.times))
 
     def timed(self) -> dict[str, Any]:
-        """Train and predict, and return when, and how many tokens were trained, padding included."""
+        """Train and predict; return when, also the steps, and how many tokens were trained, padding included."""
         synchronise(self.settings["device"])
         start = time.perf_counter()
         self.trainer.train()
@@ -108,6 +122,8 @@ class _Run:
             "start": start,
             "end": end,
             "seconds": end - start,
+            "first_step": self.times[0],
+            "last_step": self.times[-1],
             "tokens": float(sum(rows * length for rows, length in shapes)),
             "squares": float(sum(rows * length * length for rows, length in shapes)),
         }

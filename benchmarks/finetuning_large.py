@@ -36,19 +36,23 @@ PEAKS = {
 FIRST_SEED, EPOCHS, EXAMPLES = 42, 3, 3668
 """Of the study that is extrapolated: three epochs of the whole of MRPC."""
 HEADERS = (
-    *("side", "dtype", "seconds to start", "seconds a seed", "steps a second", "TFLOPS"),
-    *("of the measured peak", "of the data sheet", "GiB", "seeds an hour, running", "against the Trainer alone"),
+    *("side", "dtype", "seconds to start", "and to begin and end a seed", "steps a second", "TFLOPS"),
+    *("of the measured peak", "of the data sheet", "GiB", "steps against the Trainer alone"),
 )
 
 
 @dataclass
 class Measured:
-    """What a side needs: `cells` trainings at once, `seconds` for all of them, `start` before the first."""
+    """What a side needs: `seconds` for the steps of `cells` trainings at once, `start` and `each` around them.
+
+    Of the Trainer `each` is what a training takes beside its steps; of ours the steps are charged with it.
+    """
 
     name: str
     dtype: str
     cells: int
     start: float
+    each: float
     seconds: float
     tokens: float
     squares: float
@@ -58,7 +62,8 @@ class Measured:
     def seconds_of_study(self, seeds: int, steps: float) -> float:
         """Return the seconds of a study whose trainings have `steps` times as many steps as those measured."""
         rounds = math.ceil(seeds / self.cells)
-        return (self.start if self.ours else self.start * rounds) + rounds * steps * self.seconds
+        starts = 1 if self.ours else rounds  # a script is started for each seed
+        return starts * self.start + rounds * (self.each + steps * self.seconds)
 
 
 @dataclass
@@ -117,11 +122,11 @@ class Bench:
         peak, sheets = self.peaks.get(measured.dtype, 0.0), PEAKS[measured.dtype]
         sheet = self.options.peak or next((value for key, value in sheets.items() if key in self.name), 0.0)
         shares = [f"{100 * speed / each:.1f} %" if each else "n/a" for each in (peak / 1e12, sheet)]
-        each = measured.seconds / measured.cells
         self.found.append(measured)
-        row = [measured.name, measured.dtype, measured.start, f"{each:.2f}", rate, f"{speed:.2f}", *shares]
-        row += [f"{measured.memory / 2**30:.2f}" if measured.memory else "n/a", f"{3600 / each:.0f}"]
-        row.append(f"{self.alone.seconds / each:.2f}x" if self.alone else "n/a")
+        row = [measured.name, measured.dtype, measured.start, "in the steps" if measured.ours else measured.each]
+        row += [f"{rate:.2f}", f"{speed:.2f}", *shares]
+        row.append(f"{measured.memory / 2**30:.2f}" if measured.memory else "n/a")
+        row.append(f"{self.alone.seconds * measured.cells / measured.seconds:.2f}x" if self.alone else "n/a")
         print(table(HEADERS, [row]).splitlines()[-1], flush=True)
 
 
@@ -136,10 +141,10 @@ def main() -> int:
     parser.add_argument("--trainable", default="full", choices=("full", "lora"))
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), help="of both; default bfloat16 on a GPU")
-    parser.add_argument("--beside", type=int, nargs="*", help="processes side by side; default 4 8, none for lora")
+    parser.add_argument("--beside", type=int, nargs="*", help="processes side by side; default 6, none for lora")
     parser.add_argument("--lora-cells", type=int, default=8)
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--steps", type=int, help="of a seed; default 40, for lora 24")
     parser.add_argument(
         "--rounds", type=int, default=2, help="of ours, one more with workers side by side; the first is not timed"
     )
@@ -154,9 +159,10 @@ def main() -> int:
     if "L3D_DATA" not in os.environ:
         parser.error("L3D_DATA must name the folder with the data sets")
     if options.beside is None:
-        options.beside = [4, 8] if options.trainable == "full" else []
-    if min([options.steps, options.batch, options.lora_cells, options.rounds - 1, *options.beside]) < 1:
-        parser.error("--steps, --batch, --lora-cells and --beside must be positive, and --rounds at least 2")
+        options.beside = [6] if options.trainable == "full" else []
+    options.steps = options.steps or (40 if options.trainable == "full" else 24)
+    if min([options.steps - 1, options.batch, options.lora_cells, options.rounds - 1, *options.beside]) < 1:
+        parser.error("--batch, --lora-cells and --beside must be positive, --steps and --rounds at least 2")
     import torch
 
     cuda = torch.cuda.is_available() if options.device == "auto" else options.device == "cuda"
@@ -238,8 +244,10 @@ def _trainer_alone(bench: Bench) -> None:
     start = run["phases"][0]["end"] - run["spawned"] - run["phases"][1]["seconds"]
     for way, timed in zip(phases[1::2], run["phases"][1::2], strict=True):
         name = f"{label}, one after another, padded to {way['padding'].replace('_', ' ')}"
-        parts = timed["seconds"], timed["tokens"], timed["squares"], memory.peak(timed["start"], timed["end"])
-        bench.add(Measured(name, way["dtype"], 1, start, *parts, ours=False))
+        seconds = _stepping([timed], bench.options.steps)
+        parts = timed["seconds"] - seconds, seconds, timed["tokens"], timed["squares"]
+        peak = memory.peak(timed["start"], timed["end"])
+        bench.add(Measured(name, way["dtype"], 1, start, *parts, peak, ours=False))
     for line in run["checks"]:
         print(line, flush=True)
 
@@ -259,7 +267,14 @@ def _ours(bench: Bench, workers: int = 1) -> None:
         seconds = (times[-1] - times[at_once - 1]) / (rounds - 1)
         start = times[at_once - 1] - run["spawned"] - seconds
         tokens, squares = _computed(bench.settings, seeds[-at_once:], cells)
-    bench.add(Measured(name, dtype, at_once, start, seconds, tokens, squares, memory.peak(), ours=True))
+    bench.add(Measured(name, dtype, at_once, start, 0.0, seconds, tokens, squares, memory.peak(), ours=True))
+
+
+def _stepping(phases: Sequence[Mapping[str, float]], steps: int) -> float:
+    """Return the seconds of the steps of trainings side by side; the first one begins before anybody looks."""
+    return (
+        (max(each["last_step"] for each in phases) - min(each["first_step"] for each in phases)) * steps / (steps - 1)
+    )
 
 
 def _trainers_beside(bench: Bench) -> None:
@@ -277,12 +292,13 @@ def _trainers_beside(bench: Bench) -> None:
         whole = max(phase["end"] for phase in first) - min(run["spawned"] for run in runs)
         for number, count in enumerate(bench.options.beside, 1):
             own = [run["phases"][number] for run in runs[:count]]
-            seconds = max(phase["end"] for phase in own) - min(phase["start"] for phase in own)
+            seconds = _stepping(own, bench.options.steps)
+            each = max(phase["end"] for phase in own) - min(phase["start"] for phase in own) - seconds
             tokens, squares = (sum(phase[what] for phase in own) for what in ("tokens", "squares"))
             start = max(0.0, whole - max(phase["seconds"] for phase in first))
             name = f"{'PEFT and ' * lora}Trainer, {count} processes side by side, padded to longest"
             # What waits keeps its context, so that fewer than all of them look larger than they are.
-            parts = seconds, tokens, squares, memory.peak() if count == most else 0.0
+            parts = each, seconds, tokens, squares, memory.peak() if count == most else 0.0
             bench.add(Measured(name, dtype, count, start, *parts, ours=False))
 
 
