@@ -102,7 +102,7 @@ class Bench:
     def start(self, name: str, **more: Any) -> Child:
         """Start a process of a side."""
         settings, folder = {**self.settings, **more}, self.place.new_folder(name.replace(" ", "-"))
-        environment = {"L3D_DATA": os.environ["L3D_DATA"], "TRANSFORMERS_VERBOSITY": "error"}
+        environment = {"L3D_DATA": str(Path(os.environ["L3D_DATA"]).resolve()), "TRANSFORMERS_VERBOSITY": "error"}
         return self.place.start("_finetuning_large.py", settings, folder, **environment)
 
     @property
