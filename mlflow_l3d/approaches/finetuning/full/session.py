@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from mlflow_l3d.approaches.finetuning import training
 from mlflow_l3d.approaches.finetuning.full import lora
 from mlflow_l3d.approaches.finetuning.full.loading import Loaded, checkpoint
 from mlflow_l3d.approaches.finetuning.full.stacked import Places, SingleWeights, StackedWeights, Weights
-from mlflow_l3d.approaches.finetuning.full.weights import copy_into, initialise
+from mlflow_l3d.approaches.finetuning.full.weights import RoundedLayers, copy_into, initialise
 from mlflow_l3d.approaches.finetuning.kinds import inputs_of, losses_of, stopping_metric, wanted
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.session import CourseSession, check_validation
@@ -77,6 +78,9 @@ class FullSession(CourseSession[Course]):
         self.cells_at_once = recipe.lora_cells
         self.places = Places(self.model, recipe.lora_cells) if recipe.lora_cells > 1 else None
         self._compared = False
+        self._rounded: RoundedLayers | None = None
+        if loaded.dtype is torch.bfloat16 and not loaded.adapters:
+            self._rounded = lent(("rounded", id(loaded)), lambda: RoundedLayers(self.model))
 
     def draw(self, cell: Cell) -> Course:
         """Return a cell before its training."""
@@ -243,10 +247,12 @@ class FullSession(CourseSession[Course]):
                     part = slice(batch[0], batch[-1] + 1)
                     inputs = self.inputs.batch(order[:, part].ravel(), self.device)
                     self.loaded.dropout.take(part)
-                    with self.loaded.autocast(self.device):
-                        losses = losses_of(self._forward(inputs).view(cells, len(batch), self.width), labels[:, part])
-                    # Each example of the group weighs the same, as in one large batch.
-                    torch.autograd.backward(losses, torch.full_like(losses, len(batch) / len(group)))
+                    with self._rounded.placed() if self._rounded else nullcontext():
+                        with self.loaded.autocast(self.device):
+                            logits = self._forward(inputs).view(cells, len(batch), self.width)
+                            losses = losses_of(logits, labels[:, part])
+                        # Each example of the group weighs the same, as in one large batch.
+                        torch.autograd.backward(losses, torch.full_like(losses, len(batch) / len(group)))
                     total += losses.detach() * len(batch)
                 if recipe.gradient_clipping:
                     weights.clip(recipe.gradient_clipping)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -63,3 +64,50 @@ def copy_into(tensors: Mapping[str, torch.Tensor], original: Mapping[str, torch.
     if names:
         with torch.no_grad():
             torch._foreach_copy_([tensors[name] for name in names], [original[name] for name in names])
+
+
+class RoundedLayers:
+    """Copies in bfloat16 of the trained weights of linear layers, which autocast would round one by one at each use.
+
+    Parameters
+    ----------
+    model
+        Its weights are float32. Those that other layers hold, too, are left to autocast.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        every = [(owner, name, weight) for owner in model.modules() for name, weight in owner._parameters.items()]
+        holders = Counter(id(weight) for _, _, weight in every)
+        self._places: list[tuple[torch.nn.Module, str]] = []
+        self._weights: list[torch.Tensor] = []
+        for owner, name, weight in every:
+            linear = type(owner) is torch.nn.Linear and holders[id(weight)] == 1
+            if linear and weight is not None and weight.requires_grad:
+                self._places.append((owner, name))
+                self._weights.append(weight)
+        self._copies: list[torch.Tensor] = [
+            torch.nn.Parameter(weight.detach().to(torch.bfloat16)) for weight in self._weights
+        ]
+
+    @contextmanager
+    def placed(self) -> Iterator[None]:
+        """Let the copies be the weights inside the block, and give their gradients to the weights at its end."""
+        with torch.no_grad():
+            torch._foreach_copy_(self._copies, self._weights)
+        self._put(self._copies)
+        try:
+            yield
+        finally:
+            self._put(self._weights)
+            rounded = [copy.grad for copy in self._copies]
+            for copy in self._copies:
+                copy.grad = None
+        used = [(weight, half) for weight, half in zip(self._weights, rounded, strict=True) if half is not None]
+        gradients = [torch.empty_like(weight) for weight, _ in used]
+        torch._foreach_copy_(gradients, [half for _, half in used])
+        for (weight, _), gradient in zip(used, gradients, strict=True):
+            weight.grad = gradient if weight.grad is None else weight.grad.add_(gradient)
+
+    def _put(self, tensors: Sequence[torch.Tensor]) -> None:
+        for (owner, name), tensor in zip(self._places, tensors, strict=True):
+            setattr(owner, name, tensor)
