@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -153,11 +154,20 @@ def test_the_factor_replicate_shows_the_part_of_the_machine(note, deterministic,
         assert frame.loc["replicate", "consistency (%)"] == 100
 
 
-def test_tasks_of_submitit_compute_the_same(expected, models, device, tmp_path, monkeypatch):
-    pytest.importorskip("submitit")
-    from mlflow_l3d.execution.slurm.executor import SubmititExecutor
-
+@pytest.mark.parametrize(
+    ("package", "executor", "options"),
+    [
+        ("submitit", "slurm.executor:SubmititExecutor", {"cluster": "local", "silence_s": 60.0}),
+        # Ray listens everywhere: only where nobody else is.
+        pytest.param("ray", "ray.executor:RayExecutor", {}, marks=pytest.mark.cluster),
+    ],
+)
+def test_tasks_of_a_cluster_compute_the_same(
+    package, executor, options, expected, models, device, tmp_path, monkeypatch
+):
+    pytest.importorskip(package)
+    module, _, name = executor.partition(":")
+    made = getattr(import_module(f"mlflow_l3d.execution.{module}"), name)
     monkeypatch.setenv("L3D_CACHE", str(tmp_path / "l3d"))
     job = job_of(Finetuning(), models("encoder"), device, tmp_path, **GIVEN)
-    executor = SubmititExecutor(job=job, workers=1, options={"cluster": "local", "silence_s": 60.0})
-    assert same(by_key(executor, CELLS), expected) == {}
+    assert same(by_key(made(job=job, workers=1, options=options), CELLS), expected) == {}
