@@ -140,8 +140,9 @@ def reproducible(device: str, *, deterministic: bool = True) -> Iterator[None]:
     """Let a GPU compute the same way each time inside the block, as far as torch has such a way.
 
     torch warns of an operation that has none. With or without `deterministic` there is no TF32, and attention never
-    takes cuDNN's kernel, whose choice among many goes by its version. The switches hold for the whole process, and are
-    put back.
+    takes cuDNN's kernel, whose choice among many goes by its version. Memory that is about to be written is not filled
+    first, as torch does where it is deterministic, by a kernel each time. The switches hold for the whole process, and
+    are put back.
     """
     if not device.startswith("cuda"):
         yield
@@ -152,11 +153,13 @@ def reproducible(device: str, *, deterministic: bool = True) -> Iterator[None]:
         os.environ.setdefault(*CUBLAS)  # looked at when the first product is computed
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     precision, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn
+    filled = torch.utils.deterministic.fill_uninitialized_memory
     switches = {"benchmark": False, "deterministic": deterministic, "allow_tf32": False}
     kept = {name: getattr(cudnn, name) for name in switches}
     attention: bool = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
     torch.use_deterministic_algorithms(deterministic, warn_only=True)
     torch.set_float32_matmul_precision("highest")
+    torch.utils.deterministic.fill_uninitialized_memory = False
     try:
         torch.backends.cuda.enable_cudnn_sdp(False)
         for name, value in switches.items():
@@ -167,6 +170,7 @@ def reproducible(device: str, *, deterministic: bool = True) -> Iterator[None]:
         for name, value in kept.items():
             setattr(cudnn, name, value)
         torch.set_float32_matmul_precision(precision)
+        torch.utils.deterministic.fill_uninitialized_memory = filled
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 

@@ -100,8 +100,10 @@ def test_the_switches_of_a_gpu_are_set_and_put_back(monkeypatch):
         assert switches() == before
     with reproducible("cuda:1"):
         assert switches() == (True, "highest", True, False, False)
+        assert not torch.utils.deterministic.fill_uninitialized_memory  # a kernel for each new tensor
         assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert switches() == before
+    assert torch.utils.deterministic.fill_uninitialized_memory
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
     with reproducible("cuda", deterministic=False):
         assert switches() == (False, "highest", False, False, False)
