@@ -6,7 +6,8 @@ import os
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,20 @@ def _texts(task: str, generator: np.random.Generator, classes: int) -> tuple[lis
     return [" ".join(generator.choice(FILLERS, length)) for length in lengths], [i % classes for i in range(2000)]
 
 
+@contextmanager
+def rows_of(tokens: int | None) -> Iterator[None]:
+    """Let rows of ours have no more than so many tokens, though the prefix is longer; None for what they have."""
+    from mlflow_l3d.approaches.icl.engine import rows
+
+    usual = rows._packs
+    if tokens is not None:
+        rows._packs = lambda costs, width, most: usual(costs, min(width, tokens), most)
+    try:
+        yield
+    finally:
+        rows._packs = usual
+
+
 def shares(prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> tuple[int, float, int]:
     """Return how many tokens all prompts begin with, how many one has of its own, and the inner nodes of answers."""
     from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix
@@ -160,7 +175,7 @@ def free_bytes(device: str) -> float:
 
 
 def plain_scores(model: Any, prompts: Sequence[list[int]], answers: Sequence[list[int]], *, together: bool) -> Any:
-    """Return log-probabilities (n, C) by full passes: one a prompt and answer, or all answers of a prompt `together`."""
+    """Return log-probabilities (n, C) by full passes: one a prompt and answer, or one a prompt (`together`)."""
     import torch
 
     scores = torch.zeros(len(prompts), len(answers), dtype=torch.float64)
@@ -213,7 +228,7 @@ class Attempts:
         """Return what the work returns, None if it failed."""
         try:
             return work()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # nobody can mend it there
             self.names.append(name)
             print(f"- FAILED: {name}: {one_line(error)}", flush=True)
             release()

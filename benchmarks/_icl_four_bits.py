@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _common import table
 from _icl import Case, cache_folder, new_engine, packings_of, wait
 from _icl_sizes import as_a_session
-from _common import table
 
 
 def compare_four_bits(loaded: Any, case: Case, device: str) -> None:

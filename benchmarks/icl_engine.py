@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from _common import ENVIRONMENT, machine, table
@@ -30,6 +31,7 @@ from _icl import (
     peak,
     plain_scores,
     release,
+    rows_of,
     score_operations,
     shares,
     wait,
@@ -78,15 +80,29 @@ def main() -> int:
     parser.add_argument(
         "--batch-tokens", type=int, nargs="+", default=[], help="tokens of a batch of ours, beside ours"
     )
+    parser.add_argument(
+        "--row-tokens",
+        type=int,
+        nargs="+",
+        default=[],
+        help="most tokens of a row of ours behind a long prefix, beside",
+    )
     parser.add_argument("--rounds", type=int, help="3, of 7b 2")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further round after so many")
     parser.add_argument("--threads", type=int, default=0, help="threads of torch, 0 for its own choice")
     parser.add_argument("--profile", action="store_true", help="also print where the time of score goes")
     parser.add_argument("--dtype", default="auto", choices=("auto", "bfloat16"), help="of ours; the baseline has auto")
     options = parser.parse_args()
-    numbers = (options.tests, options.plain, options.rounds, *(options.batch or ()), *options.batch_tokens)
+    numbers = (
+        options.tests,
+        options.plain,
+        options.rounds,
+        *(options.batch or ()),
+        *options.batch_tokens,
+        *options.row_tokens,
+    )
     if min((number for number in numbers if number is not None), default=1) < 1:
-        parser.error("--tests, --plain, --batch, --batch-tokens and --rounds must be positive")
+        parser.error("--tests, --plain, --batch, --batch-tokens, --row-tokens and --rounds must be positive")
     if not options.size and set(options.parts) != {"speed"}:
         parser.error("--parts attention and 4bit need --size")
     if options.size and options.dtype != "auto":
@@ -166,27 +182,34 @@ def _measure(case: Case, loaded: Any, baseline: Any, options: argparse.Namespace
     stop = [tokenizer.eos_token_id]
     packings = packings_of(loaded)
 
-    def ours(method: str, prompts: Sequence[list[int]], *arguments: Any, tokens: int | None = None) -> Any:
+    def ours(
+        method: str, prompts: Sequence[list[int]], *arguments: Any, tokens: int | None = None, row: int | None = None
+    ) -> Any:
         # A new engine every time: the prefix is part of what is measured.
         engine = new_engine(loaded, pad, packings, tokens)
-        with as_a_session(options.device), loaded.precision():
+        with as_a_session(options.device), loaded.precision(), rows_of(row):
             return getattr(engine, method)(prompts, *arguments)
 
+    def score(count: int | None = None, **bounds: int | None) -> Any:
+        return ours("score", case.prompts[:count], case.answers, **bounds)
+
+    scoring: dict[str, dict[str, int | None]] = {
+        "ours, score": {},
+        **{f"ours, score, {each} tokens a batch": {"tokens": each} for each in options.batch_tokens},
+        **{f"ours, score, {each} tokens a row": {"row": each} for each in options.row_tokens},
+        **{
+            f"ours, score, {each} tokens a batch, {row} a row": {"tokens": each, "row": row}
+            for each in options.batch_tokens
+            for row in options.row_tokens
+        },
+    }
     size, other = options.batch[0], None
     if len(options.batch) > 1:
         size, other = _best_batch(case.prompts, baseline, pad, stop[0], options, attempts)
     count = -(-options.plain // size) * size if len(options.batch) > 1 else options.plain
     plain = case.prompts[:count]
     methods: dict[str, tuple[Sequence[list[int]], int, Callable[[], object]]] = {
-        "ours, score": (case.prompts, options.rounds, lambda: ours("score", case.prompts, case.answers)),
-        **{
-            f"ours, score, {each} tokens a batch": (
-                case.prompts,
-                options.rounds,
-                lambda each=each: ours("score", case.prompts, case.answers, tokens=each),
-            )
-            for each in options.batch_tokens
-        },
+        **{name: (case.prompts, options.rounds, partial(score, **bounds)) for name, bounds in scoring.items()},
         "ours, generate": (
             case.prompts,
             1 if options.large else options.rounds,
@@ -195,12 +218,9 @@ def _measure(case: Case, loaded: Any, baseline: Any, options: argparse.Namespace
         "plain generate": (plain, options.rounds, lambda: _plain(model, plain, pad, stop[0], size)),
     }
     measured, results = Measured(case), dict[str, Any]()
-    for tokens in (None, *options.batch_tokens):
-        attempts.make(
-            "ours, warming up", lambda tokens=tokens: ours("score", case.prompts[:8], case.answers, tokens=tokens)
-        )
-    if options.gpu:  # memory is taken from the device once, and kernels are loaded
-        attempts.make("ours, warming up", lambda: ours("score", case.prompts, case.answers))
+    # On a GPU memory is taken from the device once, and kernels are loaded.
+    attempts.make("ours, warming up", partial(score, None if options.gpu else 8))
+    if options.gpu:
         attempts.make("ours, warming up", lambda: ours("generate", case.prompts[:8], 2, stop))
     attempts.make("plain generate, warming up", lambda: _plain(model, plain[:1], pad, stop[0], 1))
     for number in range(options.rounds):
@@ -247,7 +267,7 @@ def _best_batch(
         try:
             texts[size] = _plain(model, prompts[:size], pad, eos, size)
             wait(model)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # of memory
             print(f"- plain generate, batch {size}: {one_line(error)}", flush=True)
             release()
             break
@@ -345,12 +365,13 @@ def _print(measured: Measured, loaded: Any, highest: float, options: argparse.Na
     method = max(scoring, key=measured.rate)
     speed = operations / statistics.median(measured.seconds[method])
     goal = (GOALS_OF_EQUAL_PRECISION if options.size else GOALS)[case.task]
+    precision = "bfloat16" if loaded.mixed else str(model.dtype).removeprefix("torch.")
     _, sheet = data_sheet(options.device)
     of_sheet = f", {speed / sheet:.0%} of the {sheet / 1e12:.0f} TFLOP/s of the data sheet" if sheet else ""
     print(
-        f"\nPrompt: {parts}. Score ({method}): {speed / 1e9:.0f} GFLOP/s, {speed / highest:.0%} of the peak of a matrix "
-        f"product ({highest / 1e9:.0f} GFLOP/s, {'bfloat16' if loaded.mixed else str(model.dtype).removeprefix('torch.')})"
-        f"{of_sheet}. Goal: {goal:g} times plain generate; score reaches {measured.rate(method) / base:.1f}.\n",
+        f"\nPrompt: {parts}. Score ({method}): {speed / 1e9:.0f} GFLOP/s, {speed / highest:.0%} of the peak of a "
+        f"matrix product ({highest / 1e9:.0f} GFLOP/s, {precision}){of_sheet}. Goal: {goal:g} times plain generate; "
+        f"score reaches {measured.rate(method) / base:.1f}.\n",
         flush=True,
     )
 
