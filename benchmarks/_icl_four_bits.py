@@ -30,7 +30,8 @@ def compare_four_bits(loaded: Any, case: Case, device: str) -> None:
             if quantise == "none":
                 model = loaded
             else:
-                model = load_model(folder, device, quantise="4bit", cache=cache_folder() / Path(folder).name)
+                with torch.inference_mode(False):
+                    model = load_model(folder, device, quantise="4bit", cache=cache_folder() / Path(folder).name)
             wait(model.model)
             marks = [time.perf_counter() - start]
             pad, stop = model.tokenizer.pad_token_id, [model.tokenizer.eos_token_id]

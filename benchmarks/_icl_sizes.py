@@ -32,6 +32,8 @@ def make_model(size: str, device: str, cache: Path) -> Any:
         num_attention_heads=heads,
         num_key_value_heads=groups,
         vocab_size=len(tokenizer),
+        # With less a small model says the token again that it has just read, whatever came before.
+        initializer_range=1.2 / SHAPES[size]["hidden_size"] ** 0.5,
         max_position_embeddings=8192,
         tie_word_embeddings=size == "135m",
         bos_token_id=tokenizer.bos_token_id,

@@ -381,7 +381,7 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def _attention(task: str, loaded: Any, options: argparse.Namespace) -> None:
-    case = make_case(task, loaded, options.tests)
+    case = make_case(task, loaded, {"sst2": 300, "dbpedia": 60}[task])
     length, _, _ = shares(case.prompts, case.answers)
     compare_attention(loaded.model, case, length, options.gpu)
 

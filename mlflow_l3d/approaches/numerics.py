@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from importlib.metadata import PackageNotFoundError
-from typing import Final
+from typing import Any, Final
 
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 
@@ -153,13 +153,14 @@ def reproducible(device: str, *, deterministic: bool = True) -> Iterator[None]:
         os.environ.setdefault(*CUBLAS)  # looked at when the first product is computed
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     precision, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn
-    filled = torch.utils.deterministic.fill_uninitialized_memory
+    memory: Any = torch.utils.deterministic
+    filled = memory.fill_uninitialized_memory
     switches = {"benchmark": False, "deterministic": deterministic, "allow_tf32": False}
     kept = {name: getattr(cudnn, name) for name in switches}
     attention: bool = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
     torch.use_deterministic_algorithms(deterministic, warn_only=True)
     torch.set_float32_matmul_precision("highest")
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    memory.fill_uninitialized_memory = False
     try:
         torch.backends.cuda.enable_cudnn_sdp(False)
         for name, value in switches.items():
@@ -170,7 +171,7 @@ def reproducible(device: str, *, deterministic: bool = True) -> Iterator[None]:
         for name, value in kept.items():
             setattr(cudnn, name, value)
         torch.set_float32_matmul_precision(precision)
-        torch.utils.deterministic.fill_uninitialized_memory = filled
+        memory.fill_uninitialized_memory = filled
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
