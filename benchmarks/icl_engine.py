@@ -156,7 +156,7 @@ def _chosen(size: str | None, options: argparse.Namespace) -> argparse.Namespace
     chosen, large = argparse.Namespace(**vars(options)), size == "7b"
     gpu = chosen.device.startswith("cuda")
     chosen.said = size is not None  # each number is printed at once
-    chosen.gpu, chosen.large = gpu, large
+    chosen.gpu = gpu
     chosen.tests = chosen.tests or ((512 if large else 1000) if gpu else 64)
     chosen.rounds = chosen.rounds or (2 if large else 3)
     chosen.batch = chosen.batch or (list(TRIED) if gpu else [8])
@@ -212,7 +212,7 @@ def _measure(case: Case, loaded: Any, baseline: Any, options: argparse.Namespace
         **{name: (case.prompts, options.rounds, partial(score, **bounds)) for name, bounds in scoring.items()},
         "ours, generate": (
             case.prompts,
-            1 if options.large else options.rounds,
+            1 if options.gpu else options.rounds,
             lambda: ours("generate", case.prompts, NEW_TOKENS, stop),
         ),
         "plain generate": (plain, options.rounds, lambda: _plain(model, plain, pad, stop[0], size)),

@@ -45,8 +45,10 @@ def main() -> int:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tests", type=int, help="test examples of ours; 96, on a GPU 1,000 or of 7b 512")
-    parser.add_argument("--harness", type=int, help="of these, those of the harness; 32, on a GPU 128 of sst2, 16 or 4")
-    parser.add_argument("--batches", type=int, nargs="+", help="batch sizes of the harness; 1 8, on a GPU 8 32 64")
+    parser.add_argument("--harness", type=int, help="of these, those of the harness; 32, on a GPU 128 of sst2, 8 or 4")
+    parser.add_argument(
+        "--batches", type=int, nargs="+", help="batch sizes of the harness; 1 8, on a GPU 8 32, and 64 but for 7b"
+    )
     parser.add_argument("--rounds", type=int, default=0, help="3, on a GPU 2 or of 7b 1")
     parser.add_argument("--threads", type=int, default=0, help="threads of torch, 0 for its own choice")
     parser.add_argument("--dtype", default="auto", choices=("auto", "bfloat16"), help="of ours")
@@ -100,10 +102,10 @@ def _chosen(size: str | None, task: str, options: argparse.Namespace) -> argpars
     chosen, large = argparse.Namespace(**vars(options)), size == "7b"
     gpu = chosen.device.startswith("cuda")
     chosen.gpu = gpu
-    few = 4 if large else 16
+    few = 4 if large else 8
     chosen.tests = chosen.tests or ((512 if large else 1000) if gpu else 96)
     chosen.harness = chosen.harness or ((128 if task == "sst2" else few) if gpu else 32)
-    chosen.batches = chosen.batches or ([8, 32, 64] if gpu else [1, 8])
+    chosen.batches = chosen.batches or (([8, 32] if large else [8, 32, 64]) if gpu else [1, 8])
     chosen.rounds = chosen.rounds or ((1 if large else 2) if gpu else 3)
     return chosen
 
@@ -137,7 +139,7 @@ def _compare(case: Case, loaded: Any, harness: Any, highest: float, options: arg
     failed: set[int] = set()
     if options.gpu:  # kernels are loaded
         harness.batch_size_per_gpu = 8
-        _evaluate(harness, _task(case, 4), whole=False)
+        _evaluate(harness, _task(case, 1), whole=False)
     for _ in range(options.rounds):
         seconds, scores = _timed(lambda: score(case.prompts))
         rows.setdefault("ours, score", []).append(seconds / len(case.prompts))
@@ -162,6 +164,7 @@ def _compare(case: Case, loaded: Any, harness: Any, highest: float, options: arg
             if options.gpu:
                 print(f"- {case.task}, harness, batch {size}: {count} texts, {inside:.3f} s in its model", flush=True)
     if not exact:  # its sums of logits are in bfloat16, too, in steps of 0.06; those to be compared in float32
+        harness.batch_size_per_gpu = options.batches[0]
         harness.softmax_dtype, usual = torch.float32, harness.softmax_dtype
         predictions, likelihoods, *_ = _evaluate(harness, task, whole=False)
         harness.softmax_dtype = usual
