@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,8 +38,30 @@ def load(reference: str, device: str, dtype: str = "auto") -> Any:
     """Return the model, in the type that our approach takes for the device, or in the one named."""
     from mlflow_l3d.approaches.icl.models import load_model
 
-    cache = Path(os.environ.get("L3D_CACHE", tempfile.gettempdir())) / "l3d-benchmark-models"
-    return load_model(reference, device, quantise="none", dtype=dtype, cache=cache)
+    return load_model(reference, device, quantise="none", dtype=dtype, cache=cache_folder())
+
+
+def cache_folder() -> Path:
+    """Return where models that are converted stay."""
+    return Path(os.environ.get("L3D_CACHE", tempfile.gettempdir())) / "l3d-benchmark-models"
+
+
+def packings_of(loaded: Any) -> dict[Any, bool]:
+    """Return whether a model runs packed rows: a session finds it out once for all of its cells."""
+    from mlflow_l3d.approaches.icl.engine.tensors import type_of
+    from mlflow_l3d.approaches.icl.engine.trial import runs_packed
+
+    with loaded.precision():
+        return {(type_of(loaded.model), False): runs_packed(loaded.model)}
+
+
+def new_engine(loaded: Any, pad: int, packings: dict[Any, bool], tokens: int | None = None) -> Any:
+    """Return an engine that has run no prefix yet."""
+    from mlflow_l3d.approaches.icl.engine import CausalEngine
+
+    engine = CausalEngine(loaded.model, pad, batch_tokens=tokens)
+    engine._packings |= packings
+    return engine
 
 
 def make_case(task: str, loaded: Any, tests: int) -> Case:
@@ -55,10 +79,12 @@ def make_case(task: str, loaded: Any, tests: int) -> Case:
     wording = paper_format(task, "A", classes)
     shown = [((texts[place],), labels[place]) for place in shots]
     rendered = [wording.render(shown, (texts[place],)) for place in inputs]
+    with tokenising_on_all_cores():
+        prompts = prompts_ids(loaded, rendered, chat=False)
     return Case(
         task=task,
         texts=rendered,
-        prompts=prompts_ids(loaded, rendered, chat=False),
+        prompts=prompts,
         words=list(wording.answers),
         answers=[answer_ids(loaded, answer, chat=False) for answer in wording.answers],
         labels=[labels[place] for place in inputs],
@@ -78,19 +104,49 @@ def _texts(task: str, generator: np.random.Generator, classes: int) -> tuple[lis
     return [" ".join(generator.choice(FILLERS, length)) for length in lengths], [i % classes for i in range(2000)]
 
 
-def score_operations(model: Any, prompts: Sequence[list[int]], answers: Sequence[list[int]]) -> tuple[float, str]:
-    """Return the operations that our scores need, two a weight a token run, and of what the prompts are made."""
+@contextmanager
+def tokenising_on_all_cores() -> Iterator[None]:
+    """Make tokens of a batch of texts on all cores: a prompt of 2,300 tokens takes 3 ms."""
+    name = "TOKENIZERS_PARALLELISM"
+    before = os.environ.get(name, "false")
+    os.environ[name] = "true"
+    try:
+        yield
+    finally:
+        os.environ[name] = before
+
+
+@contextmanager
+def rows_of(tokens: int | None) -> Iterator[None]:
+    """Let rows of ours have no more than so many tokens, though the prefix is longer; None for what they have."""
+    from mlflow_l3d.approaches.icl.engine import rows
+
+    usual = rows._packs
+    if tokens is not None:
+        rows._packs = lambda costs, width, most: usual(costs, min(width, tokens), most)
+    try:
+        yield
+    finally:
+        rows._packs = usual
+
+
+def shares(prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> tuple[int, float, int]:
+    """Return how many tokens all prompts begin with, how many one has of its own, and the inner nodes of answers."""
     from mlflow_l3d.approaches.icl.engine.trie import build_trie, common_prefix
 
     length = common_prefix([tuple(prompt) for prompt in prompts])
-    rests = [len(prompt) - length for prompt in prompts]
-    nodes = len(build_trie(answers).tokens)
-    own = sum(rests) / len(rests)
-    operations = _operations(model, length + sum(rests) + nodes * len(rests), len(rests) * (1 + nodes), length + own)
+    own = sum(len(prompt) - length for prompt in prompts) / len(prompts)
+    return length, own, len(build_trie(answers).tokens)
+
+
+def score_operations(model: Any, prompts: Sequence[list[int]], answers: Sequence[list[int]]) -> tuple[float, str]:
+    """Return the operations that our scores need, two a weight a token run, and of what the prompts are made."""
+    (length, own, nodes), count = shares(prompts, answers), len(prompts)
+    operations = _operations(model, length + (own + nodes) * count, count * (1 + nodes), length + own)
     return operations, f"{length} tokens shared, {own:.1f} of its own; {nodes} inner nodes of answers"
 
 
-def _operations(model: Any, tokens: int, read: int, keys: float) -> float:
+def _operations(model: Any, tokens: float, read: int, keys: float) -> float:
     """Return operations: two a weight a token run, the head where it is read, and attention."""
     config = model.config
     table_size = model.get_input_embeddings().weight.numel()
@@ -121,3 +177,75 @@ def wait(model: Any) -> None:
 
     if model.device.type == "cuda":
         torch.cuda.synchronize()
+
+
+def free_bytes(device: str) -> float:
+    """Return the memory of a GPU that nobody has, what torch keeps for later included."""
+    import torch
+
+    where = torch.device(device)
+    kept = torch.cuda.memory_reserved(where) - torch.cuda.memory_allocated(where)
+    return float(torch.cuda.mem_get_info(where)[0] + kept)
+
+
+def plain_scores(model: Any, prompts: Sequence[list[int]], answers: Sequence[list[int]], *, together: bool) -> Any:
+    """Return log-probabilities (n, C) by full passes: one a prompt and answer, or one a prompt (`together`)."""
+    import torch
+
+    scores = torch.zeros(len(prompts), len(answers), dtype=torch.float64)
+    longest = max(map(len, answers))
+    for row, prompt in enumerate(prompts):
+        # What fills a row up on its right is seen by nothing that is read.
+        texts = [[*prompt, *answer, *([0] * (longest - len(answer)) if together else [])] for answer in answers]
+        for start in range(0, len(texts), len(texts) if together else 1):
+            batch = texts[start : start + (len(texts) if together else 1)]
+            ids = torch.tensor(batch, device=model.device)
+            kept = ids.shape[1] - len(prompt) + 1
+            logits = model(input_ids=ids, logits_to_keep=kept, use_cache=False).logits[:, :-1].double().log_softmax(-1)
+            for at, answer in enumerate(answers[start : start + len(batch)]):
+                read = [float(logits[at, place, token]) for place, token in enumerate(answer)]
+                scores[row, start + at] = sum(read)
+    return scores
+
+
+def release() -> None:
+    """Give memory of a GPU back that an attempt has taken."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def one_line(error: BaseException) -> str:
+    """Return the kind of an error and the first line of what it says."""
+    return f"{type(error).__name__}: {(str(error).strip() or 'no words').splitlines()[0][:300]}"
+
+
+class Attempts:
+    """Work that may fail: a line says so, and what is left goes on.
+
+    Attributes
+    ----------
+    names
+        What failed.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    @property
+    def failed(self) -> int:
+        """1 if anything failed, the exit status."""
+        return int(bool(self.names))
+
+    def make(self, name: str, work: Callable[[], Any]) -> Any:
+        """Return what the work returns, None if it failed."""
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001  # nobody can mend it there
+            self.names.append(name)
+            print(f"- FAILED: {name}: {one_line(error)}", flush=True)
+            release()
+            if os.environ.get("L3D_TRACEBACKS"):
+                traceback.print_exc()
+            return None

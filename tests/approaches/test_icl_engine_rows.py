@@ -9,6 +9,7 @@ from typing import Any
 import icl_engine_models
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from icl_engine_models import PAD, VOCABULARY, plain_generate
@@ -111,6 +112,16 @@ def test_rows_are_about_as_long_as_their_prefix() -> None:
 def test_one_long_text_does_not_make_every_row_long() -> None:
     block = lay_out([[1] * 300, *[[1] * 5] * 40], None, 10, 512)
     assert block.tokens.size <= 1.15 * 500
+
+
+def test_masks_of_a_gpu_begin_each_row_where_its_kernels_want_it() -> None:
+    packed, sees = PackedModel(model("llama"), None), torch.ones(3, 5, 21, dtype=torch.bool)
+    on_cpu = packed._mask(sees)
+    packed.device = torch.device("meta")
+    mask = packed._mask(sees.to("meta"))
+    assert mask.shape == on_cpu.shape == (3, 1, 5, 21)
+    assert mask.stride()[2] % 16 == mask.stride()[0] % 16 == 0
+    assert on_cpu.is_contiguous()
 
 
 @pytest.mark.parametrize("window", [None, 4])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -12,6 +12,9 @@ import torch
 from mlflow_l3d.approaches.icl.engine.rows import SHARED, Block, Rows, lay_out
 from mlflow_l3d.approaches.icl.engine.tensors import on_device, type_of
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie
+
+_EVEN: Final = 16
+"""Kernels of GPUs want a mask whose rows begin at multiples of so many numbers; torch copies others in every layer."""
 
 
 class PackedModel:
@@ -138,7 +141,9 @@ class PackedModel:
         allowed = sees[:, None]
         if not self.additive:
             return allowed
-        mask = torch.zeros(allowed.shape, dtype=type_of(self.model), device=self.device)
+        keys = allowed.shape[-1]
+        room = keys if self.device.type == "cpu" else -(-keys // _EVEN) * _EVEN
+        mask = torch.zeros(*allowed.shape[:-1], room, dtype=type_of(self.model), device=self.device)[..., :keys]
         return mask.masked_fill_(~allowed, torch.finfo(mask.dtype).min)
 
 

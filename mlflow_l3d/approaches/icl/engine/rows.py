@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import heapq
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -155,21 +157,29 @@ def lay_out(texts: Sequence[Sequence[int]], trie: AnswerTrie | None, start: int,
     tokens, positions = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     owners, nodes = np.full(shape, NOBODY), np.full(shape, -1)
     placed = np.full((len(packs), slots), -1)
-    for row, pack in enumerate(packs):
-        before = 0
-        for slot, text in enumerate(pack):
-            length, last = lengths[text], body + slot * (1 + inner)
-            places = np.r_[before : before + length - 1, last : last + 1 + inner]
-            before += length - 1
-            owners[row, places] = text
-            tokens[row, places[:length]] = texts[text]
-            positions[row, places[:length]] = np.arange(start, start + length)
-            if trie is not None:
-                tokens[row, places[length:]] = trie.tokens
-                positions[row, places[length:]] = start + length - 1 + trie.depths
-                nodes[row, places[length:]] = np.arange(inner)
-        placed[row, : len(pack)] = pack
+    # Rows, slots, texts and their lengths, text by text; then the same token by token, and which of its text it is.
+    row, slot = np.array([at for at, pack in enumerate(packs) for _ in pack]), _counted(map(len, packs))
+    text = np.array([one for pack in packs for one in pack])
+    length, last = np.array(lengths)[text], body + slot * (1 + inner)
+    placed[row, slot] = text
+    own, number = np.repeat(np.arange(len(text)), length), _counted(length)
+    before = np.cumsum(length - 1) - (length - 1)
+    before -= before[np.searchsorted(row, row)]
+    where = row[own], np.where(number < length[own] - 1, before[own] + number, last[own])
+    owners[where], positions[where] = text[own], start + number
+    tokens[where] = np.fromiter(chain.from_iterable(texts[one] for one in text), np.int64, len(own))
+    if inner and trie is not None:
+        where = row[:, None], last[:, None] + 1 + np.arange(inner)
+        owners[where], nodes[where], tokens[where] = text[:, None], np.arange(inner), trie.tokens
+        positions[where] = start + length[:, None] - 1 + trie.depths
     return Block(tokens, owners, positions, nodes, placed)
+
+
+def _counted(sizes: Iterable[int]) -> IntArray:
+    """Return the numbers from 0 below each size, one after the other."""
+    every = np.array(list(sizes))
+    numbers: IntArray = np.arange(every.sum()) - np.repeat(np.cumsum(every) - every, every)
+    return numbers
 
 
 def _packs(costs: Sequence[int], width: int, most: int) -> list[list[int]]:
@@ -194,9 +204,12 @@ def _dealt(costs: Sequence[int], count: int) -> list[list[int]]:
     """Return the items of `count` rows: the most costly first, each to the emptiest row that has a place left."""
     most = -(-len(costs) // count)
     packs: list[list[int]] = [[] for _ in range(count)]
-    filled = [0] * count
+    open_rows = [(0, row) for row in range(count)]
     for item in sorted(range(len(costs)), key=lambda item: -costs[item]):
-        row = min((row for row in range(count) if len(packs[row]) < most), key=lambda row: filled[row])
+        filled, row = open_rows[0]
         packs[row].append(item)
-        filled[row] += costs[item]
+        if len(packs[row]) < most:
+            heapq.heapreplace(open_rows, (filled + costs[item], row))
+        else:
+            heapq.heappop(open_rows)
     return [sorted(pack) for pack in packs]
