@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 results=$(mkdir -p "$1" && cd "$1" && pwd) && shift || exit 2
 wanted=" $* "
 python=${PYTHON:-python}
-export PYTHONUNBUFFERED=1 TRANSFORMERS_VERBOSITY=error HF_HUB_OFFLINE=1 MLFLOW_DISABLE_TELEMETRY=true
+export PYTHONUNBUFFERED=1 TQDM_DISABLE=1 TRANSFORMERS_VERBOSITY=error HF_HUB_OFFLINE=1 MLFLOW_DISABLE_TELEMETRY=true
 "$python" -c "import mlflow_l3d, torch" 2>/dev/null || "$python" -m pip install -c constraints.txt -e ".[dev]"
 
 # step NAME SECONDS COMMAND...: at most so long, and only once.
@@ -29,4 +29,19 @@ import platform, torch, transformers, mlflow
 print(platform.python_version(), torch.__version__, transformers.__version__, mlflow.__version__)
 print(torch.cuda.get_device_name(), torch.backends.cudnn.version(), torch.cuda.mem_get_info()) if torch.cuda.is_available() else print("no GPU")
 P
-step tests 240 "$python" -m pytest tests/gpu -q -s -p no:cacheprovider -n 4 --timeout 120
+rm -f "$results/notes.txt"
+L3D_TEST_GPU_NOTES=$results/notes.txt step tests 150 "$python" -m pytest tests/gpu -q -W default --tb=short -p no:cacheprovider -n 8 --timeout 100
+step finetuning 125 "$python" benchmarks/finetuning_large.py --device cuda
+step icl-7b 90 "$python" benchmarks/icl_engine.py --device cuda --size 7b --row-tokens 512 --seconds 60
+step icl-135m 70 "$python" benchmarks/icl_engine.py --device cuda --size 135m --batch-tokens 16384 --row-tokens 512 --profile --seconds 38
+step replicate 60 "$python" benchmarks/gpu_replicate.py
+step harness 60 "$python" benchmarks/icl_harness.py --device cuda --size 135m
+step lora 70 "$python" benchmarks/finetuning_large.py --device cuda --trainable lora
+step heads 40 "$python" benchmarks/heads.py --device cuda
+step meta-learning 45 "$python" benchmarks/meta_learning.py --device cuda
+step 4bit 40 "$python" benchmarks/icl_engine.py --device cuda --size 135m --parts 4bit
+step attention 40 "$python" benchmarks/icl_engine.py --device cuda --size 7b --parts attention
+step harness-7b 60 "$python" benchmarks/icl_harness.py --device cuda --size 7b
+step quick-tests 150 "$python" -m pytest -m "not slow" -q --tb=line -p no:cacheprovider -n auto
+[[ -f $results/notes.txt ]] && cat "$results/notes.txt"
+printf '\n' && cat "$results/table.txt"
