@@ -12,6 +12,7 @@ from mlflow_l3d.privacy import public_text
 LONGEST_ERROR: Final = 500
 """Characters of an error; libraries put whole inputs into theirs, and those are not to be logged."""
 _SPENT: Final = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
+_NO_REPEAT: Final = " does not have a deterministic implementation"
 _LOST: Final = ("cuda error:", "cuda driver error:", "hip error:")
 
 
@@ -52,6 +53,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 def one_line(error: BaseException) -> str:
     """Return type (if not ours) and message of an exception as one line of at most :data:`LONGEST_ERROR` characters."""
     message = public_text(" ".join(str(error).split()))
+    if _NO_REPEAT in message:
+        return f"{message.partition(_NO_REPEAT)[0]} computes other results each time on a GPU. Use deterministic=false."
+    if is_out_of_memory(error):  # torch goes on with what every process holds
+        message = message.partition(" GPU ")[0]
     name = type(error).__name__
     text = message if message and isinstance(error, L3DError) else f"{name}: {message}" if message else name
     return text if len(text) <= LONGEST_ERROR else f"{text[: LONGEST_ERROR - 3]}..."

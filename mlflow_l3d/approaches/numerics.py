@@ -16,8 +16,8 @@ from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 CUBLAS: Final = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 """Name and value of the variable under which products of a GPU are the same each time."""
 
-ATTENTION: Final = "sdpa without cudnn"
-"""Kernels that attention on a GPU is taken from: of those of torch's version, all but cuDNN's."""
+ATTENTION: Final = "repeatable sdpa without cudnn"
+"""Kernels that attention on a GPU is taken from: of those of torch's version, all but cuDNN's. They repeat if asked."""
 
 SHARERS: Final = "MLFLOW_L3D_SHARERS"
 """Environment variable of a worker: how many of them compute on its GPU."""
@@ -137,11 +137,12 @@ def computes_in_bfloat16(device: str) -> bool:
 
 @contextmanager
 def reproducible(device: str, *, deterministic: bool = True) -> Iterator[None]:
-    """Let a GPU compute the same way each time inside the block, as far as torch has such a way.
+    """Let a GPU compute the same way each time inside the block.
 
-    torch warns of an operation that has none. With or without `deterministic` there is no TF32, and attention never
-    takes cuDNN's kernel, whose choice among many goes by its version. New memory is not filled first, which would
-    be a kernel more for each result of a layer. The switches hold for the whole process, and are put back.
+    An operation that has no such way raises: with a warning alone, gradients of attention would take kernels that do
+    not repeat. With or without `deterministic` there is no TF32, and attention never takes cuDNN's kernel, whose choice
+    among many goes by its version. New memory is not filled first, which would be a kernel more for each result of a
+    layer. The switches hold for the whole process, and are put back.
     """
     if not device.startswith("cuda"):
         yield
@@ -157,7 +158,7 @@ def reproducible(device: str, *, deterministic: bool = True) -> Iterator[None]:
     attention: bool = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
     memory: Any = torch.utils.deterministic
     filled = memory.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(deterministic, warn_only=True)
+    torch.use_deterministic_algorithms(deterministic)
     torch.set_float32_matmul_precision("highest")
     try:
         torch.backends.cuda.enable_cudnn_sdp(False)

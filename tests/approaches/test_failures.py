@@ -40,6 +40,25 @@ def test_spent_memory_is_a_failed_cell(error):
     assert failed("key", error).error
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            OutOfMemoryError(
+                "CUDA out of memory. Tried to allocate 2 GiB. GPU 0 has 80 GiB. Process 7 has 3 GiB in use."
+            ),
+            "OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB.",
+        ),
+        (
+            RuntimeError("cumsum_cuda_kernel does not have a deterministic implementation, but you set 'torch.use"),
+            "cumsum_cuda_kernel computes other results each time on a GPU. Use deterministic=false.",
+        ),
+    ],
+)
+def test_long_errors_of_torch_are_one_line(error, said):
+    assert failed("key", error).error == said
+
+
 def test_other_errors_are_failed_cells():
     assert failed("key", ValueError("CUDA error: says a text of the user")).error
     assert failed("key", RuntimeError("the words CUDA error: stand in the middle")).error

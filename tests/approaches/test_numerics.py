@@ -61,7 +61,7 @@ def test_what_names_the_numbers_of_a_gpu(monkeypatch):
         "cuda": "12.8",
         "cudnn": "91002",
         "tf32": "off",
-        "attention": "sdpa without cudnn",
+        "attention": "repeatable sdpa without cudnn",
     }
     assert torch_numerics("cuda", "icl") == torch_numerics("cuda:1", "icl") == {**on_host, **card}
 
@@ -101,6 +101,7 @@ def test_the_switches_of_a_gpu_are_set_and_put_back(monkeypatch):
         assert switches() == before
     with reproducible("cuda:1"):
         assert switches() == (True, "highest", True, False, False, False)
+        assert not torch.is_deterministic_algorithms_warn_only_enabled()  # attention would not repeat
         assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert switches() == before
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
