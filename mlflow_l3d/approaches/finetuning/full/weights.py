@@ -79,13 +79,15 @@ class RoundedLayers:
         every = [(owner, name, weight) for owner in model.modules() for name, weight in owner._parameters.items()]
         holders = Counter(id(weight) for _, _, weight in every)
         self._places: list[tuple[torch.nn.Module, str]] = []
-        self._weights: list[torch.nn.Parameter] = []
+        self._weights: list[torch.Tensor] = []
         for owner, name, weight in every:
             linear = type(owner) is torch.nn.Linear and holders[id(weight)] == 1
             if linear and weight is not None and weight.requires_grad:
                 self._places.append((owner, name))
                 self._weights.append(weight)
-        self._copies = [torch.nn.Parameter(weight.detach().to(torch.bfloat16)) for weight in self._weights]
+        self._copies: list[torch.Tensor] = [
+            torch.nn.Parameter(weight.detach().to(torch.bfloat16)) for weight in self._weights
+        ]
 
     @contextmanager
     def placed(self) -> Iterator[None]:
@@ -106,7 +108,7 @@ class RoundedLayers:
         for (weight, _), gradient in zip(used, gradients, strict=True):
             weight.grad = gradient if weight.grad is None else weight.grad.add_(gradient)
 
-    def _put(self, tensors: Sequence[torch.nn.Parameter]) -> None:
+    def _put(self, tensors: Sequence[Any]) -> None:
         # Past `setattr`, which looks for the name in every collection of a layer, twice a step for every weight.
         for (owner, name), tensor in zip(self._places, tensors, strict=True):
             owner._parameters[name] = tensor
