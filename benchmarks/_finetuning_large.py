@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _common import answer, settings_of_child
+from _common import FOLDER, answer, settings_of_child
 from _device import synchronise
 from _finetuning_cases import cell, load, recipe
+from _turns import wait_for_turn
 
 LORA = {"r": 8, "lora_alpha": 16.0, "lora_dropout": 0.1, "target_modules": ["query", "value"]}
 
@@ -18,7 +19,8 @@ LORA = {"r": 8, "lora_alpha": 16.0, "lora_dropout": 0.1, "target_modules": ["que
 def main() -> None:
     """Run a side, and tell when what was trained."""
     settings = settings_of_child()
-    found = _ours(settings) if settings["side"] == "ours" else _trainer(settings)
+    sides = {"ours": _ours, "Trainer": _trainer, "profile": _profile}
+    found = sides[settings["side"]](settings)
     answer(settings, {**found, "spawned": settings["spawned"]})
 
 
@@ -34,15 +36,43 @@ def _hyperparameters(settings: Mapping[str, Any], **more: Any) -> Any:
     return approach.complete(resolve_hyperparameters(approach, {**wanted, **more}))
 
 
+def _approach(settings: Mapping[str, Any]) -> Any:
+    """Return the approach, whose workers wait for their turn, and note how many steps a second each training makes."""
+    from mlflow_l3d.approaches.finetuning import Finetuning
+
+    class Waiting(Finetuning):
+        def prepare(self, *given: Any, **named: Any) -> Any:
+            import sys
+
+            sys.path.insert(0, settings["benchmarks"])
+            from _turns import note_rates, wait_for_turn
+
+            wait_for_turn(settings)
+            note_rates(settings)
+            return super().prepare(*given, **named)
+
+    return Waiting()
+
+
+def _profile(settings: Mapping[str, Any]) -> dict[str, Any]:
+    from _finetuning_profile import compare
+
+    wait_for_turn(settings)
+    compare(settings, _hyperparameters(settings))
+    return {}
+
+
 def _ours(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Train a cell a seed through the executor, and tell when each had its outcome."""
-    from mlflow_l3d.approaches.finetuning import Finetuning
+    settings = {**settings, "benchmarks": str(FOLDER)}
     from mlflow_l3d.execution.base import CountedCells, Job
     from mlflow_l3d.execution.processes import ProcessExecutor
 
     # With a number this process need not ask torch for the GPUs.
     device = "cuda:0" if settings["device"] == "cuda" else "cpu"
-    shared = Finetuning(), load(settings), _hyperparameters(settings), settings["model"], device
+    approach = _approach(settings)
+
+    shared = approach, load(settings), _hyperparameters(settings), settings["model"], device
     job = Job(*shared, Path("cache"), deterministic=settings["deterministic"])
     cells = iter([cell(seed) for seed in settings["seeds"]])
     times = []
@@ -51,11 +81,13 @@ def _ours(settings: Mapping[str, Any]) -> dict[str, Any]:
         if outcome.error is not None:
             raise SystemExit(outcome.traceback or outcome.error)
         times.append(time.perf_counter())
-    return {"times": times}
+    rates = [[float(rate) for rate in path.read_text().split()] for path in Path(settings["turn"]).glob("rates *")]
+    return {"times": times, "rates": rates}
 
 
 def _trainer(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Train a new model in each phase; all processes begin together, but in the first, as scripts would."""
+    wait_for_turn(settings)
     rank, found = settings.get("rank", 0), []
     for number, phase in enumerate(settings["phases"]):
         # Who has no part in a phase must not prepare the next one meanwhile.

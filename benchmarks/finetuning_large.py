@@ -3,7 +3,9 @@
 Each alone, and several side by side on the one device. Weights are random, which is as good for timing. Both train
 MRPC with AdamW over float32 weights, in bfloat16 by autocast on a GPU and in float32 elsewhere. With `--trainable lora`
 eight cells of ours in one program against PEFT one after another. `L3D_DATA` names the folder with the data sets,
-`L3D_GPU_TOKENIZERS` one with a tokenizer `minilm`, in place of that of the packaged encoder.
+`L3D_GPU_TOKENIZERS` one with a tokenizer `minilm`, in place of that of the packaged encoder. All processes of the sides
+(`--sides`) start together and import while the model is made; then each side has its turn, and the others sleep. The
+side `profile` tells what kernels that repeat cost ours, an operation at a time.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -22,10 +25,12 @@ from typing import Any
 
 from _common import Child, Workplace, machine, table, workplace
 from _device import Memory
+from _turns import Side, wait_until_settled
 
 SIZES = {
     "large": {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096},
     "base": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072},
+    "small": {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536},
     "tiny": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128},
 }
 PEAKS = {
@@ -35,6 +40,8 @@ PEAKS = {
 """TFLOPS of dense products that NVIDIA's data sheets give."""
 FIRST_SEED, EPOCHS, EXAMPLES = 42, 3, 3668
 """Of the study that is extrapolated: three epochs of the whole of MRPC."""
+SIDES = ("trainer", "trainer-max-length", "check", "ours", "ours-beside", "trainers-beside", "profile")
+"""What can be measured; with LoRA `trainer-max-length` is PEFT in bfloat16."""
 HEADERS = (
     *("side", "dtype", "seconds to start", "and to begin and end a seed", "steps a second", "TFLOPS"),
     *("of the measured peak", "of the data sheet", "GiB", "steps against the Trainer alone"),
@@ -74,9 +81,10 @@ class Bench:
     options: argparse.Namespace
     settings: Mapping[str, Any]
     device: str
-    name: str
-    peaks: Mapping[str, float]
-    weights: int
+    name: str = ""
+    peaks: Mapping[str, float] = field(default_factory=dict)
+    weights: int = 0
+    sides: dict[str, Side] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
     longest: float = 0.0
     found: list[Measured] = field(default_factory=list)
@@ -84,13 +92,14 @@ class Bench:
 
     @contextmanager
     def side(self, name: str) -> Iterator[None]:
-        """Measure a side in the block; what it raises is told in a line, and the others go on."""
+        """Give a side its turn in the block; what it raises is told in a line, and the others go on."""
         before = time.perf_counter()
         spent = before - self.started
-        if self.found and spent + self.longest > self.options.limit:
+        if self.found and not self.options.named and spent + self.longest > self.options.limit:
             print(f"{name} is left out: {spent:.0f} of {self.options.limit:.0f} s are spent.", flush=True)
             raise _LeftOutError
         try:
+            self.sides[name].begin()
             yield
         except (Exception, SystemExit) as error:
             self.failed += 1
@@ -99,11 +108,25 @@ class Bench:
         finally:
             self.longest = max(self.longest, time.perf_counter() - before)
 
-    def start(self, name: str, **more: Any) -> Child:
-        """Start a process of a side."""
-        settings, folder = {**self.settings, **more}, self.place.new_folder(name.replace(" ", "-"))
+    def start(self, name: str, processes: Sequence[Mapping[str, Any]], workers: int = 0) -> None:
+        """Start the processes of a side, which wait for its turn."""
+        folder = self.place.new_folder(name.replace(",", "").replace(" ", "-"))
+        side = self.sides[name] = Side(folder, workers or len(processes))
         environment = {"L3D_DATA": str(Path(os.environ["L3D_DATA"]).resolve()), "TRANSFORMERS_VERBOSITY": "error"}
-        return self.place.start("_finetuning_large.py", settings, folder, **environment)
+        for number, more in enumerate(processes):
+            own = folder / str(number)
+            own.mkdir()
+            settings = {**self.settings, **more, "turn": str(folder)}
+            side.children.append(self.place.start("_finetuning_large.py", settings, own, **environment))
+
+    def wants(self, *sides: str) -> bool:
+        """Return whether one of some sides is asked for."""
+        return any(side in self.options.sides for side in sides)
+
+    def end(self) -> None:
+        """End what still runs."""
+        for side in self.sides.values():
+            side.end()
 
     @property
     def alone(self) -> Measured | None:
@@ -141,6 +164,9 @@ def main() -> int:
     parser.add_argument("--trainable", default="full", choices=("full", "lora"))
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), help="of both; default bfloat16 on a GPU")
+    parser.add_argument("--sides", nargs="+", choices=SIDES, help="what is measured; default all but profile")
+    parser.add_argument("--profile-size", default="small", choices=tuple(SIZES), help="of the side profile")
+    parser.add_argument("--profile-dtype", default="float32", choices=("bfloat16", "float32"))
     parser.add_argument("--beside", type=int, nargs="*", help="processes side by side; default 6, none for lora")
     parser.add_argument("--lora-cells", type=int, default=8)
     parser.add_argument("--batch", type=int, default=16)
@@ -153,7 +179,7 @@ def main() -> int:
     parser.add_argument("--nondeterministic", action="store_true", help="let ours take kernels that vary")
     parser.add_argument("--study", type=int, default=40, help="seeds of the study that is extrapolated")
     parser.add_argument("--peak", type=float, default=0.0, help="TFLOPS of the data sheet; 0 goes by the device's name")
-    parser.add_argument("--limit", type=float, default=110.0, help="seconds; sides that would take longer are left out")
+    parser.add_argument("--limit", type=float, default=110.0, help="seconds; further sides are left out unless named")
     parser.add_argument("--timeout", type=float, default=80.0, help="seconds after which a side is ended")
     options = parser.parse_args()
     if "L3D_DATA" not in os.environ:
@@ -163,53 +189,89 @@ def main() -> int:
     options.steps = options.steps or (40 if options.trainable == "full" else 24)
     if min([options.steps - 1, options.batch, options.lora_cells, options.rounds - 1, *options.beside]) < 1:
         parser.error("--batch, --lora-cells and --beside must be positive, --steps and --rounds at least 2")
-    import torch
+    options.named, options.sides = options.sides is not None, options.sides or [*SIDES[:-1]]
+    device = options.device
+    if device == "auto":
+        import torch
 
-    cuda = torch.cuda.is_available() if options.device == "auto" else options.device == "cuda"
-    name = torch.cuda.get_device_name() if cuda else "cpu"
-    print(f"# Fine-tuning ({options.trainable}), {options.size} encoder on {name}\n\n{machine()}", flush=True)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     with workplace() as place:
-        bench = _bench(place, options, "cuda" if cuda else "cpu", name)
-        print("\n" + "\n".join(table(HEADERS, []).splitlines()), flush=True)
-        for measure in (_trainer_alone, _ours, *(_beside if options.beside else ())):
-            try:
-                measure(bench)
-            except _LeftOutError:
-                continue
+        bench = Bench(place, options, _settings(place, options, device), device)
+        try:
+            _start(bench)
+            _prepare(bench)
+            wait_until_settled(list(bench.sides.values()), options.timeout)
+            print("\n" + "\n".join(table(HEADERS, []).splitlines()), flush=True)
+            for measure in (_trainer_alone, _ours_alone, _first_beside, _trainers_beside, _others_beside, _profile):
+                try:
+                    measure(bench)
+                except _LeftOutError:
+                    continue
+        finally:
+            bench.end()
         _study(bench)
     return 1 if bench.failed else 0
 
 
-def _bench(place: Workplace, options: argparse.Namespace, device: str, name: str) -> Bench:
-    """Save a model with random weights, and measure the peak of the device."""
-    import torch
-    from _icl import peak
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    folder = place.folder / "model"
-    weights = _save(folder, SIZES[options.size])
-    dtypes = ("bfloat16", "float32") if device == "cuda" else ("float32",)
-    wanted = dict.fromkeys((*dtypes, options.dtype or dtypes[0]))
-    peaks = {dtype: peak(device, getattr(torch, dtype)) for dtype in wanted}
-    told = ", ".join(f"{dtype} {value / 1e12:.1f}" for dtype, value in peaks.items())
-    print(f"Peak of a matrix product here, TFLOPS: {told}. {options.steps} steps of {options.batch} pairs a seed.")
-    settings = {
+def _settings(place: Workplace, options: argparse.Namespace, device: str) -> dict[str, Any]:
+    return {
         "data": "mrpc",
         "train": options.batch * options.steps,
         "test": options.test,
         "max_length": options.max_length,
         "batch": options.batch,
-        "model": str(folder),
+        "steps": options.steps,
+        "model": str(place.folder / "model"),
         "device": device,
         "trainable": options.trainable,
         "epochs": 1,
         "learning_rate": 1e-5 if options.trainable == "full" else 2e-4,
         "dropout": 0.1 if options.trainable == "full" else 0.0,
-        "dtype": options.dtype or dtypes[0],
+        "dtype": options.dtype or ("bfloat16" if device == "cuda" else "float32"),
         "deterministic": not options.nondeterministic,
     }
-    return Bench(place, options, settings, device, name, peaks, weights)
+
+
+def _start(bench: Bench) -> None:
+    """Start the processes of all sides, before anything is imported here."""
+    if bench.wants("trainer", "trainer-max-length", "check"):
+        phases = [way for way in _ways(bench) for _ in range(2)]  # the second training is timed
+        bench.start("Trainer", [{"side": "Trainer", "phases": phases, "check": bench.wants("check")}])
+    if bench.wants("ours"):
+        _start_ours(bench, 1)
+    for workers in bench.options.beside if bench.wants("ours-beside") else ():
+        _start_ours(bench, workers)
+    if bench.options.beside and bench.wants("trainers-beside"):
+        most, dtype = max(bench.options.beside), bench.settings["dtype"]
+        counts = (most, *bench.options.beside)
+        phases = [{"dtype": dtype, "padding": "longest", "count": count} for count in counts]
+        meeting = str(bench.place.new_folder("meeting"))
+        shared = {"side": "Trainer", "phases": phases, "meeting": meeting, "processes": most}
+        bench.start(f"{most} Trainers side by side", [{**shared, "rank": rank} for rank in range(most)])
+    if bench.wants("profile"):
+        own = {"side": "profile", "dtype": bench.options.profile_dtype, "trainable": "full", "dropout": 0.1}
+        own |= {"model": str(bench.place.folder / "profiled"), "steps": 30, "train": 30 * bench.options.batch}
+        bench.start("profile", [own])
+
+
+def _prepare(bench: Bench) -> None:
+    """Save models with random weights, and measure the peak of the device."""
+    import torch
+    from _icl import peak
+    from transformers.utils import logging
+
+    options, device = bench.options, bench.device
+    bench.name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    print(f"# Fine-tuning ({options.trainable}), {options.size} encoder on {bench.name}\n\n{machine()}", flush=True)
+    logging.disable_progress_bar()
+    bench.weights = _save(bench.place.folder / "model", SIZES[options.size])
+    if bench.wants("profile"):
+        _save(bench.place.folder / "profiled", SIZES[options.profile_size])
+    dtypes = ("bfloat16", "float32") if device == "cuda" else ("float32",)
+    wanted = dict.fromkeys((*dtypes, options.dtype or dtypes[0]))
+    bench.peaks = {dtype: peak(device, getattr(torch, dtype)) for dtype in wanted}
+    told = ", ".join(f"{dtype} {value / 1e12:.1f}" for dtype, value in bench.peaks.items())
+    print(f"Peak of a matrix product here, TFLOPS: {told}. {options.steps} steps of {options.batch} pairs a seed.")
 
 
 def _save(folder: Path, size: Mapping[str, int]) -> int:
@@ -230,19 +292,25 @@ def _save(folder: Path, size: Mapping[str, int]) -> int:
     return sum(weight.numel() for name, weight in layers if name.endswith("weight") and weight.dim() == 2)
 
 
+def _ways(bench: Bench) -> list[dict[str, Any]]:
+    """Return in which ways the Trainer trains alone."""
+    lora = bench.options.trainable == "lora"
+    first = {"dtype": "float32" if lora else bench.settings["dtype"], "padding": "longest", "count": 1}
+    second = {**first, "dtype": bench.settings["dtype"]} if lora else {**first, "padding": "max_length"}
+    ways = [first] if bench.wants("trainer") else []
+    return ways + ([second] if bench.wants("trainer-max-length") and second != first else [])
+
+
 def _trainer_alone(bench: Bench) -> None:
     """Train as a script does, a process a seed; then again in the same process, which is timed."""
-    lora = bench.options.trainable == "lora"
-    dtype = "float32" if lora else bench.settings["dtype"]
-    first = {"dtype": dtype, "padding": "longest", "count": 1}
-    second = {**first, "dtype": bench.settings["dtype"]} if lora else {**first, "padding": "max_length"}
-    # In each way twice: the second training is timed.
-    phases = [way for way in (first, *([second] if second != first else [])) for _ in range(2)]
+    if "Trainer" not in bench.sides:
+        return
+    side, ways = bench.sides["Trainer"], _ways(bench)
     with bench.side("Trainer"), Memory(bench.device) as memory:
-        (run,) = _wait([bench.start("Trainer", side="Trainer", phases=phases, check=True)], bench.options.timeout)
-    label = "PEFT and Trainer" if lora else "Trainer"
-    start = run["phases"][0]["end"] - run["spawned"] - run["phases"][1]["seconds"]
-    for way, timed in zip(phases[1::2], run["phases"][1::2], strict=True):
+        (run,) = _wait(side.children, bench.options.timeout)
+    label = "PEFT and Trainer" if bench.options.trainable == "lora" else "Trainer"
+    for way, timed in zip(ways, run["phases"][1::2], strict=True):
+        start = run["phases"][0]["end"] - run["spawned"] - side.overlapped - run["phases"][1]["seconds"]
         name = f"{label}, one after another, padded to {way['padding'].replace('_', ' ')}"
         seconds = _stepping([timed], bench.options.steps)
         parts = timed["seconds"] - seconds, seconds, timed["tokens"], timed["squares"]
@@ -252,22 +320,54 @@ def _trainer_alone(bench: Bench) -> None:
         print(line, flush=True)
 
 
+def _ours_name(bench: Bench, workers: int) -> tuple[str, int]:
+    """Return the name of a side of ours, and how many cells a worker trains at once."""
+    cells = bench.options.lora_cells if bench.options.trainable == "lora" and workers == 1 else 1
+    more = f", {cells} cells in one program" if cells > 1 else ""
+    return f"ours, {workers} worker{'s' * (workers > 1)}{more}", cells
+
+
+def _start_ours(bench: Bench, workers: int) -> None:
+    name, cells = _ours_name(bench, workers)
+    if name not in bench.sides:
+        own = {"side": "ours", "workers": workers, "cells": cells, "seeds": _seeds(bench, workers, cells)}
+        own["dtype"] = "float32" if bench.options.trainable == "lora" and workers == 1 else bench.settings["dtype"]
+        bench.start(name, [own], workers)
+
+
+def _seeds(bench: Bench, workers: int, cells: int) -> list[int]:
+    # Workers do not begin together, so that one round more tells what they do side by side.
+    rounds = bench.options.rounds + (workers > 1)
+    return [FIRST_SEED + number for number in range(workers * cells * rounds)]
+
+
 def _ours(bench: Bench, workers: int = 1) -> None:
-    options, lora = bench.options, bench.options.trainable == "lora" and workers == 1
-    cells, dtype = (options.lora_cells, "float32") if lora else (1, bench.settings["dtype"])
-    # Workers do not start together, so that one round more tells what they do side by side.
-    at_once, rounds = workers * cells, options.rounds + (workers > 1)
-    name = f"ours, {workers} worker{'s' * (workers > 1)}" + (f", {cells} cells in one program" if lora else "")
-    seeds = [FIRST_SEED + number for number in range(at_once * rounds)]
+    name, cells = _ours_name(bench, workers)
+    if name not in bench.sides:
+        return
+    at_once, side, options = workers * cells, bench.sides[name], bench.options
+    seeds = _seeds(bench, workers, cells)
+    dtype = "float32" if options.trainable == "lora" and workers == 1 else bench.settings["dtype"]
     with bench.side(name):
         with Memory(bench.device) as memory:
-            settings = {"side": "ours", "workers": workers, "cells": cells, "dtype": dtype, "seeds": seeds}
-            (run,) = _wait([bench.start(name.replace(",", ""), **settings)], options.timeout)
+            (run,) = _wait(side.children, options.timeout)
         times = sorted(run["times"])
-        seconds = (times[-1] - times[at_once - 1]) / (rounds - 1)
-        start = times[at_once - 1] - run["spawned"] - seconds
+        seconds = (times[-1] - times[at_once - 1]) / (len(seeds) // at_once - 1)
+        start = times[at_once - 1] - run["spawned"] - side.overlapped - seconds
         tokens, squares = _computed(bench.settings, seeds[-at_once:], cells)
     bench.add(Measured(name, dtype, at_once, start, 0.0, seconds, tokens, squares, memory.peak(), ours=True))
+    # What a seed needs around its steps is a larger share here than in a training of usual length.
+    steps = sum(statistics.median(rates[1:]) * cells for rates in run["rates"] if len(rates) > 1)
+    against = f", {steps * bench.alone.seconds / options.steps:.2f}x the Trainer alone" if bench.alone else ""
+    print(f"{name}: the steps by themselves, summed over workers: {steps:.2f} a second{against}.", flush=True)
+
+
+def _profile(bench: Bench) -> None:
+    if "profile" not in bench.sides:
+        return
+    with bench.side("profile"):
+        print(f"\nProfile: {bench.options.profile_size} encoder, {bench.options.profile_dtype}", flush=True)
+        _wait(bench.sides["profile"].children, bench.options.timeout)
 
 
 def _stepping(phases: Sequence[Mapping[str, float]], steps: int) -> float:
@@ -278,18 +378,17 @@ def _stepping(phases: Sequence[Mapping[str, float]], steps: int) -> float:
 
 
 def _trainers_beside(bench: Bench) -> None:
-    """Start as many processes as are side by side at most; all train, then again as many of them as are asked for."""
-    most, dtype = max(bench.options.beside), bench.settings["dtype"]
-    lora = bench.options.trainable == "lora"
-    phases = [{"dtype": dtype, "padding": "longest", "count": count} for count in (most, *bench.options.beside)]
-    with bench.side(f"{most} Trainers side by side"):
-        meeting = bench.place.new_folder("meeting")
-        shared = {"side": "Trainer", "phases": phases, "meeting": str(meeting), "processes": most}
+    """Let as many processes as are side by side at most train, then again as many of them as are asked for."""
+    most, dtype = max(bench.options.beside, default=0), bench.settings["dtype"]
+    lora, name = bench.options.trainable == "lora", f"{most} Trainers side by side"
+    if name not in bench.sides:
+        return
+    side = bench.sides[name]
+    with bench.side(name):
         with Memory(bench.device) as memory:
-            children = [bench.start(f"beside {rank}", rank=rank, **shared) for rank in range(most)]
-            runs = _wait(children, bench.options.timeout)
+            runs = _wait(side.children, bench.options.timeout)
         first = [run["phases"][0] for run in runs]
-        whole = max(phase["end"] for phase in first) - min(run["spawned"] for run in runs)
+        whole = max(phase["end"] for phase in first) - min(run["spawned"] for run in runs) - side.overlapped
         for number, count in enumerate(bench.options.beside, 1):
             own = [run["phases"][number] for run in runs[:count]]
             seconds = _stepping(own, bench.options.steps)
@@ -302,16 +401,19 @@ def _trainers_beside(bench: Bench) -> None:
             bench.add(Measured(name, dtype, count, start, *parts, ours=False))
 
 
+def _ours_alone(bench: Bench) -> None:
+    if bench.wants("ours"):
+        _ours(bench)
+
+
 def _first_beside(bench: Bench) -> None:
-    _ours(bench, bench.options.beside[0])
+    if bench.options.beside and bench.wants("ours-beside"):
+        _ours(bench, bench.options.beside[0])
 
 
 def _others_beside(bench: Bench) -> None:
-    for workers in bench.options.beside[1:]:
+    for workers in bench.options.beside[1:] if bench.wants("ours-beside") else ():
         _ours(bench, workers)
-
-
-_beside = (_first_beside, _trainers_beside, _others_beside)
 
 
 def _wait(children: Sequence[Child], seconds: float) -> list[dict[str, Any]]:

@@ -108,6 +108,7 @@ class RoundedLayers:
         for (weight, _), gradient in zip(used, gradients, strict=True):
             weight.grad = gradient if weight.grad is None else weight.grad.add_(gradient)
 
-    def _put(self, tensors: Sequence[torch.Tensor]) -> None:
+    def _put(self, tensors: Sequence[Any]) -> None:
+        # Past `setattr`, which looks for the name in every collection of a layer, twice a step for every weight.
         for (owner, name), tensor in zip(self._places, tensors, strict=True):
-            setattr(owner, name, tensor)
+            owner._parameters[name] = tensor
