@@ -208,6 +208,19 @@ def plain_scores(model: Any, prompts: Sequence[list[int]], answers: Sequence[lis
     return scores
 
 
+def timed_round(work: Callable[[], Any], model: Any, least: float) -> tuple[float, Any]:
+    """Return the seconds of one call, the mean over so many that they take `least` seconds, and what the last gave."""
+    wait(model)
+    start, calls = time.perf_counter(), 0
+    while True:
+        found = work()
+        wait(model)
+        calls += 1
+        seconds = time.perf_counter() - start
+        if found is None or seconds >= least:
+            return seconds / calls, found
+
+
 def release() -> None:
     """Give memory of a GPU back that an attempt has taken."""
     import torch

@@ -32,10 +32,10 @@ P
 rm -f "$results/notes.txt"
 L3D_TEST_GPU_NOTES=$results/notes.txt step tests 150 "$python" -m pytest tests/gpu -q -W default --tb=short -p no:cacheprovider -n 8 --timeout 100
 step finetuning 125 "$python" benchmarks/finetuning_large.py --device cuda
-step icl-7b 90 "$python" benchmarks/icl_engine.py --device cuda --size 7b --row-tokens 512 --seconds 60
-step icl-135m 70 "$python" benchmarks/icl_engine.py --device cuda --size 135m --batch-tokens 16384 --row-tokens 512 --profile --seconds 38
+step icl-7b 90 "$python" benchmarks/icl_engine.py --device cuda --size 7b
+step icl-135m 70 "$python" benchmarks/icl_engine.py --device cuda --size 135m
 step replicate 60 "$python" benchmarks/gpu_replicate.py
-step harness 60 "$python" benchmarks/icl_harness.py --device cuda --size 135m
+step harness 60 "$python" benchmarks/icl_harness.py --device cuda --size 135m --tasks sst2
 step lora 70 "$python" benchmarks/finetuning_large.py --device cuda --trainable lora
 step heads 40 "$python" benchmarks/heads.py --device cuda
 step meta-learning 45 "$python" benchmarks/meta_learning.py --device cuda

@@ -29,6 +29,7 @@ from _icl import (
     peak,
     release,
     score_operations,
+    timed_round,
     wait,
 )
 from _icl_sizes import SHAPES, as_a_session, data_sheet, describe, make_model, prepare_device
@@ -45,9 +46,9 @@ def main() -> int:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tests", type=int, help="test examples of ours; 96, on a GPU 1,000 or of 7b 512")
-    parser.add_argument("--harness", type=int, help="of these, those of the harness; 32, on a GPU 128 of sst2, 8 or 4")
+    parser.add_argument("--harness", type=int, help="of these, those of the harness; 32, on a GPU 256 of sst2, 8 or 4")
     parser.add_argument(
-        "--batches", type=int, nargs="+", help="batch sizes of the harness; 1 8, on a GPU 8 32, and 64 but for 7b"
+        "--batches", type=int, nargs="+", help="batch sizes of the harness; 1 8, on a GPU 32 to 256, of dbpedia 8 32"
     )
     parser.add_argument("--rounds", type=int, default=0, help="3, on a GPU 2 or of 7b 1")
     parser.add_argument("--threads", type=int, default=0, help="threads of torch, 0 for its own choice")
@@ -104,8 +105,8 @@ def _chosen(size: str | None, task: str, options: argparse.Namespace) -> argpars
     chosen.gpu = gpu
     few = 4 if large else 8
     chosen.tests = chosen.tests or ((512 if large else 1000) if gpu else 96)
-    chosen.harness = chosen.harness or ((128 if task == "sst2" else few) if gpu else 32)
-    chosen.batches = chosen.batches or (([8, 32] if large else [8, 32, 64]) if gpu else [1, 8])
+    chosen.harness = chosen.harness or ((256 if task == "sst2" else few) if gpu else 32)
+    chosen.batches = chosen.batches or (([32, 64, 128, 256] if task == "sst2" else [8, 32]) if gpu else [1, 8])
     chosen.rounds = chosen.rounds or ((1 if large else 2) if gpu else 3)
     return chosen
 
@@ -137,13 +138,19 @@ def _compare(case: Case, loaded: Any, harness: Any, highest: float, options: arg
     task = _task(case, count)
     rows: dict[str, list[float]] = {}
     failed: set[int] = set()
-    if options.gpu:  # kernels are loaded
-        harness.batch_size_per_gpu = 8
-        _evaluate(harness, _task(case, 1), whole=False)
+    for size in options.batches if options.gpu else ():  # the first pass of a size loads kernels and takes memory
+        harness.batch_size_per_gpu = size
+        try:
+            _evaluate(harness, _task(case, min(size, count)), whole=False)
+        except Exception as error:  # noqa: BLE001  # of memory
+            print(f"- harness, batch {size}: {one_line(error)}", flush=True)
+            failed.add(size)
+            release()
+    least = 0.5 if options.gpu else 0.0
     for _ in range(options.rounds):
-        seconds, scores = _timed(lambda: score(case.prompts))
+        seconds, scores = timed_round(lambda: score(case.prompts), loaded.model, least)
         rows.setdefault("ours, score", []).append(seconds / len(case.prompts))
-        seconds, _ = _timed(lambda: score(prompts_ids(loaded, case.texts, chat=False)))
+        seconds, _ = timed_round(lambda: score(prompts_ids(loaded, case.texts, chat=False)), loaded.model, least)
         rows.setdefault("ours, from texts to scores", []).append(seconds / len(case.prompts))
         for size in options.batches:
             if size in failed:

@@ -111,11 +111,14 @@ def test_spent_memory_is_an_error_and_changes_no_later_cell(prepared: Any) -> No
 def test_batches_stay_if_memory_is_spent(dtype: torch.dtype) -> None:
     engine = CausalEngine(llama().to(dtype), 0)
     engine.score([[2, 3], [2, 4]], [[5], [6]])
-    handle = engine.model.register_forward_pre_hook(Spent(2))
+    handle = engine.model.register_forward_pre_hook(Spent(3))
     with pytest.raises(L3DError, match="batch_size=2"):
         engine.generate([[7], [8], [9], [10]], 2, ())
-    with pytest.raises(torch.OutOfMemoryError):  # of one prompt, no smaller batch helps
-        engine.generate([[7]], 2, ())
+    for work in (lambda: engine.generate([[7]], 2, ()), lambda: engine.score([[7, 8, 9]], [[5], [6]])):
+        said = refusal(work)  # of one prompt, no smaller batch helps
+        assert "memory is spent by a single prompt" in said
+        assert "Use fewer shots, dtype=bfloat16 or quantise=4bit" in said
+        assert "batch_size" not in said
     handle.remove()
 
 

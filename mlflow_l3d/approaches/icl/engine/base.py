@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -99,6 +100,24 @@ Ended: TypeAlias = Callable[[Sequence[int]], bool]
 """Says of the new tokens of a text whether what follows would be of no use."""
 
 
+@contextmanager
+def _naming_spent_memory(texts: Sequence[TokenIds]) -> Iterator[None]:
+    """Say in a line what to do if memory is spent though no two prompts ran at once.
+
+    Raises
+    ------
+    L3DError
+        In place of an error of memory.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        what = f"memory is spent by a single prompt, of which the longest has {max(map(len, texts)):,} tokens"
+        raise L3DError(f"{what}. Use fewer shots, dtype=bfloat16 or quantise=4bit, or fewer workers.") from error
+
+
 @dataclass(frozen=True, slots=True)
 class Continuation:
     """How texts are continued; see :meth:`Engine.generate`."""
@@ -123,8 +142,9 @@ class Engine(ABC):
     pad_id
         Token that fills gaps.
     batch_tokens
-        Most tokens run at once, None for 512 on a CPU and 4096 elsewhere: enough to keep matrix units busy, not more.
-        A session takes these, so that the batches of a cell follow from its hyperparameters and the kind of device.
+        Most tokens run at once, None for 512 on a CPU and 4096 elsewhere: enough to keep matrix units busy, not more;
+        of packed rows on CUDA see :func:`~mlflow_l3d.approaches.icl.engine.decoding.packed_tokens`. A session takes
+        these, so that the batches of a cell follow from its hyperparameters, its model and the kind of device.
     batch_size
         Most prompts run at once, None for any number.
 
@@ -141,6 +161,7 @@ class Engine(ABC):
         self.pad_id = pad_id
         tokens = batch_tokens or (512 if model.device.type == "cpu" else 4096)
         self.batches = Batches(tokens, batch_size)
+        self._asked_tokens = batch_tokens
 
     def score(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:
         """Return the log-probability of every answer behind every prompt.
@@ -158,7 +179,10 @@ class Engine(ABC):
         (n, C), the sum over the answer's tokens of their natural log-probability, in the order of the arguments.
         """
         texts, shape = [tuple(prompt) for prompt in prompts], (len(prompts), len(answers))
-        return self._score(texts, build_trie(answers)) if all(shape) else np.zeros(shape)
+        if not all(shape):
+            return np.zeros(shape)
+        with _naming_spent_memory(texts):
+            return self._score(texts, build_trie(answers))
 
     def generate(
         self,
@@ -190,7 +214,8 @@ class Engine(ABC):
         """
         texts = [tuple(prompt) for prompt in prompts]
         how = Continuation(max_new_tokens, stop, sampling, ended or (lambda _: False))
-        return self._generate(texts, how) if texts else []
+        with _naming_spent_memory(texts):
+            return self._generate(texts, how) if texts else []
 
     @abstractmethod
     def _score(self, texts: Sequence[TokenIds], trie: AnswerTrie) -> npt.NDArray[np.float64]:

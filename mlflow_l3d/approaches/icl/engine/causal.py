@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.icl.engine.base import Batches, Continuation, Ended, Engine, Result, TokenIds
-from mlflow_l3d.approaches.icl.engine.decoding import TEXTS, cached_tokens, decode
+from mlflow_l3d.approaches.icl.engine.decoding import TEXTS, cached_tokens, decode, packed_tokens
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, takes_places
 from mlflow_l3d.approaches.icl.engine.rows import Rows
 from mlflow_l3d.approaches.icl.engine.tensors import (
@@ -159,14 +159,14 @@ class CausalEngine(Engine):
             return plain_score(self.model, texts, trie, self.batches)
         length = common_prefix(texts)
         prefix = self._prefix(packed, texts[0][:length])
-        reads = on_device(self.model.device, *trie.reads)
+        reads, most = on_device(self.model.device, *trie.reads), self._most(packed, prefix)
 
         def work(batch: Sequence[int]) -> torch.Tensor:
             rests = [texts[item][length:] for item in batch]
-            return read_steps(packed.rest(prefix, rests, trie, most=self.batches.tokens), *reads)
+            return read_steps(packed.rest(prefix, rests, trie, most=most), *reads)
 
         costs = [len(text) - length + len(trie.tokens) for text in texts]
-        return trie.total(log_probabilities(self.batches.run(range(len(texts)), costs, work)))
+        return trie.total(log_probabilities(self.batches.run(range(len(texts)), costs, work, tokens=most)))
 
     def _generate(self, texts: Sequence[TokenIds], how: Continuation) -> list[list[int]]:
         packed = self._packed(max(map(len, texts)) + how.limit - 1)
@@ -174,15 +174,21 @@ class CausalEngine(Engine):
             return plain_generate(self.model, texts, how, self.pad_id, self.batches)
         length = common_prefix(texts)
         prefix = self._prefix(packed, texts[0][:length])
+        most = self._most(packed, prefix)
 
         def work(batch: Sequence[int]) -> list[list[int]]:
             rests = [texts[item][length:] for item in batch]
-            return decode(packed, prefix, rests, how.of(batch), self.batches.tokens)
+            return decode(packed, prefix, rests, how.of(batch), most)
 
         # What each text adds to the keys that are kept: its own, the new ones, its share of a row's copy of the prefix.
         lengths = [len(text) - length for text in texts]
         costs = [count + how.limit - 1 + min(length, count) for count in lengths]
         return self.batches.run(range(len(texts)), costs, work, tokens=cached_tokens(prefix), most=TEXTS)
+
+    def _most(self, packed: PackedModel, prefix: Rows) -> int:
+        """Return the most tokens of packed rows that are run at once."""
+        usual = packed_tokens(packed, prefix) if self._asked_tokens is None else None
+        return self.batches.tokens if usual is None else usual
 
     def _packed(self, longest: int) -> PackedModel | None:
         fits, window = layer_window(self.model.config, longest)

@@ -10,7 +10,7 @@ import torch
 
 from mlflow_l3d.approaches.icl.engine.base import Continuation
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
-from mlflow_l3d.approaches.icl.engine.rows import NOBODY, Block, Rows, joined, lay_out
+from mlflow_l3d.approaches.icl.engine.rows import NOBODY, Block, Rows, joined, lay_out, row_width
 from mlflow_l3d.approaches.icl.engine.tensors import copy_to_host, next_tokens, on_device
 from mlflow_l3d.approaches.icl.engine.trie import IntArray
 
@@ -19,13 +19,32 @@ TEXTS = 256
 # Most keys that are kept at once, if a text does not have more: a number, and bytes of all layers.
 CACHED_TOKENS = 16_384
 CACHED_BYTES = 2 * 2**30
+# Most tokens of packed rows run at once, by kind of device. On an H200 a model of 135M answers 1,983 texts a second of
+# 2,298 shared tokens in place of 1,261 with 4,096, and 14,893 in place of 7,041 of 93: it waits for launches.
+PACKED_TOKENS = {"cuda": 16_384}
+# Most bytes of their keys, copies of the prefix included: 135M has 2 GB of them there, a model of 7B would have 12.
+PACKED_BYTES = 4 * 2**30
+
+
+def packed_tokens(packed: PackedModel, prefix: Rows) -> int | None:
+    """Return the most tokens of packed rows that are run at once, None for the usual; by model, prefix and device."""
+    most = PACKED_TOKENS.get(packed.device.type)
+    if most is None:
+        return None
+    row = row_width(prefix.tokens, packed.row_tokens)
+    rows = PACKED_BYTES // (_key_bytes(prefix) * (prefix.tokens + row))
+    return min(most, max(1, rows) * row)
 
 
 def cached_tokens(prefix: Rows) -> int:
     """Return how many keys are kept at once behind a prefix; it follows from the model alone."""
+    return min(CACHED_TOKENS, max(1, CACHED_BYTES // _key_bytes(prefix)))
+
+
+def _key_bytes(prefix: Rows) -> int:
+    """Return the bytes of what is kept of a token in all layers, 1 if there is no prefix to tell."""
     size: int = sum(part.nbytes for layer in prefix.cache.layers for part in (layer.keys, layer.values))
-    each: int = max(1, size // max(1, prefix.tokens))
-    return min(CACHED_TOKENS, max(1, CACHED_BYTES // each))
+    return max(1, size // max(1, prefix.tokens))
 
 
 def decode(
@@ -84,7 +103,7 @@ def _begun(
     follows; and which texts each row has, (R, S), -1 if it has fewer.
     """
     length = prefix.tokens
-    block = lay_out(texts, None, length, batch_tokens)
+    block = lay_out(texts, None, length, batch_tokens, row_tokens=packed.row_tokens)
     parts, logits = [], []
     for part in block.parts(batch_tokens):
         rows = prefix.branch(len(part.tokens))

@@ -16,6 +16,10 @@ from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie
 _EVEN: Final = 16
 """Kernels of GPUs want a mask whose rows begin at multiples of so many numbers; torch copies others in every layer."""
 
+ROW_TOKENS: Final = {"cuda": 512}
+"""Tokens of a row behind a longer prefix, by kind of device; others have no such bound. On an H200 behind 2,298 tokens
+512 a row answer 264 texts a second in place of 223 (7B in bfloat16), and 1,261 in place of 952 (135M)."""
+
 
 class PackedModel:
     """Runs a causal model on packed rows.
@@ -32,6 +36,7 @@ class PackedModel:
         self.model = model
         self.window = window
         self.device = model.device
+        self.row_tokens = ROW_TOKENS.get(self.device.type)
         # A quantised model computes in a type that its parameters do not tell; masks of truth values fit any type.
         implementation = getattr(model.config, "_attn_implementation", None)
         self.additive = implementation != "sdpa" or getattr(model, "quantization_method", None) is None
@@ -108,7 +113,7 @@ class PackedModel:
         -------
         Logits (n, 1 + I, vocabulary), for each text behind its last token and then behind the nodes.
         """
-        block = lay_out(texts, trie, prefix.tokens, most)
+        block = lay_out(texts, trie, prefix.tokens, most, row_tokens=self.row_tokens)
         rows = prefix.branch(len(block.tokens))
         each = 1 + len(trie.tokens)
         logits = self.extend(rows, block, block.texts.shape[1] * each, trie)

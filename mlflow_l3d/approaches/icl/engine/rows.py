@@ -142,15 +142,19 @@ class Block:
         return [Block(*(field[start : start + size] for field in fields)) for start in range(0, len(self.tokens), size)]
 
 
-def lay_out(texts: Sequence[Sequence[int]], trie: AnswerTrie | None, start: int, most: int) -> Block:
+def lay_out(
+    texts: Sequence[Sequence[int]], trie: AnswerTrie | None, start: int, most: int, *, row_tokens: int | None = None
+) -> Block:
     """Return the block of n texts that follow a prefix of `start` tokens, with a trie's inner nodes below each.
 
     Text i is owner i. A row has no more than about `most` tokens, unless a text alone has more. A token pays for all
-    keys of its row, and a row for its copy of the prefix; so rows get about as many tokens as the prefix has.
+    keys of its row, and a row for its copy of the prefix; so rows get about as many tokens as the prefix has, or as
+    `row_tokens` if these are fewer.
     """
     inner = 0 if trie is None else len(trie.tokens)
     lengths = [len(text) for text in texts]
-    packs = _packs([length + inner for length in lengths], min(most, max(_NARROWEST, start)), most)
+    width = min(most, row_width(start, row_tokens))
+    packs = _packs([length + inner for length in lengths], width, most)
     slots = max(map(len, packs))
     body = max(sum(lengths[text] - 1 for text in pack) for pack in packs)
     shape = (len(packs), body + slots * (1 + inner))
@@ -173,6 +177,11 @@ def lay_out(texts: Sequence[Sequence[int]], trie: AnswerTrie | None, start: int,
         owners[where], nodes[where], tokens[where] = text[:, None], np.arange(inner), trie.tokens
         positions[where] = start + length[:, None] - 1 + trie.depths
     return Block(tokens, owners, positions, nodes, placed)
+
+
+def row_width(start: int, row_tokens: int | None) -> int:
+    """Return about how many tokens a row gets behind a prefix of `start`; see :func:`lay_out`."""
+    return max(_NARROWEST, start if row_tokens is None else min(start, row_tokens))
 
 
 def _counted(sizes: Iterable[int]) -> IntArray:

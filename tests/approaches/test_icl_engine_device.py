@@ -1,0 +1,70 @@
+"""The numbers of packed rows by kind of device: how long rows are, how many run at once, and that scores stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from icl_engine_models import PAD, prompts_of
+from icl_engine_models import causal as model
+
+from mlflow_l3d.approaches.icl.engine import CausalEngine, decoding, rows
+from mlflow_l3d.approaches.icl.engine import packed as packed_rows
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel
+from mlflow_l3d.approaches.icl.engine.rows import SHARED, Block, Rows, lay_out
+
+
+def test_rows_of_a_gpu_are_not_as_long_as_a_long_prefix() -> None:
+    lengths = np.random.default_rng(0).integers(5, 40, 1000)
+    texts = [[1] * length for length in lengths]
+    for prefix, expected in [(10, 128), (200, 200), (3000, 512)]:
+        rows, width = lay_out(texts, None, prefix, 16_384, row_tokens=512).tokens.shape
+        assert 0.8 * expected <= width <= 1.15 * expected
+        assert rows * width <= 1.2 * lengths.sum()
+
+
+def test_batches_follow_from_device_prefix_and_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = PackedModel(model("llama"), None)
+    prefix = packed.prefix(list(range(2, 42)), 512)
+    assert (packed.row_tokens, decoding.packed_tokens(packed, prefix)) == (None, None)
+    packed.device, packed.row_tokens = torch.device("cuda"), packed_rows.ROW_TOKENS["cuda"]
+    assert decoding.packed_tokens(packed, prefix) == 16_384
+    # Two layers with two sets of keys and values of 8 numbers in 4 bytes; rows of 128 behind 40.
+    for room in (0.5, 1.0, 2.0, 3.9):
+        monkeypatch.setattr(decoding, "PACKED_BYTES", int(room * (40 + 128) * 2 * 2 * 2 * 8 * 4))
+        assert decoding.packed_tokens(packed, prefix) == 128 * max(1, int(room))
+
+
+def test_numbers_of_a_gpu_change_batches_and_not_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts, answers = prompts_of([9] * 30, 40, seed=40), [[5], [6, 7]]
+    monkeypatch.setattr(rows, "_NARROWEST", 1)
+    runs: list[tuple[int, int]] = []
+    original = PackedModel.extend
+
+    def extend(self: PackedModel, past: Rows, block: Block, *arguments: Any) -> Any:
+        if (block.owners != SHARED).all() and not (past.owners >= 0).any():
+            runs.append(block.tokens.shape)
+        return original(self, past, block, *arguments)
+
+    monkeypatch.setattr(PackedModel, "extend", extend)
+
+    def run(**bounds: Any) -> tuple[Any, Any, list[tuple[int, int]]]:
+        engine = CausalEngine(model("llama"), PAD, **bounds)
+        engine.score(prompts[:2], answers)  # the trial
+        runs.clear()
+        scores, texts = engine.score(prompts, answers), engine.generate(prompts, 2, ())
+        return scores, texts, list(runs)
+
+    expected, expected_texts, whole = run()
+    monkeypatch.setitem(packed_rows.ROW_TOKENS, "cpu", 20)
+    monkeypatch.setitem(decoding.PACKED_TOKENS, "cpu", 100)
+    scores, texts, short = run()
+    # Texts of ten tokens, an inner node among them; then of nine.
+    assert whole == [(6, 50), (6, 45)]
+    assert short == [*[(5, 20)] * 3, *[(3, 27)] * 3, (2, 27)]
+    np.testing.assert_allclose(scores, expected, atol=1e-4)
+    assert texts == expected_texts
+    assert run(batch_tokens=40)[2][:7] == [(2, 20)] * 7
+    assert run(batch_size=4)[2][:7] == [(2, 20)] * 7
