@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from typing import Final
 
 HIDDEN: Final = "***"
@@ -66,12 +67,17 @@ def public_text(text: str) -> str:
     >>> public_text("python train.py --api-key 123 --store redis://alice:hunter2@dbhost --max-tokens 10")
     'python train.py --api-key *** --store redis://***@dbhost --max-tokens 10'
     """
-    values = {value for name, value in os.environ.items() if _VARIABLE.search(name) and _LONG.match(value)}
+    values = {value for name in os.environ if _names_credential(name) and _LONG.match(value := os.environ[name])}
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     text = _SHAPE.sub(HIDDEN, _USER.sub(f"{HIDDEN}@", text))
     text = _NAMED.sub(lambda match: f"{match['name']}{match['quote'] or ''}{HIDDEN}", text)
     return _HOME.sub("~", text)
+
+
+@lru_cache(maxsize=10_000)
+def _names_credential(variable: str) -> bool:
+    return _VARIABLE.search(variable) is not None
 
 
 def public_value(name: str, value: str) -> str:

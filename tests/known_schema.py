@@ -7,6 +7,7 @@ from inspect import signature
 from typing import Any
 
 from mlflow.store.db import utils
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from sqlalchemy import Engine, event
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
@@ -23,6 +24,7 @@ _make_engine, _make_session_maker = utils.create_sqlalchemy_engine, utils._get_m
 def _engine(uri: str) -> Engine:
     engine = _make_engine(uri)
     engine.update_execution_options(compiled_cache=_STATEMENTS)
+    engine.pool._pre_ping = False  # a file is there
     event.listen(engine, "connect", _prepare)
     return engine
 
@@ -40,6 +42,18 @@ def _session_maker(make: Any, _: str) -> Callable[..., Any]:
     return lambda **_: managed(**unwatched)
 
 
+_read_inputs = SqlAlchemyStore._get_run_inputs
+
+
+def _inputs(store: SqlAlchemyStore, session: Any, run_uuids: list[str]) -> list[list[Any]]:
+    """Read the data sets of runs that have any: MLflow does so with each change of a run, by a join of tables."""
+    session.flush()
+    own = f"SELECT EXISTS (SELECT 1 FROM inputs WHERE destination_id IN ({', '.join('?' * len(run_uuids))}))"
+    some = session.connection().exec_driver_sql(own, tuple(run_uuids)).scalar()
+    return _read_inputs(store, session, run_uuids) if some else [[] for _ in run_uuids]
+
+
 utils.create_sqlalchemy_engine, utils._get_managed_session_maker = _engine, _session_maker
+SqlAlchemyStore._get_run_inputs = _inputs
 SQLiteDialect_pysqlite.__eq__ = lambda self, other: type(self) is type(other)
 SQLiteDialect_pysqlite.__hash__ = lambda self: hash(type(self))

@@ -123,10 +123,10 @@ def test_radial_uses_the_other_sets():
 def test_false_claims_at_a_true_importance_of_zero(columns, factors):
     """S_T = 1/2, looks at 20, 40, ..., 320 rows: with probability 1 - alpha no claim is ever made.
 
-    A share of 0.08 is noticed with a probability of 0.997 in 600 investigations, and of 0.93 in 200.
+    A share of 0.08 is noticed with a probability of 0.99 in 400 investigations, and of 0.91 in 133.
     """
     generator = np.random.default_rng(5)
-    repeats, wrong = 600 // factors, 0
+    repeats, wrong = 400 // factors, 0
     for _ in range(repeats):
         claims = [
             look(IntervalRule(1e-6, alpha=0.05, factors=factors), nested(generator, 320, columns, 0.5)).claim

@@ -7,6 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
+import known_gguf  # noqa: F401 - the packaged model is read
 import numpy as np
 import pandas as pd
 import pytest

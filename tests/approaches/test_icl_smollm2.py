@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import known_gguf  # noqa: F401 - the packaged model is read
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,5 +1,6 @@
 import gc
 import json
+import math
 import os
 import pickle
 import sys
@@ -135,7 +136,9 @@ def test_an_error_of_the_callers_cells_stops_the_workers(tmp_path):
     assert not any(alive(process) for process in worker_processes(tmp_path))
 
 
-def test_calls_run_while_the_consumer_is_busy(tmp_path):
+def test_calls_run_while_the_consumer_is_busy(tmp_path, monkeypatch):
+    # A second call waits in the pipe if cells are short: on a busy machine they are not.
+    monkeypatch.setattr("mlflow_l3d.execution.dispatch.PREFETCH_BELOW_SECONDS", math.inf)
     job = bench_job(Trouble(together=True), tmp_path, duration=0.05)
     outcomes = ProcessExecutor(job=job, workers=1).run(design_cells(FACTORS, 12))
     next(outcomes)

@@ -201,7 +201,7 @@ def test_ten_thousand_judgements_have_variances_near_the_truth(random):
 @pytest.mark.parametrize(("app", "least"), [(APP, 0.91), (App(judge=0.15, threshold=0.0), 0.91)])
 def test_intervals_hold_the_truth(app, least):
     random, truth, held = np.random.default_rng(1), app.truth(), []
-    for _ in range(150):
+    for _ in range(100):
         frame = components(app.draw(random, 40, 3, 5)).frame.set_index("source")
         if app.threshold is None:
             truth["row"] = app.row**2 + app.row_prompt**2
