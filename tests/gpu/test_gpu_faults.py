@@ -102,7 +102,7 @@ def test_a_training_that_does_not_fit_takes_less_memory(note, given, line, at_mo
     cells = CELLS[: settings.get("lora_cells", 1)]
     job = job_of(Finetuning(), model, "cuda", tmp_path, task, **settings)
     whole, peak = peak_of(job, cells)
-    for share in (0.6, 0.5, 0.45, 0.41, 0.38, 0.36):
+    for share in (0.6, 0.5, 0.45, 0.41, 0.38, 0.36, 0.345, 0.33, 0.32, 0.31):
         at_most(share * peak)
         tight, less = peak_of(job, cells)
         if any(line in message for message in caplog.messages):
