@@ -14,8 +14,10 @@ from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.approaches.cured.approach import Cured
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.checks import execution
 from mlflow_l3d.parameters.cures import read_remedy
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments
+from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.remedies import remedy_words
@@ -175,7 +177,7 @@ def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) ->
     if request is not None and side.request is None and side.cells is not None:
         golden = GoldenRequest(
             given=request.given,
-            setup=request.setup,
+            setup=_placed(request.setup, typed),
             metric=request.metric,
             context_key=request.context_key,
             key=request.key,
@@ -184,6 +186,20 @@ def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) ->
         )
         side = replace(side, request=golden)
     return side
+
+
+def _placed(setup: Setup, typed: Arguments) -> Setup:
+    """Return the setup of a result in this process with the executor that is asked for; its device is decided."""
+    asked = {name for name in PLACE if typed.texts[name] != CURE[name].default}
+    for name in sorted(asked & {"device", "deterministic", "store_scores"}):
+        allowed = "has no effect on the result of an object"
+        raise ParameterError(name, typed.texts[name], allowed, "Leave it out, or investigate it so.")
+    if not asked:
+        return setup
+    how = execution(typed)
+    return replace(
+        setup, executor=how.executor, workers=how.workers, cell_timeout=how.cell_timeout, executor_options=how.options
+    )
 
 
 def _trainings(gathered: Gathered, side: Side | None) -> int:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from mlflow_l3d.analysis.cure.rank import ENOUGH
 from mlflow_l3d.analysis.cure.remedy import SEVERAL, Range
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.draw import Axis
@@ -133,7 +134,8 @@ def _helping(answer: CureAnswer) -> Answer:
         more = f"; two results agree on {points(agree, 0)} % of the predictions" * math.isfinite(agree)
         lead = f"**{beginning(helping[0].remedy)}**: mean **{shift}**{unit.behind}{more}."
     elif any(each.remedy.kind in SEVERAL for each in answer.shown()):
-        lead = "Each remedy that can be predicted leaves more than 95 % of the spread, or lowers the mean."
+        left = f"{100 * ENOUGH:.3g} %"
+        lead = f"Each remedy that can be predicted leaves more than {left} of the spread, or lowers the mean."
     else:
         lead = " ".join(answer.reasons[:1])
     return Answer("What would help?", "", (lead,))
