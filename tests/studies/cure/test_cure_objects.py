@@ -1,0 +1,29 @@
+"""Cures of results in this process, whose approach and task are objects."""
+
+from __future__ import annotations
+
+import pytest
+from test_cure import COMMON, approach
+
+from mlflow_l3d import investigate
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.cure.request import specify_cure
+from mlflow_l3d.tracking.connection import connect
+
+
+def test_golden_runs_of_an_object_take_the_executor_that_is_asked_for(
+    tracking_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+    found, client = investigate("synthetic", approach=approach(), **COMMON), connect()
+
+    def placed(**options: object) -> tuple[str, int | None]:
+        side = specify_cure(found, options, client).side
+        assert side is not None
+        assert side.request is not None
+        return side.request.setup.executor, side.request.setup.workers
+
+    assert placed() == ("inline", 1)
+    assert placed(workers=3) == ("processes", 3)
+    with pytest.raises(ParameterError, match="device=cpu: has no effect on the result of an object"):
+        placed(device="cpu")
