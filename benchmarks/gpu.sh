@@ -32,7 +32,8 @@ P
 rm -f "$results/notes.txt"
 L3D_TEST_GPU_NOTES=$results/notes.txt step tests 150 "$python" -m pytest tests/gpu -q -W default --tb=short -p no:cacheprovider -n 8 --timeout 100
 step finetuning 100 "$python" benchmarks/finetuning_large.py --device cuda --sides trainer ours ours-beside --beside 8
-step trainers 75 "$python" benchmarks/finetuning_large.py --device cuda --sides trainers-beside profile --beside 8
+step profile 70 "$python" benchmarks/finetuning_large.py --device cuda --sides profile
+step trainers 60 "$python" benchmarks/finetuning_large.py --device cuda --sides trainers-beside --beside 8
 step icl-7b 90 "$python" benchmarks/icl_engine.py --device cuda --size 7b
 step icl-135m 70 "$python" benchmarks/icl_engine.py --device cuda --size 135m
 step replicate 60 "$python" benchmarks/gpu_replicate.py
@@ -43,6 +44,7 @@ step meta-learning 45 "$python" benchmarks/meta_learning.py --device cuda
 step 4bit 40 "$python" benchmarks/icl_engine.py --device cuda --size 135m --parts 4bit
 step attention 40 "$python" benchmarks/icl_engine.py --device cuda --size 7b --parts attention
 step harness-7b 60 "$python" benchmarks/icl_harness.py --device cuda --size 7b
-step quick-tests 150 "$python" -m pytest -m "not slow" -q --tb=line -p no:cacheprovider -n auto
+# One line a test, so that a run which is cut off has told what failed.
+step quick-tests 240 bash -o pipefail -c '"$0" -m pytest -m "not slow" -v --tb=line -p no:cacheprovider -n auto | grep --line-buffered -v PASSED' "$python"
 [[ -f $results/notes.txt ]] && cat "$results/notes.txt"
 printf '\n' && cat "$results/table.txt"
