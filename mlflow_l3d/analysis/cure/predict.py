@@ -208,5 +208,6 @@ def _missing(kind: Kind, table: Table, fewest: int) -> str:
         return ""
     if table.test_size:
         return f"{table.size} independent runs are too few: {table.needed(fewest)} are needed"
-    how = f": investigation_runs={table.needed(fewest)}" if table.crossed else f": {fewest} are needed"
-    return f"{table.size} runs in a row are too few{how}"
+    groups = f"runs that differ in nothing else come in groups of {table.size}"
+    needed = table.needed(fewest)
+    return f"{groups}; use investigation_runs={needed}" if table.crossed else f"{groups}, and {fewest} are needed"
