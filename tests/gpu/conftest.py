@@ -19,11 +19,12 @@ sys.path.append(str(Path(__file__).parent.parent / "approaches"))  # its ways, t
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs a GPU that is not there; an operation that need not repeat is an error."""
-    import torch
+    here = [item for item in items if Path(__file__).parent in item.path.parents]
+    if here:
+        import torch
 
-    absent = DEVICE == "cuda" and not torch.cuda.is_available()
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
+        absent = DEVICE == "cuda" and not torch.cuda.is_available()
+        for item in here:
             item.add_marker(pytest.mark.filterwarnings("error:.*deterministic"))
             if absent:
                 item.add_marker(pytest.mark.skip("torch finds no GPU here"))
