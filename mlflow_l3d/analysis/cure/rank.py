@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,10 +51,13 @@ def pareto(predictions: Sequence[Prediction]) -> list[Prediction]:
     return front
 
 
-def simplest(predictions: Iterable[Prediction]) -> list[Prediction]:
+def simplest(
+    predictions: Iterable[Prediction], is_worthy: Callable[[Prediction], bool] = lambda _: True
+) -> list[Prediction]:
     """Return one prediction of each kind over the same factors: the fewest members that reach most of its reduction.
 
-    Those of which nothing is known, and those that are applied to several results, are left out.
+    Those of which nothing is known, those that are applied to several results, and those that are not worthy, are left
+    out; where no worthy one reaches so much, the one with the least spread is returned.
     """
     groups: dict[object, list[Prediction]] = {}
     for each in predictions:
@@ -66,7 +69,10 @@ def simplest(predictions: Iterable[Prediction]) -> list[Prediction]:
     for group in groups.values():
         group.sort(key=lambda each: each.remedy.members)
         low, high = (pick(each.std.value for each in group) for pick in (min, max))
-        chosen.append(next(each for each in group if each.std.value <= high - _MOST * (high - low)))
+        if worthy := [each for each in group if is_worthy(each)]:
+            least = min(worthy, key=lambda each: each.std.value)
+            enough = (each for each in worthy if each.std.value <= high - _MOST * (high - low))
+            chosen.append(next(enough, least))
     return chosen
 
 
@@ -86,7 +92,7 @@ def helps(prediction: Prediction, std: float, sign: float) -> bool:
 def helping(predictions: Iterable[Prediction], std: float, sign: float) -> list[Prediction]:
     """Return the remedies that help a single result: those that no cheaper one beats, most reduction per cost first.
 
-    Of each kind over the same factors one number of members is looked at, see :func:`simplest`.
+    Of each kind over the same factors one number of members is named, see :func:`simplest`.
     """
-    some = [each for each in simplest(predictions) if each.remedy.kind in SEVERAL and helps(each, std, sign)]
+    some = simplest(predictions, lambda each: each.remedy.kind in SEVERAL and helps(each, std, sign))
     return sorted(pareto(some), key=lambda each: (each.std.value - each.std_before) / cost(each))

@@ -10,7 +10,7 @@ import pytest
 
 from mlflow_l3d.analysis.cure.more_data import Point, more_data, more_tests
 from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
-from mlflow_l3d.analysis.cure.rank import helps, pareto
+from mlflow_l3d.analysis.cure.rank import helping, helps, pareto
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.which_examples import which_examples
 
@@ -45,6 +45,17 @@ def test_a_fixed_factor_hides_its_own_part() -> None:
 def test_a_front_has_what_nothing_cheaper_beats() -> None:
     two, five, worse = remedy(0.045, 2), remedy(0.03, 5), remedy(0.046, 3)
     assert pareto([five, worse, two, remedy(math.nan, 2)]) == [two, five]
+
+
+def test_the_fewest_members_that_are_established_are_named() -> None:
+    def vote(members: int, std: float, high: float) -> Prediction:
+        return replace(remedy(std, members), ratio=Range(std / 0.05, 0.5, high))
+
+    three, five, seven = vote(3, 0.032, 1.1), vote(5, 0.031, 0.9), vote(7, 0.030, 0.9)
+    two = vote(2, 0.049, 1.2)
+    assert helping([seven, two, five, three], 0.05, 1.0) == [five]
+    assert helping([replace(seven, std=Range(0.045, 0.04, 0.05)), two, three], 0.05, 1.0) != [three]
+    assert helping([two, three], 0.05, 1.0) == []
 
 
 @pytest.mark.parametrize(
