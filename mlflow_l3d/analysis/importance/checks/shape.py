@@ -101,6 +101,8 @@ def long_tails(golden: FloatArray, table: FloatArray) -> bool:
     return any(moments is not None and moments.long for moments in (tails(golden), tails_of_rows(table)))
 
 
+MANY: Final = 0.5
+"""From this share of collapsed runs on they come before all luck, even if their scores lie close to all others."""
 APART: Final = 3.0
 """Standard deviations of the other runs between chance and their mean. A model that is barely better than chance scores
 below it now and then; that is a tail, and to cut it off would make the others look alike."""

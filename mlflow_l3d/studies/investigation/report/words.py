@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
+from mlflow_l3d.analysis.importance.checks.shape import MANY
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.draw import nice_step
@@ -24,8 +25,6 @@ from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
 _STEPS: Final = 2
 """Steps that are named at most."""
-_MANY: Final = 0.5
-"""From this share of collapsed runs on they come before all luck, even if their scores lie close to all others."""
 _RUNS_FOR_POWER: Final = 2 * (1.96 + 0.84) ** 2
 """Runs of each of two systems that tell a difference of one standard deviation with 80 %."""
 
@@ -73,7 +72,7 @@ def _cured(shown: Shown) -> Iterator[Answer]:
             name = short_words(best.remedy)
             lead = f"**{name[:1].upper()}{name[1:]}**: ± {std} of {unit.typical(remedies.std)}, mean {change}."
             lead = lead.replace("\n", " ")
-        mostly_below_chance = any(record.collapsed_share >= _MANY for record in shown.records)
+        mostly_below_chance = any(record.collapsed_share >= MANY for record in shown.records)
         if mostly_below_chance or (collapse is not None and collapse.collapsed):
             below = " What is predicted below counts collapsed runs."
             lead = f"**First prevent collapse (L3D005).**{below * bool(remedies.best)}"
