@@ -26,7 +26,7 @@ from mlflow_l3d.tracking.records import CellRecord
 
 
 def test_the_functions_of_the_package_stay_functions() -> None:
-    """The modules of both are imported above; a module of the package by the name of a function would take its place."""
+    """The modules of both are imported above; a module of the package with a function's name would take its place."""
     modules = {module.name for module in pkgutil.iter_modules(mlflow_l3d.__path__)}
     assert modules.isdisjoint(mlflow_l3d.__all__)
     assert callable(mlflow_l3d.investigate)

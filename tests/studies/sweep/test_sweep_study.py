@@ -1,4 +1,4 @@
-"""A sweep as it runs: cells of separate commands, breadth first, shared, within its budget, continued, and evaluated."""
+"""A sweep as it runs: cells of separate commands, breadth first, shared, within a budget, continued, and evaluated."""
 
 from __future__ import annotations
 
