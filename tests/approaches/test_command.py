@@ -7,7 +7,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from copy import deepcopy
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -304,7 +308,7 @@ def test_a_cell_is_a_run_with_its_seeds(tmp_path, monkeypatch):
 )
 def test_a_cell_with_something_else_fails_alone(script, classes, why, tmp_path):
     (tmp_path / "train.py").write_text(script)
-    approach, _, session = session_of("python train.py {seed}", tmp_path, classes=classes)
+    approach, _, session = session_of("python -SE train.py {seed}", tmp_path, classes=classes)
     (outcome,) = session.run([one_cell(approach.factors)])
     assert why.replace("\\", "") in outcome.error
 
@@ -312,7 +316,7 @@ def test_a_cell_with_something_else_fails_alone(script, classes, why, tmp_path):
 @pytest.mark.parametrize(("labels", "classes"), [("decimal", "auto"), ("whole", "numbers")])
 def test_numbers_are_a_regression_where_one_is_decimal_or_who_types_it_says_so(labels, classes, tmp_path):
     (tmp_path / "train.py").write_text(NUMBERS)
-    approach, task, session = session_of(f"python train.py {{seed}} {labels}", tmp_path, classes=classes)
+    approach, task, session = session_of(f"python -SE train.py {{seed}} {labels}", tmp_path, classes=classes)
     assert (task.kind, task.class_names, task.metric) == ("regression", (), "pearson")
     cell = one_cell(approach.factors)
     (outcome,) = session.run([cell])
@@ -321,7 +325,7 @@ def test_numbers_are_a_regression_where_one_is_decimal_or_who_types_it_says_so(l
     assert outcome.labels.tolist() == [i + 0.5 * (labels == "decimal") for i in range(4)]
     assert outcome.predictions.tolist() == [i + shift for i in range(4)]
     assert outcome.predictions.dtype == float
-    again = session_of(f"python train.py {{seed}} {labels}", tmp_path, classes=classes)[1]  # from the cache
+    again = session_of(f"python -SE train.py {{seed}} {labels}", tmp_path, classes=classes)[1]  # from the cache
     assert (again.kind, again.fingerprint) == (task.kind, task.fingerprint)
 
 
@@ -345,7 +349,7 @@ with open("predictions.jsonl", "w") as file:
 )
 def test_texts_tags_and_rankings(classes, kind, answer, held, tmp_path):
     (tmp_path / "train.py").write_text(ANSWERS)
-    command = ["python", "train.py", "{seed}", json.dumps(answer).replace("{", "{{").replace("}", "}}")]
+    command = ["python", "-SE", "train.py", "{seed}", json.dumps(answer).replace("{", "{{").replace("}", "}}")]
     approach, task, session = session_of(command, tmp_path, classes=classes)
     assert (task.kind, task.class_names) == (kind, ())
     (outcome,) = session.run([one_cell(approach.factors)])
@@ -356,13 +360,13 @@ def test_texts_tags_and_rankings(classes, kind, answer, held, tmp_path):
 def test_texts_are_not_taken_for_classes(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT.replace("range(6)", "range(60)").replace('"ab"[i % 2]', 'f"text {i}"'))
     with pytest.raises(ParameterError, match="wrote 60 different labels of 60 examples, which are no classes"):
-        session_of("python train.py {seed}", tmp_path)
+        session_of("python -SE train.py {seed}", tmp_path)
 
 
 def test_an_id_must_stay_with_its_example(tmp_path):
     other = SCRIPT.replace('"ab"[i % 2]', '"ab"[(i + int(sys.argv[1])) % 2]')
     (tmp_path / "train.py").write_text(other)
-    approach, _, session = session_of("python train.py {seed}", tmp_path, classes="a|b")
+    approach, _, session = session_of("python -SE train.py {seed}", tmp_path, classes="a|b")
     cells = [one_cell(approach.factors, configuration=number) for number in range(8)]
     errors = {outcome.error for outcome in session.run(cells)}
     assert any(error and "an id must name the same example in all runs" in error for error in errors)
@@ -371,7 +375,7 @@ def test_an_id_must_stay_with_its_example(tmp_path):
 def test_scores_need_every_class(tmp_path):
     frame = ROWS.assign(score_a=np.array([0.5, 0.5]))
     (tmp_path / "train.py").write_text(f"open('predictions.csv', 'w').write({frame.to_csv(index=False)!r})")
-    approach, _, session = session_of("python train.py {seed}", tmp_path, classes="a|b")
+    approach, _, session = session_of("python -SE train.py {seed}", tmp_path, classes="a|b")
     (outcome,) = session.run([one_cell(approach.factors)])
     assert "none for class b (score_b)" in outcome.error
 
@@ -379,18 +383,19 @@ def test_scores_need_every_class(tmp_path):
 @pytest.mark.parametrize("damage", ["", "{", "null", "[]", '{"classes": 1}', "\udcff"])
 def test_a_damaged_record_of_the_classes_is_made_again(damage, tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
-    _, task, _ = session_of("python train.py {seed}", tmp_path)
+    _, task, _ = session_of("python -SE train.py {seed}", tmp_path)
     (record,) = (tmp_path / "cache" / "commands").iterdir()
     whole = record.read_bytes()
     record.write_bytes(damage.encode("utf-8", "surrogateescape"))
-    assert session_of("python train.py {seed}", tmp_path)[1].class_names == task.class_names
+    assert session_of("python -SE train.py {seed}", tmp_path)[1].class_names == task.class_names
     assert record.read_bytes() == whole
 
 
 def printing(folder, line, cells=3, **given):
     """Return approach, task and outcomes of some seeds of a script that prints a line made from s, its seed."""
     (folder / "train.py").write_text(f"import os, sys, json\ns = int(sys.argv[1]) % 100\n{line}\n")
-    approach = Command("python train.py {seed}", given.pop("metric", "auto"), here=folder)
+    python = "python" if "mlflow" in line else "python -SE"  # which starts sooner, without what is installed
+    approach = Command(f"{python} train.py {{seed}}", given.pop("metric", "auto"), here=folder)
     hyperparameters = resolve_hyperparameters(approach, given)
     task = approach.own_task(hyperparameters, folder / "cache")
     session = approach.prepare(task, hyperparameters, model="", device="cpu", cache=folder)
@@ -517,6 +522,18 @@ def test_a_file_that_the_command_is_given_and_writes_is_not_part_of_the_key(tmp_
     assert keys[0] == keys[1] == keys[2]
 
 
+def in_threads(job, cells):
+    """Run cells at the same time, each in a session of its own."""
+
+    def run_one(cell):
+        approach = deepcopy(job.approach)  # it learns from its first run
+        session = approach.prepare(job.task, job.hyperparameters, model="", device="cpu", cache=job.cache)
+        return list(session.run([cell]))
+
+    with ThreadPoolExecutor(4) as threads:
+        return list(chain.from_iterable(threads.map(run_one, cells)))
+
+
 @pytest.mark.slow
 def test_workers_that_share_a_folder_do_not_mix_files(tmp_path):
     """Each run writes its file at once, and ends later: without a lock, the others overwrite it."""
@@ -524,12 +541,14 @@ def test_workers_that_share_a_folder_do_not_mix_files(tmp_path):
     line = f"import time; open('predictions.csv', 'w').write({rows}); time.sleep(0.1)"
     (tmp_path / "train.py").write_text(f"import sys\ns = int(sys.argv[1])\n{line}\n")
     for classes in ("auto", "0|1"):
-        approach = Command("python train.py {seed}", here=tmp_path)
+        approach = Command("python -SE train.py {seed}", here=tmp_path)
         hyperparameters = resolve_hyperparameters(approach, {"classes": classes})
         task = approach.own_task(hyperparameters, tmp_path / "cache")
         job = Job(approach, task, hyperparameters, model="", device="cpu", cache=tmp_path)
         cells = {cell.key: cell for cell in (one_cell(approach.factors, configuration=number) for number in range(4))}
-        for outcome in ProcessExecutor(job=job, workers=2).run(iter(cells.values())):
+        # The lock is the same with and without a first run: processes once, and threads, which begin at once.
+        run = ProcessExecutor(job=job, workers=2).run if classes == "auto" else partial(in_threads, job)
+        for outcome in run(iter(cells.values())):
             seed = cells[outcome.key].seeds["seed"] % 2**31
             assert outcome.error is None
             assert outcome.predictions.tolist() == [(seed >> i) % 2 for i in range(6)]
@@ -550,8 +569,9 @@ with mlflow.start_run():
 
 @pytest.mark.slow
 def test_scores_that_a_script_logs_by_mlflow(tmp_path, caplog):
-    approach, _, seeds, outcomes = printing(tmp_path, LOGGING, cells=1)
-    assert approach.metric == "test_auc"
+    # One run is enough, and takes seconds: with both named beforehand there is no other before the cell.
+    approach, _, seeds, outcomes = printing(tmp_path, LOGGING, cells=1, metric="test_auc", classes="none")
+    assert approach.first.score == "test_auc"  # what is chosen where no metric is named
     assert [outcome.metrics for outcome in outcomes] == [{"test_auc": seed / 1000} for seed in seeds]
     assert "f1 is not used: 2 MLflow runs of one process logged different values" in caplog.text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "train.py"]

@@ -167,7 +167,7 @@ def test_killed_between_the_recorder_and_optuna(place: Place, monkeypatch: pytes
 def test_interrupted(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["approach=synthetic", "metric=synthetic_score", "hyperparameters=duration=0.1", "coarse-trials=8"]
     command = ["search", *(f"--{option}" for option in [*options, "fine-trials=2", "held-out-runs=0"])]
-    process = place.start("-m", "mlflow_l3d", *command, "--executor=processes")
+    process = place.start("-m", "mlflow_l3d", *command, "--executor=processes", "--workers=1")
     wait_until(lambda: len(place.spooled()) >= 3, "three trials")
     os.killpg(process.pid, signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)

@@ -75,7 +75,7 @@ def test_killed_and_started_again(count: int, migrated_store: Path, tmp_path: Pa
 
 def test_ctrl_c_at_the_command_line(migrated_store: Path, tmp_path: Path) -> None:
     place = sqlite_place(migrated_store, tmp_path / "place")
-    process = start(place, executor="processes", workers=1)
+    process = start(place, executor="inline")
     wait_until(lambda: len(place.spooled()) >= 5 or process.poll() is not None, "some cells")
     os.killpg(process.pid, signal.SIGINT)
     _, stderr = process.communicate(timeout=60)

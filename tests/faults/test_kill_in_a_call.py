@@ -65,7 +65,7 @@ def test_killed_in_a_call_and_started_again(
     approach = {"at_once": AT_ONCE, "together": together}
     settings = {
         **{"metric": "synthetic_score", "executor": executor, **SETTINGS},
-        **({"workers": 2} if executor == "processes" else {}),
+        **({"workers": 1} if executor == "processes" else {}),
     }
     process = place.start(str(script), json.dumps([approach, settings]))
 

@@ -62,7 +62,13 @@ def test_the_command_line_before_the_first_cell(place: Place) -> None:
 
 
 def test_mlflow_run(place: Place) -> None:
-    given = {"approach": "synthetic", "metric": "synthetic_score", "investigation_runs": 3, **SLOW}
+    given = {
+        "approach": "synthetic",
+        "metric": "synthetic_score",
+        "investigation_runs": 3,
+        "executor": "inline",
+        **SLOW,
+    }
     options = [part for name, value in given.items() for part in ("-P", f"{name}={value}")]
     command = ["-m", "mlflow", "run", str(PROJECT), "--env-manager", "local", *options]
     process = place.start(*command)

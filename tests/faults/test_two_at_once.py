@@ -15,7 +15,7 @@ from mlflow_l3d.tracking.earlier import elsewhere
 
 pytestmark = pytest.mark.slow
 
-GOLDEN = 20
+GOLDEN = 12
 SHARED: dict[str, Any] = {"mitigation_runs": 2, "golden_runs": GOLDEN}
 OWN = 6
 
@@ -34,7 +34,7 @@ def test_on_one_machine(killed: bool, place: Place) -> None:
     slow = {**SHARED, "executor": "inline", "hyperparameters": "duration=0.05"}
     first, second = (place.start(factor=factor, **slow) for factor in ("data_order", "data_split"))
     if killed:
-        wait_until(lambda: len(place.parents()) == 2 and len(place.spooled()) >= 14, "some cells")
+        wait_until(lambda: len(place.parents()) == 2 and len(place.spooled()) >= 8, "some cells")
         os.killpg(first.pid, signal.SIGKILL)
     for process in (first, second):
         _, stderr = process.communicate(timeout=60)
@@ -52,7 +52,7 @@ def test_points_of_a_sweep_take_what_a_killed_investigation_leaves(place: Place)
     options = [f"--{name.replace('_', '-')}={value}" for name, value in {**SMALL, **slow}.items()]
     alone = place.start(factor="label_selection", **slow)
     both = place.start("-m", "mlflow_l3d", "sweep", *options, "--factor=data_order;data_split")
-    wait_until(lambda: len(place.parents()) > 1 and len(place.spooled()) >= 14, "some cells")
+    wait_until(lambda: len(place.parents()) > 1 and len(place.spooled()) >= 8, "some cells")
     os.killpg(alone.pid, signal.SIGKILL)
     _, stderr = both.communicate(timeout=60)
     assert both.returncode == 0, stderr

@@ -22,7 +22,7 @@ from mlflow_l3d.tracking.earlier.reader import read_investigation
 pytestmark = pytest.mark.slow
 
 SYSTEM: dict[str, Any] = {"approach": "synthetic", "task": "synthetic", "metric": "accuracy", "executor": "inline"}
-COMMON: dict[str, Any] = {**SYSTEM, "investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 12}
+COMMON: dict[str, Any] = {**SYSTEM, "investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 8}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def artifact(place: Place, run_id: str, name: str, tmp_path: Path) -> Path:
 def test_runs_and_examples_are_paired(place: Place, parents: list[str], compared: ComparedRuns) -> None:
     one = compared.comparison.differences[0]
     assert (one.first, one.second) == ("a_data_order=0.0", "a_data_order=3.0")
-    assert (one.runs, one.shared_runs) == ((12, 12), 12)
+    assert (one.runs, one.shared_runs) == ((8, 8), 8)
     assert set(one.shared_factors) == {
         *("data_order", "data_split", "label_selection"),
         *("model_initialisation", "model_randomness", "sample_choice"),
@@ -162,11 +162,11 @@ def test_specifications_are_run_and_then_compared(place: Place, parents: list[st
     with place.entered():
         found = compare([{**COMMON}, second])
         assert [each.system for each in found.parents] == ["a_data_order=0.0", "a_data_order=5.0"]
-        assert found.comparison.differences[0].shared_runs == 12
+        assert found.comparison.differences[0].shared_runs == 8
         assert place.client.get_run(found.parents[1].run_id).data.tags[names.ROLE] == "investigation"
 
 
-def test_base_runs_and_studies_of_seeds_are_compared_too(place: Place) -> None:
+def test_base_runs_and_studies_of_seeds_are_compared_too(place: Place, parents: list[str]) -> None:
     settings = ("default", "a_data_order=3")
     with place.entered():
         radial = {**SYSTEM, "design": "radial", "mitigation_runs": 3}
@@ -178,9 +178,10 @@ def test_base_runs_and_studies_of_seeds_are_compared_too(place: Place) -> None:
         assert found.comparison.differences[0].shared_factors == ("seed",)
         side = found.parents[0].side
         assert (side.verb, side.runs_parameter, side.source.given["seeds"]) == ("seeds", "seeds", "3")
-        pooled = [investigate(**{**COMMON, "golden_runs": "pooled", "hyperparameters": each}) for each in settings]
-        with pytest.raises(ParameterError, match="has no golden runs"):
-            compare(pooled)
+        # Its cells are those of the first parent.
+        pooled = investigate(**{**COMMON, "golden_runs": "pooled"}).run_id
+        with pytest.raises(ParameterError, match=f"runs={pooled}: has no golden runs"):
+            compare(pooled, parents[1])
 
 
 def test_systems_over_tasks(place: Place, tmp_path: Path) -> None:

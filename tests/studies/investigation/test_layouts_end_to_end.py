@@ -96,10 +96,10 @@ def test_tables_hold_the_scores_of_their_cells(place: Place, design: str) -> Non
 
 
 def test_radial_gives_all_factors_at_once(place: Place) -> None:
-    size = {"investigation_runs": 10, "mitigation_runs": 10, "golden_runs": "auto"}
+    size = {"investigation_runs": 10, "mitigation_runs": 6, "golden_runs": "auto"}
     result = run(place, design="radial", factor="all", **size, root_seed=2)
     cells = list(result.request.design().cells())
-    assert len(cells) == len(result.cells) == 10 * 4
+    assert len(cells) == len(result.cells) == 6 * 4
     base = [direct(result, cell) for cell in cells if cell.phase == "base"]
     swaps = {
         factor: [direct(result, cell) for cell in cells if cell.phase == "swap" and cell.factor == factor]
@@ -116,7 +116,7 @@ def test_radial_gives_all_factors_at_once(place: Place) -> None:
     for child in place.cells(result.run_id):
         tags = child.data.tags
         phases.setdefault(tags["l3d.phase"], []).append(tags)
-    assert {phase: len(found) for phase, found in phases.items()} == {"base": 10, "swap": 30}
+    assert {phase: len(found) for phase, found in phases.items()} == {"base": 6, "swap": 18}
     assert all("l3d.factor" not in tags and "l3d.column" not in tags and "l3d.row" in tags for tags in phases["base"])
     assert all("l3d.factor" in tags and "l3d.column" not in tags and "l3d.row" in tags for tags in phases["swap"])
 
@@ -178,7 +178,7 @@ def test_pooled_golden_runs(place: Place) -> None:
 
 
 def test_missing_cells_by_reml(place: Place) -> None:
-    failing = {"hyperparameters": f"{THREE},fail_every=9", "investigation_runs": 3, "mitigation_runs": 7}
+    failing = {"hyperparameters": f"{THREE},fail_every=9", "investigation_runs": 3, "mitigation_runs": 5}
     result = run(place, factor="data_order", missing="reml", **failing)
     record = result.analysis.importances["data_order"]
     assert record.cells_missing > 0

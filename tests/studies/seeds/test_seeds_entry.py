@@ -410,8 +410,10 @@ def test_a_strangers_runs(place: Place, tmp_path: Path, numbered: bool) -> None:
 
 
 @pytest.mark.slow
-def test_an_ordinary_investigation_is_evaluated_as_before(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    seeds_run = study(place, seeds=2)
+def test_an_ordinary_investigation_is_evaluated_as_before(
+    done: tuple[Place, SeedsRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, seeds_run = done
     ordinary = place.investigate(investigation_runs=2, golden_runs=2)
     with place.entered():
         assert cli.main(["evaluate", "latest"]) == 0

