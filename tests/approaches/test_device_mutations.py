@@ -7,7 +7,8 @@ import textwrap
 from functools import cache
 
 import pytest
-from device_paths import WAYS, Runner, differences
+from device_paths import Runner, differences
+from device_ways import WAYS
 
 from mlflow_l3d.approaches import device_draws, global_seeds, numerics
 from mlflow_l3d.approaches.finetuning import head_training as heads
