@@ -235,7 +235,7 @@ def one_line(error: BaseException) -> str:
 
 
 class Attempts:
-    """Work that may fail: a line says so, and what is left goes on.
+    """Work that may fail: one line reports it, and what is left goes on.
 
     Attributes
     ----------

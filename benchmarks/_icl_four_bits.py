@@ -1,4 +1,4 @@
-"""In-context learning with 4-bit weights, loaded as our approach loads them, beside the same weights in bfloat16."""
+"""In-context learning with 4-bit weights, loaded as our approach loads them, compared with whole ones in bfloat16."""
 
 from __future__ import annotations
 

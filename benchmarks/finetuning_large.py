@@ -52,7 +52,7 @@ HEADERS = (
 class Measured:
     """What a side needs: `seconds` for the steps of `cells` trainings at once, `start` and `each` around them.
 
-    Of the Trainer `each` is what a training takes beside its steps; of ours the steps are charged with it.
+    Of the Trainer `each` is what a training takes in addition to its steps; of ours the steps are charged with it.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Bench:
 
     @contextmanager
     def side(self, name: str) -> Iterator[None]:
-        """Give a side its turn in the block; what it raises is told in a line, and the others go on."""
+        """Give a side its turn in the block; what it raises is printed in a line, and the others go on."""
         before = time.perf_counter()
         spent = before - self.started
         if self.found and not self.options.named and spent + self.longest > self.options.limit:

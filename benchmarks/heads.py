@@ -17,14 +17,14 @@ from _drawn import CLASSES, drawn
 from _icl import peak
 
 DEFAULTS = {"cpu": (24, 4, 5), "cuda": (512, 2, 2)}
-"""Device -> cells of ours and of the loop in a round, and rounds."""
+"""Device -> our cells and those of the loop in a round, and rounds."""
 
 
 def main() -> None:
     """Run the benchmark and print it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cpu", choices=tuple(DEFAULTS))
-    parser.add_argument("--cells", type=int, help="of ours in a round; 24, on a GPU 512")
+    parser.add_argument("--cells", type=int, help="our cells in a round; 24, on a GPU 512")
     parser.add_argument("--plain-cells", type=int, help="4, on a GPU 2")
     parser.add_argument("--rounds", type=int, help="5, on a GPU 2")
     parser.add_argument("--inputs", type=int, default=384)

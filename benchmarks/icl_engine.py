@@ -77,7 +77,7 @@ def main() -> int:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=["speed"], help="the last two need --size")
     parser.add_argument("--tasks", nargs="+", choices=sorted(GOALS), default=list(GOALS))
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--tests", type=int, help="test examples of ours; 64, on a GPU 1,000 or of 7b 512")
+    parser.add_argument("--tests", type=int, help="our test examples; 64, on a GPU 1,000 or of 7b 512")
     parser.add_argument(
         "--plain", type=int, help="test examples of plain generate, a multiple of 8 is fair; 16, on a GPU a batch"
     )
@@ -85,14 +85,14 @@ def main() -> int:
         "--batch", type=int, nargs="+", help="batch sizes of plain generate, of which the best is taken"
     )
     parser.add_argument(
-        "--batch-tokens", type=int, nargs="+", default=[], help="tokens of a batch of ours, beside ours"
+        "--batch-tokens", type=int, nargs="+", default=[], help="tokens of our batches, compared with the default"
     )
     parser.add_argument(
         "--row-tokens",
         type=int,
         nargs="+",
         default=[],
-        help="most tokens of a row of ours behind a long prefix, beside",
+        help="most tokens of our rows behind a long prefix, compared with",
     )
     parser.add_argument("--rounds", type=int, help="3, of 7b 2")
     parser.add_argument(

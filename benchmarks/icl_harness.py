@@ -45,7 +45,7 @@ def main() -> int:
     parser.add_argument("--size", nargs="+", choices=SHAPES, help="models with random weights in bfloat16 instead")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--tests", type=int, help="test examples of ours; 96, on a GPU 1,000 or of 7b 512")
+    parser.add_argument("--tests", type=int, help="our test examples; 96, on a GPU 1,000 or of 7b 512")
     parser.add_argument("--harness", type=int, help="of these, those of the harness; 32, on a GPU 256 of sst2, 8 or 4")
     parser.add_argument(
         "--batches", type=int, nargs="+", help="batch sizes of the harness; 1 8, on a GPU 32 to 256, of dbpedia 8 32"

@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--task", default="rotten_tomatoes")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--drawn", action="store_true", help="draw the features on the CPU, too")
-    parser.add_argument("--cells", type=int, help="cells of ours; 100, on a GPU 128, of drawn features on the CPU 8")
+    parser.add_argument("--cells", type=int, help="our cells; 100, on a GPU 128, of drawn features on the CPU 8")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--plain-steps", type=int, default=20, help="measured meta-steps of the plain baseline")
     parser.add_argument("--epochs", type=int, default=0, help="epochs of a cell, 0 for the learner's own")

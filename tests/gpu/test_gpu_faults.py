@@ -129,6 +129,7 @@ def test_prompts_that_do_not_fit_name_a_smaller_batch(note, at_most, tmp_path):
         (tight,), _ = peak_of(job, cells)
         note(f"memory | prompts, {peak / 2**20:.0f} MiB, {share} of it | {tight.error}")
         assert tight.error is None or "memory is spent" in tight.error
+    assert tight.error is not None
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
@@ -153,6 +154,7 @@ def test_the_factor_replicate_shows_the_part_of_the_machine(note, deterministic,
     )
     frame = found.to_frame().set_index("factor")
     note(f"replicate | deterministic={deterministic} | {frame.to_dict('index')}")
+    assert frame["consistency (%)"].notna().all()
     if deterministic:
         assert frame.loc["replicate", "std of score (pp)"] == 0
         assert frame.loc["replicate", "consistency (%)"] == 100

@@ -44,7 +44,10 @@ def test_numbers_are_those_of_the_cpu(note, name, models, device, tmp_path):
     for own, other in zip(there, here, strict=True):
         if own.scores is not None:
             furthest = max(furthest, float(np.abs(own.scores - other.scores).max()))
-        same = own.predictions == other.predictions if own.labels.dtype.kind != "f" else [True]
+        if own.labels.dtype.kind == "f":  # of a regression, whose predictions are its numbers
+            same = np.isclose(own.predictions, other.predictions, rtol=0, atol=5e-3)
+        else:
+            same = own.predictions == other.predictions
         note(f"numbers of the cpu | {name} | {np.mean(same):.2f} equal | scores differ by {furthest:.1e}")
         assert np.mean(same) >= 0.9  # a tie may fall to either side
     assert furthest < 5e-3
