@@ -15,6 +15,8 @@ from mlflow_l3d.report.table import Drawn
 
 WIDTH: Final = 860
 """Width of a sheet, in pixels."""
+_LETTERS: Final = 41
+"""Of a picture in Markdown."""
 _SHEET: Final = Markup(
     '<svg class="sheet" role="img" aria-label="{0}" width="{1}" height="{2}" viewBox="0 0 {1} {2}">{3}</svg>'
 )
@@ -82,7 +84,8 @@ class Axis:
 
     def head(self, label: str) -> Drawn:
         """Return the numbers of the axis as the head of a column of pictures."""
-        return Drawn(svg(15, label, *[text(self.at(tick), 12, minus(self.tick_text(tick))) for tick in self.ticks]))
+        numbers = [text(self.at(tick), 12, minus(self.tick_text(tick))) for tick in self.ticks]
+        return Drawn(svg(15, label, *numbers), letters=f"{self.low:.4g} to {self.high:.4g}")
 
 
 def nice_step(width: float) -> float:
@@ -157,6 +160,22 @@ def difference_bar(value: float, low: float, high: float, axis: Axis, label: str
     if math.isfinite(value):
         parts.append(_point(axis.at(value), 13))
     return svg(26, label, *parts)
+
+
+def difference_cell(value: float, low: float, high: float, axis: Axis, label: str, *, margin: float = 0.0) -> Drawn:
+    """Return a difference as :func:`difference_bar` draws it for a page, and with letters for Markdown."""
+    places = (0.0, -margin, margin, *(0.0 if math.isnan(place) else place for place in (low, high, value)))
+    zero, start, end, first, last, point = (round(axis.at(place) * (_LETTERS - 1) / 100) for place in places)
+    letters = ["\N{MIDDLE DOT}"] * _LETTERS
+    letters[start : end + 1] = "\N{LIGHT SHADE}" * (end + 1 - start)
+    if not math.isnan(low + high):
+        letters[first : last + 1] = "\N{BOX DRAWINGS LIGHT HORIZONTAL}" * (last + 1 - first)
+        letters[first] = "\N{BOX DRAWINGS LIGHT VERTICAL AND RIGHT}" if math.isfinite(low) else "<"
+        letters[last] = "\N{BOX DRAWINGS LIGHT VERTICAL AND LEFT}" if math.isfinite(high) else ">"
+    letters[zero] = "\N{BOX DRAWINGS LIGHT VERTICAL}"
+    letters[point] = "\N{BLACK CIRCLE}" if math.isfinite(value) else letters[point]
+    picture = difference_bar(value, low, high, axis, label, margin=margin)
+    return Drawn(picture, letters=f"`{''.join(letters)}`")
 
 
 def amount_bar(value: float, low: float, high: float, words: str) -> Markup:

@@ -24,15 +24,18 @@ class Drawn(str):
         What a page shows.
     text
         What the terminal shows.
+    letters
+        What Markdown shows of a picture.
     """
 
-    __slots__ = ("html",)
+    __slots__ = ("html", "letters")
     html: Markup
+    letters: str
 
-    def __new__(cls, html: Markup, text: str = "") -> Drawn:
+    def __new__(cls, html: Markup, text: str = "", letters: str = "") -> Drawn:
         """Return the cell."""
         cell = super().__new__(cls, text)
-        cell.html = html
+        cell.html, cell.letters = html, letters or text
         return cell
 
     def __html__(self) -> Markup:
@@ -145,14 +148,16 @@ class Table:
         """Return the table as Markdown, under its title."""
 
         def line(cells: Iterable[str]) -> str:
-            return f"| {' | '.join(marked(cell).replace('|', '/') for cell in cells)} |".replace("\n", " ")
+            texts = (cell.letters if isinstance(cell, Drawn) else marked(cell) for cell in cells)
+            return f"| {' | '.join(text.replace('|', '/') for text in texts)} |".replace("\n", " ")
 
-        columns = [at for at in range(len(self.head)) if not self._is_drawn(at)]
+        cells = [[getattr(row[at], "letters", row[at]) for row in self.rows] for at in range(len(self.head))]
+        columns = [at for at, column in enumerate(cells) if any(column) or not self._is_drawn(at)]
         if len(columns) < len(self.head):
             return self._only(columns).markdown()
         rows = [line(self.head), line(["---"] * len(self.head)), *map(line, self.rows)]
         title = f"**{self.title}**" if self.title else ""
-        return "\n\n".join(filter(None, [title, "\n".join(rows), self.note]))
+        return "\n\n".join(filter(None, [title, "\n".join(rows), marked(self.note)]))
 
 
 def _blocks(widths: Sequence[int], room: int) -> Iterator[list[_Column]]:

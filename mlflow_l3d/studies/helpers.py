@@ -67,6 +67,8 @@ class ViewOptions(TypedDict, total=False):
     cite: Annotated[
         bool, Of("false", "print what a paper says of the investigation instead: a sentence, a LaTeX table, BibTeX")
     ]
+    comment: Annotated[str, Of("none", "file that a comment for a pull request is written to, in Markdown")]
+    badge: Annotated[str, Of("none", "file that a badge is written to, as SVG: 73.3 ± 1.7, 10 seeds")]
 
 
 VIEW: Final[Parameters] = declared(ViewOptions)
@@ -80,7 +82,7 @@ VIEW_VERB = Verb(
     is_study=False,
     in_project=False,
     question="Where is the report of my study?",
-    examples=("view", "view RUN_ID", "view --bundle reports", "view RUN_ID --cite"),
+    examples=("view", "view RUN_ID", "view --bundle reports", "view RUN_ID --cite", "view RUN_ID --comment FILE"),
     order=95,
     returns=("mlflow_l3d.studies.evaluation.view:Viewed",),
 )

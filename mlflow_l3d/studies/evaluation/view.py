@@ -19,6 +19,7 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.evaluation.comment import write_comment
 from mlflow_l3d.studies.evaluation.run import result_of
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.helpers import PORT, VIEW
@@ -55,7 +56,7 @@ class Viewed:
     place
         The folder that holds them; empty if they were served.
     text
-        What a paper says, if that was asked for.
+        What a paper says, or the verdict and the files of comment and badge, if that was asked for.
     """
 
     studies: int
@@ -74,6 +75,8 @@ def view(
     port: int = PORT,
     browser: bool = True,
     cite: bool = False,
+    comment: str | Path = "none",
+    badge: str | Path = "none",
 ) -> Viewed:
     """Open the report of a study, or the list of all studies on the tracking server.
 
@@ -91,6 +94,8 @@ def view(
         Whether to open a browser.
     cite
         Whether to return what a paper says of an investigation instead: a sentence, a LaTeX table and BibTeX.
+    comment, badge
+        Files that a comment for a pull request (Markdown) and a badge (SVG) of a study are written to instead.
 
     Returns
     -------
@@ -112,13 +117,19 @@ def view(
     'reports'
     """
     typed = {name: VIEW[name].read(value) for name, value in {"port": port, "browser": browser, "cite": cite}.items()}
-    if typed["cite"] and str(bundle) != "none":
-        raise ParameterError("bundle", bundle, "has no effect with cite, which prints a text", "Leave one out.")
+    for name, path in {"bundle": bundle, "comment": comment, "badge": badge}.items():
+        if typed["cite"] and str(path) != "none":
+            raise ParameterError(name, path, "has no effect with cite, which prints a text", "Leave one out.")
     with entry_point():
         client = connect()
         parent_run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
         if typed["cite"]:
             return Viewed(1, text=_cited(client, parent_run_id))
+        if {str(comment), str(badge)} != {"none"}:
+            text = write_comment(client, parent_run_id, str(comment), str(badge))
+            if str(bundle) != "none":
+                _write(client, parent_run_id, Path(bundle))
+            return Viewed(1, str(bundle), text)
         if parent_run_id != "all" and report_of(client, parent_run_id) is None:
             raise ParameterError("parent_run_id", parent_run_id, "has no report yet", "See `mlflow-l3d view`.")
         if str(bundle) != "none":

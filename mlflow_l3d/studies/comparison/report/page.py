@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from mlflow_l3d.analysis.comparison.results import Comparison, Difference
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
-from mlflow_l3d.report.draw import Axis, difference_bar
+from mlflow_l3d.report.draw import Axis, difference_cell
 from mlflow_l3d.report.numbers import counted, metric_text, percent, points, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Section
 from mlflow_l3d.report.source import Source
@@ -109,8 +109,8 @@ def first_table(comparison: Comparison) -> Table:
         if len(called) > _WIDE:
             called = Drawn(Markup("{} \N{MINUS SIGN}<br>{}").format(names[pair.first], names[pair.second]), called)
         said = f"{shown}\n({low} to {high})"
-        bar = difference_bar(value, start, end, axis, said.replace("\n", " "), margin=margin)
-        rows.append((task if by_task else called, verdict_cell(pair.verdict), Drawn(bar), said))
+        bar = difference_cell(value, start, end, axis, said.replace("\n", " "), margin=margin)
+        rows.append((task if by_task else called, verdict_cell(pair.verdict), bar, said))
     grey = f" Grey: up to {of.effect_text(comparison)}, too small to matter." if margin else ""
     hidden = f" {every - len(rows)} more rows are below." if every > len(rows) else ""
     numbers_head = f"difference ({unit.short}, {percent(comparison.level)})"

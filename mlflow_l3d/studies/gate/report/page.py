@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.report.draw import Axis, difference_bar
+from mlflow_l3d.report.draw import Axis, difference_cell
 from mlflow_l3d.report.numbers import counted, metric_text, percent, plain, shorten, unit_of
 from mlflow_l3d.report.page import Document, Item, Section
-from mlflow_l3d.report.table import Drawn, Table, document, verdict_cell
+from mlflow_l3d.report.table import Table, document, verdict_cell
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
 from mlflow_l3d.studies.gate.numbers.sequential import SequentialPlan
 from mlflow_l3d.studies.gate.report import words
@@ -50,8 +50,8 @@ def first_table(answer: GateAnswer) -> Table | None:
     for look, numbers in zip(answer.looks, drawn, strict=True):
         said = f"{unit.change(look.difference, answer.digits)}\n({words.limits(answer, *numbers[1:], answer.digits)})"
         value, low, high = (unit.scale * number for number in numbers)
-        bar = difference_bar(value, low, high, axis, said.replace("\n", " "), margin=unit.scale * effect)
-        row = {"after": counted(look.runs, "run"), "verdict": verdict_cell(look.decision), head: Drawn(bar)}
+        bar = difference_cell(value, low, high, axis, said.replace("\n", " "), margin=unit.scale * effect)
+        row = {"after": counted(look.runs, "run"), "verdict": verdict_cell(look.decision), head: bar}
         rows.append({**row, f"difference{', points' if unit.scale > 1 else ''} ({level})": said})
     less = "candidate minus baseline" if answer.metric.greater_is_better else "baseline minus candidate"
     ends = f" Equivalence has {percent(1 - 2 * answer.plan.alpha)}." if answer.decision == "equivalent" else ""

@@ -10,11 +10,11 @@ import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED
 from mlflow_l3d.analysis.judged.results import JudgedDifference
-from mlflow_l3d.report.draw import Axis, difference_bar
+from mlflow_l3d.report.draw import Axis, difference_cell
 from mlflow_l3d.report.numbers import between, counted, listed, percent
 from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.table import Drawn, Table, verdict_cell
+from mlflow_l3d.report.table import Table, verdict_cell
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.judged.numbers import Pair
 from mlflow_l3d.studies.judged.report.evaluation import frame_table
@@ -159,9 +159,9 @@ def differences_table(pairs: Sequence[Pair]) -> Table:
         value, low, high = (scale * number for number in (one.difference, one.joint_low, one.joint_high))
         margin = 0.0 if math.isnan(one.smallest_effect) else scale * one.smallest_effect
         said = f"{pair.unit.change(one.difference)}\n({_limits(pair)})"
-        bar = difference_bar(value, low, high, axes[pair.unit], said.replace("\n", " "), margin=margin)
+        bar = difference_cell(value, low, high, axes[pair.unit], said.replace("\n", " "), margin=margin)
         name = f"{pair.scorer}\n{pair.first} - {pair.second}" if several else pair.scorer
-        rows.append((name, verdict_cell(one.verdict), Drawn(bar), said))
+        rows.append((name, verdict_cell(one.verdict), bar, said))
     lower = ", ".join(dict.fromkeys(pair.scorer for pair in pairs if not pair.record.higher_is_better))
     return Table(
         ("scorer", "verdict", next(iter(axes.values())).head("difference") if len(axes) == 1 else "", "difference"),

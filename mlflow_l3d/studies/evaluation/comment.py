@@ -1,0 +1,135 @@
+"""The comment and the badge of a finished study, made from the result that its run holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mlflow_l3d.analysis.comparison.results import Difference
+from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.report.comment import badge_svg, comment_markdown, histogram
+from mlflow_l3d.report.numbers import counted, duration, metric_text, percent, shorten, unit_of
+from mlflow_l3d.studies.comparison.report.pairs import change, judged, limits
+from mlflow_l3d.studies.comparison.results import ComparedRuns
+from mlflow_l3d.studies.evaluation.run import result_of
+from mlflow_l3d.studies.gate.conduct import Gate
+from mlflow_l3d.studies.gate.report import words
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
+from mlflow_l3d.studies.investigation.results import Analysed
+from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
+from mlflow_l3d.studies.seeds.report.words import scored
+from mlflow_l3d.tracking.connection import Client
+from mlflow_l3d.tracking.earlier.reader import parent_run
+
+_MOST: Final = 10
+"""Pairs that a comment shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What comment and badge show of a result in addition to its report.
+
+    Attributes
+    ----------
+    label, text
+        Left and right part of the badge.
+    verdict
+        In one word; of several pairs each that occurs; empty if nothing was compared.
+    rows
+        Numbers for the comment.
+    """
+
+    label: str
+    text: str
+    verdict: str = ""
+    rows: tuple[Mapping[str, str], ...] = ()
+
+
+def write_comment(client: Client, run_id: str, comment: str, badge: str) -> str:
+    """Write comment and badge of a study, each unless it is ``none``; return the verdict and what was written.
+
+    Raises
+    ------
+    ParameterError
+        If no study is named, its run holds no result, or a file cannot be written.
+    """
+    if run_id == "all":
+        raise ParameterError("parent_run_id", run_id, "must be one study", "Name it: mlflow-l3d view RUN_ID --comment")
+    result, info = result_of(client, run_id, "parent_run_id"), parent_run(client, run_id).info
+    document, facts = result.report(), facts_of(result)
+    footer = f"MLflow run {run_id}, {duration((info.end_time or math.nan) / 1000 - info.start_time / 1000)}"
+    contents = {
+        "comment": comment_markdown(document, facts.rows, footer),
+        "badge": badge_svg(facts.label, facts.text, facts.verdict),
+    }
+    paths = {name: path for name, path in {"comment": comment, "badge": badge}.items() if path != "none"}
+    for name, path in paths.items():
+        try:
+            Path(path).write_text(contents[name], encoding="utf-8")
+        except OSError as error:
+            raise ParameterError(name, path, f"cannot be written: {error.strerror}", "Name another file.") from None
+    return f"{facts.verdict or 'no verdict'}: {', '.join(paths.values())}"
+
+
+def facts_of(result: Any) -> Facts:
+    """Return what to show of a result; of a kind that has neither a verdict nor scores of its own its headline."""
+    if isinstance(result, Gate) and result.answer.looks:
+        return _of_gate(result)
+    if isinstance(result, ComparedRuns):
+        return _of_pairs(result)
+    studies = getattr(result, "studies", None) or (getattr(result, "study", None),)
+    if len(studies) == 1 and isinstance(study := studies[0], SeedsStudy) and study.own.runs > 1:
+        return _of_scores(study.metric, scored(study).to_numpy(), study.own.std, study.unit)
+    if isinstance(result, Analysed) and len((shown := Shown(result.analysis)).golden_scores) > 1:
+        return _of_scores(shown.analysis.metric, shown.golden_scores, shown.golden_deviation, "run")
+    document = result.report()
+    return Facts("mlflow-l3d", document.headline or document.title)
+
+
+def _of_gate(gate: Gate) -> Facts:
+    answer, look, unit = gate.answer, gate.answer.looks[-1], unit_of(gate.answer.metric)
+    level, low, high = words.interval_of(answer, look)
+    means = [unit.text(mean, answer.digits) for mean in answer.means]
+    difference, runs = unit.change(look.difference, answer.digits), counted(2 * look.runs, "run")
+    interval = f"{difference} ({words.limits(answer, low, high, answer.digits)})"
+    cost = f"{runs}, {gate.computed} of them trained now"
+    row = _row(answer.metric, (answer.candidate, answer.baseline), means, level, interval, look.decision, cost)
+    return Facts(str(answer.metric), f"{look.decision}, {difference}{unit.behind}, {runs}", look.decision, (row,))
+
+
+def _of_pairs(compared: ComparedRuns) -> Facts:
+    comparison, rows = compared.comparison, []
+    metric, level, pairs = comparison.metric, comparison.level, judged(comparison)[:_MOST]
+    for pair in pairs:
+        difference, low, high = (change(comparison, value) for value in limits(pair))
+        of_task = pair if isinstance(pair, Difference) else None
+        means = [unit_of(metric).text(mean) for mean in reversed(of_task.means)] if of_task else ["", ""]
+        cost = counted(sum(of_task.runs) if of_task else len(compared.scores), "run")
+        interval = f"{difference} ({low} to {high})"
+        rows.append(_row(metric, (pair.first, pair.second), means, level, interval, pair.verdict, cost))
+    verdict = ", ".join(dict.fromkeys(pair.verdict for pair in pairs))
+    text = f"{verdict}, {difference}{unit_of(metric).behind}, {cost}" if len(pairs) == 1 else verdict
+    return Facts(str(metric), text, verdict, tuple(rows))
+
+
+def _row(
+    metric: Metric, pair: Sequence[str], means: Sequence[str], level: float, interval: str, verdict: str, cost: str
+) -> dict[str, str]:
+    """Return a difference as a row: the first of a pair against the second, whose mean comes first."""
+    first, second = (shorten(name, 60) for name in pair)
+    numbers = {"before": means[0], "after": means[1], f"difference ({percent(level)})": interval}
+    return {metric_text(metric): f"{first} against {second}", **numbers, "verdict": verdict, "cost": cost}
+
+
+def _of_scores(metric: Metric, scores: FloatArray, std: float, run: str) -> Facts:
+    unit, runs = unit_of(metric), counted(len(scores), run)
+    ends = [unit.scale * scores.mean(), unit.scale * scores.min(), unit.scale * scores.max()]
+    mean, low, high = (unit.written(float(end), unit.digits(std)) for end in ends)
+    text = f"{mean} {unit.typical(std)}"
+    row = {metric_text(metric): f"{text} (standard deviation)", "scores": f"{low} {histogram(scores)} {high}"}
+    return Facts(str(metric), f"{text}, {runs}", "", ({**row, "cost": runs},))
