@@ -156,7 +156,8 @@ def test_wheel_holds_the_package_and_its_templates(tmp_path: Path) -> None:
         held = set(archive.namelist())
     templates = {str(path.relative_to(ROOT)) for path in (ROOT / "mlflow_l3d").rglob("templates/*.*")}
     assert templates
-    assert {str(path.relative_to(ROOT)) for path in SOURCES} | templates | {"mlflow_l3d/py.typed"} <= held
+    more = {"mlflow_l3d/py.typed", "mlflow_l3d/ci/pull_request.sh"}
+    assert {str(path.relative_to(ROOT)) for path in SOURCES} | templates | more <= held
     assert not [name for name in held if name.startswith(("tests/", "benchmarks/", "projects/"))]
 
 

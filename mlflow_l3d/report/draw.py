@@ -168,7 +168,7 @@ def difference_cell(value: float, low: float, high: float, axis: Axis, label: st
     zero, start, end, first, last, point = (round(axis.at(place) * (_LETTERS - 1) / 100) for place in places)
     letters = ["\N{MIDDLE DOT}"] * _LETTERS
     letters[start : end + 1] = "\N{LIGHT SHADE}" * (end + 1 - start)
-    if not math.isnan(low + high):
+    if not (math.isnan(low) or math.isnan(high)):
         letters[first : last + 1] = "\N{BOX DRAWINGS LIGHT HORIZONTAL}" * (last + 1 - first)
         letters[first] = "\N{BOX DRAWINGS LIGHT VERTICAL AND RIGHT}" if math.isfinite(low) else "<"
         letters[last] = "\N{BOX DRAWINGS LIGHT VERTICAL AND LEFT}" if math.isfinite(high) else ">"
