@@ -57,7 +57,7 @@ python() { command "$(command -v python3 || echo python)" -c "$@"; }
 measure() {
     local code=0 run last verdict=''
     mkdir -p "$folder"
-    rm -f "$folder"/{status,verdict,comment.md,badge.svg,*.html}
+    rm -f "$folder"/{status,verdict,comment.md,badge.svg}
     touch "$scratch/begun"
     { "$@" 2>&1 >&3 3>&- | tee "$scratch/errors" >&2; exit "${PIPESTATUS[0]}"; } 3>&1 | tee "$scratch/output" || code=$?
     run=$(cat "$scratch/output" "$scratch/errors" |
@@ -65,7 +65,7 @@ measure() {
     last=$(tail -n 1 "$scratch/output")
     if [[ -n $markdown && -f $markdown && ! $markdown -ot $scratch/begun ]]; then
         cp "$markdown" "$folder/comment.md"
-    elif [[ -n $run ]] && verdict=$(
+    elif [[ -n $run ]] && ((code < 3)) && verdict=$(
         mlflow-l3d view "$run" --comment "$folder/comment.md" --badge "$folder/badge.svg" --bundle "$folder"
     ); then
         verdict=${verdict%%:*}
