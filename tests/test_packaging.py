@@ -99,6 +99,7 @@ def test_mlflow_finds_the_plugins_whatever_is_imported_first() -> None:
     """Each order in a process of its own, which begins with what MLflow itself needs."""
     code = (
         "import matplotlib.pyplot, os, pandas, scipy.stats, sklearn.base, sqlalchemy, sys\n"
+        "import fastapi, google.protobuf.json_format, opentelemetry.sdk.trace, pyarrow, requests, rich.console\n"
         "for first in ('mlflow_l3d.plugin.dataset', 'mlflow_l3d.plugin.evaluator'):\n"
         "    if child := os.fork():\n"
         "        _, status = os.waitpid(child, 0)\n"

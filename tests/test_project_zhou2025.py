@@ -97,7 +97,7 @@ def test_reduced_run(project, migrated_store, data_folder, tmp_path, monkeypatch
     monkeypatch.setenv("L3D_DATA", str(data_folder))
     monkeypatch.chdir(tmp_path)
     place: Place = sqlite_place(migrated_store, tmp_path / "place")
-    small = ["-P", "num_labelled=8", "-P", "test_size=8", "-P", "seeds=2", "-P", "executor=inline", "-P", "device=cpu"]
+    small = ["-P", "num_labelled=4", "-P", "test_size=4", "-P", "seeds=2", "-P", "executor=inline", "-P", "device=cpu"]
     with place.entered():
         status = project.main(["table1", "--reduced", "--tasks", "mrpc,copa", *small])
     shown = capsys.readouterr().out

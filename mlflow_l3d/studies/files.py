@@ -34,13 +34,17 @@ def save_report(folder: Path, name: str, report: Document) -> None:
 
 def json_types(value: Any) -> Any:
     """Return a value as JSON types, at any depth: a frame as its rows, null for missing or infinite numbers."""
+    if value is None or type(value) in (str, int, bool):  # most are: what follows takes much longer
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, pd.DataFrame):
         value = value.astype(object).where(value.notna(), None).to_dict("records")
     if isinstance(value, Mapping):
         return {str(key): json_types(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [json_types(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return value
 
 
 def write_json(path: Path, content: Mapping[str, Any], *, indent: int | None = None) -> None:

@@ -5,6 +5,7 @@ What the verbs of all studies return can be written and read (:attr:`mlflow_l3d.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -66,6 +67,10 @@ def _result_classes() -> dict[str, str]:
 
 def _written(value: Any) -> Any:
     """Return a value as JSON types; a number that is not finite is its name."""
+    if value is None or type(value) in (str, int, bool):  # most are: what follows takes much longer
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(value)
     if isinstance(value, Metric):
         is_usual = named(value.name).greater_is_better == value.greater_is_better
         return value.name if is_usual else f"{value.name}:{'higher' if value.greater_is_better else 'lower'}"
@@ -81,10 +86,10 @@ def _written(value: Any) -> Any:
             return {key: _written(each) for key, each in value.items()}
         return [[_written(key), _written(each)] for key, each in value.items()]
     if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
+        return _written(value.tolist())
     if isinstance(value, list | tuple):
         return [_written(each) for each in value]
-    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
+    return value
 
 
 def _written_fields(record: Any) -> dict[str, Any]:

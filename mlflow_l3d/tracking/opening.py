@@ -74,7 +74,7 @@ def open_recorder(
     spool: Spool[R] | None = None
     try:
         spool = Spool(folder, work.kind)
-        parent = parents.open_parent(client, card, project_run, spool.identity)
+        parent = parents.open_parent(client, card, project_run, spool.identity, experiment_id)
         claims = open_claims(client, experiment_id, work.context_key)
         recorder = RunRecorder(client, parent, work, spool, lock, claims, beside)
         recover(recorder)

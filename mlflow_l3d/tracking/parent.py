@@ -120,8 +120,8 @@ def current_experiment_id(client: MlflowClient, project_run: str | None = None) 
     return str(experiment.experiment_id)
 
 
-def open_parent(client: MlflowClient, card: Card, project_run: str | None, spool_id: str) -> Parent:
-    """Attach to the run `project_run`, or create one, and give it its tags and parameters."""
+def open_parent(client: MlflowClient, card: Card, project_run: str | None, spool_id: str, experiment_id: str) -> Parent:
+    """Attach to the run `project_run`, or create one in an experiment, and give it its tags and parameters."""
     tags = {
         names.ROLE: card.role,
         names.SCHEMA_TAG: names.SCHEMA,
@@ -132,7 +132,7 @@ def open_parent(client: MlflowClient, card: Card, project_run: str | None, spool
         names.SPOOL: spool_id,
         **_git_tags(Path.cwd() if project_run else Path(sys.argv[0]).absolute().parent),
     }
-    run = attach(client, project_run, card.title, tags)
+    run = attach(client, project_run, card.title, tags, experiment_id)
     log_params(client, run.info.run_id, card.params, known=run.data.params)
     log_data(client, run.info.run_id, card.data)
     source_tags: dict[str, str] = {name: run.data.tags[name] for name in _SOURCE_TAGS if name in run.data.tags}

@@ -232,11 +232,9 @@ def paired(one: System, other: System) -> Pairing:
     shared = [name for name in common if np.isin(one.configurations[name], other.configurations[name]).any()]
     if not shared:
         return Pairing(_NOTHING, _NOTHING, ())
-    keys = [
-        pd.MultiIndex.from_arrays([np.asarray(each.configurations[name]) for name in shared]) for each in (one, other)
-    ]
-    first = np.flatnonzero(~keys[0].duplicated())
-    place = keys[1].drop_duplicates().get_indexer(keys[0][first])
-    kept = place >= 0
-    second = np.flatnonzero(~keys[1].duplicated())[place[kept]]
-    return Pairing(first[kept].astype(np.int64), second.astype(np.int64), tuple(shared) if kept.any() else ())
+    columns = [[np.asarray(each.configurations[name]).tolist() for name in shared] for each in (one, other)]
+    keys = [[*zip(*each, strict=True)] for each in columns]
+    first, second = ({key: len(every) - at for at, key in enumerate(every[::-1], start=1)} for every in keys)
+    pairs = sorted((at, second[key]) for key, at in first.items() if key in second)
+    kept = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return Pairing(kept[:, 0], kept[:, 1], tuple(shared) if pairs else ())

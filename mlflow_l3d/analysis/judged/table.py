@@ -62,10 +62,9 @@ def usable_judgements(table: pd.DataFrame) -> Usable:
 
 def level_codes(*columns: pd.Series[str] | IntArray) -> IntArray:
     """Return the number of the combination of values in each line: 0, 1, ..."""
-    codes = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        values, labels = pd.factorize(column)
-        codes = np.unique(codes * max(1, len(labels)) + values, return_inverse=True)[1].astype(np.int64)
+    codes, *more = (pd.factorize(column, use_na_sentinel=False)[0].astype(np.int64) for column in columns)
+    for values in more:
+        codes = np.unique(codes * (1 + values.max(initial=0)) + values, return_inverse=True)[1].astype(np.int64)
     return codes
 
 

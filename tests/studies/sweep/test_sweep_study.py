@@ -25,9 +25,11 @@ from mlflow_l3d.studies.sweep.run import Sweep
 pytestmark = pytest.mark.slow
 
 NOISE = [0, 0.1, 0.2]
-SIZES: dict[str, Any] = {"investigation_runs": 2, "mitigation_runs": 3, "golden_runs": 3}
-CELLS = 9
+SIZES: dict[str, Any] = {"investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 2}
+CELLS = 6
 """Cells of a point with these sizes, three a row."""
+LONGER = {"mitigation_runs": 3, "golden_runs": 3}
+"""One row more."""
 
 
 def run(place: Place, **parameters: Any) -> Any:
@@ -161,9 +163,9 @@ def test_the_run_of_mlflow_run_becomes_the_one_on_top(place: Place, monkeypatch:
 
 def test_cells_that_points_share_are_trained_once(place: Place) -> None:
     found = run(place, factor="data_order;data_split;data_order,data_split")
-    # 2 x 3 cells of each of two factors, and 3 golden runs that all three points have.
-    assert found.computed == 15
-    assert len(place.cells()) == 15
+    # 2 x 2 cells of each of two factors, and 2 golden runs that all three points have.
+    assert found.computed == 10
+    assert len(place.cells()) == 10
     analyses = [point.analysis for point in found.points]
     assert all(analysis is not None and analysis.cells_failed == 0 for analysis in analyses)
     golden = [analysis.importances[name].golden for analysis in analyses for name in analysis.importances]
@@ -175,10 +177,11 @@ def test_cells_that_points_share_are_trained_once(place: Place) -> None:
 
 
 def test_a_budget_of_cells_is_kept_and_a_larger_one_continues(place: Place) -> None:
-    first = run(place, over={"noise": NOISE}, budget=20)
-    assert (first.computed, first.spent) == (18, True)  # the next row of three would be the 21st cell
+    given: dict[str, Any] = {"over": {"noise": NOISE[:2]}, **LONGER}
+    first = run(place, **given, budget=14)
+    assert (first.computed, first.spent) == (12, True)  # the next row of three would be the 15th cell
     rows = [next(iter(point.analysis.importances.values())).table.shape[0] for point in first.points]
-    assert rows == [2, 2, 2]
+    assert rows == [2, 2]
     parents = points_of(place, first.run_id)
     assert {(run.info.status, run.data.tags["l3d.state"]) for run in parents} == {("FINISHED", "incomplete")}
     assert {run.data.params["resolved.golden_runs"] for run in parents} == {"2"}
@@ -189,14 +192,14 @@ def test_a_budget_of_cells_is_kept_and_a_larger_one_continues(place: Place) -> N
         alone = evaluate(first.points[1].run_id)
     assert alone.analysis.metrics() == first.points[1].analysis.metrics()
 
-    second = run(place, over={"noise": NOISE})
-    assert (second.computed, second.spent) == (3 * CELLS - 18, False)
+    second = run(place, **given)
+    assert (second.computed, second.spent) == (2 * 9 - 12, False)
     assert place.client.get_run(first.run_id).data.tags["l3d.superseded_by"] == second.run_id
     own = points_of(place, second.run_id)
-    assert [run.data.tags["l3d.state"] for run in own] == ["complete"] * 3
+    assert [run.data.tags["l3d.state"] for run in own] == ["complete"] * 2
     for parent in own:
-        assert len(place.cells(parent.info.run_id)) == CELLS
-    assert len(place.cells()) == 3 * CELLS
+        assert len(place.cells(parent.info.run_id)) == 9
+    assert len(place.cells()) == 2 * 9
 
 
 class Clock(Synthetic):
@@ -222,14 +225,14 @@ class Clock(Synthetic):
 def test_a_budget_of_time_is_kept(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(engine, "time", clock)
-    found = run(place, approach=clock, over={"noise": NOISE}, budget="10s")
+    found = run(place, approach=clock, over={"noise": NOISE}, **LONGER, budget="10s")
     assert (found.computed, found.spent) == (9, True)  # three rows of three cells; a fourth would be over after 12 s
     assert [point.analysis is not None for point in found.points] == [True, False, False]
     states = [(run.info.status, run.data.tags["l3d.state"]) for run in points_of(place, found.run_id)]
     assert states == [("FINISHED", "incomplete"), ("KILLED", "incomplete")]
     assert found.points[2].run_id == ""  # never begun
-    again = run(place, approach=clock, over={"noise": NOISE}, budget="1h")
-    assert (again.computed, again.spent) == (3 * CELLS - 9, False)
+    again = run(place, approach=clock, over={"noise": NOISE}, **LONGER, budget="1h")
+    assert (again.computed, again.spent) == (3 * 9 - 9, False)
 
 
 def test_points_that_are_complete_are_taken_as_they_are(place: Place, tmp_path: Path) -> None:
@@ -285,19 +288,20 @@ def test_an_interrupt_leaves_no_parent_open_and_something_for_every_point(place:
         if number == 7:
             raise KeyboardInterrupt
 
+    given: dict[str, Any] = {"over": {"noise": NOISE[:2]}, **LONGER}
     # Each point counts its own cells: the eighth of a point comes in the second round, when all have two rows.
     with pytest.raises(KeyboardInterrupt):
-        run(place, approach=Hooked(interrupt), over={"noise": NOISE})
+        run(place, approach=Hooked(interrupt), **given)
     parents = place.parents()
-    assert [(parent.info.status, parent.data.tags["l3d.state"]) for parent in parents] == [("KILLED", "incomplete")] * 3
+    assert [(parent.info.status, parent.data.tags["l3d.state"]) for parent in parents] == [("KILLED", "incomplete")] * 2
     assert all("cells done" in parent.data.tags["l3d.error"] for parent in parents)
     [study] = place.runs("tags.`l3d.role` = 'sweep'")
     assert (study.info.status, study.data.tags["l3d.state"]) == ("KILLED", "incomplete")
     done = Counter(cell.data.params["noise"] for cell in place.cells())
     assert min(done.values()) >= 6
-    again = run(place, over={"noise": NOISE})
-    assert again.computed == 3 * CELLS - sum(done.values())
-    assert len(place.cells()) == 3 * CELLS
+    again = run(place, **given)
+    assert again.computed == 2 * 9 - sum(done.values())
+    assert len(place.cells()) == 2 * 9
     assert [run.info.run_name for run in place.runs() if run.info.status == "RUNNING"] == []
 
 
