@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.intervals import LEVEL, known
+from mlflow_l3d.analysis.intervals import LEVEL, known, with_interval
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed, better_seed
-from mlflow_l3d.studies.seeds.numbers.spread import MEASURES, size_correlations
+from mlflow_l3d.studies.seeds.numbers.spread import size_correlations
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
 
@@ -49,9 +49,8 @@ class ModelOverTasks:
         metrics = {} if self.better_seed is None else self.better_seed.metrics()
         logs = self.correlations[self.correlations["scale"] == "log"]
         for row in logs.to_dict("records"):
-            for kind in ("pearson", "spearman"):
-                for end in ("", "_ci_low", "_ci_high"):
-                    metrics[f"size_{kind}{end}/{row['measure']}"] = float(row[kind + end])
+            for name in (*with_interval("pearson"), *with_interval("spearman")):
+                metrics[f"size_{name}/{row['measure']}"] = float(row[name])
         return known(metrics)
 
 
@@ -102,10 +101,7 @@ def _of_model(model: str, studies: Sequence[SeedsStudy], level: float) -> ModelO
     matrix = seed_matrix(studies)
     enough = min(matrix.shape) >= 2
     comparison = better_seed(matrix, level=level) if enough else None
-    correlations = pd.concat(
-        [size_correlations(rows, measures=MEASURES, scale=scale, level=level) for scale in ("log", "size")],
-        ignore_index=True,
-    )
+    correlations = size_correlations(rows, level=level)
     return ModelOverTasks(model, rows, matrix, comparison, correlations, _notes(studies, matrix, comparison))
 
 
