@@ -66,8 +66,7 @@ class Answers:
     ----------
     cells
         Place -> three arrays of one length, at least 1: number of the example (0 .. examples - 1), label, prediction;
-        of any type of whole numbers; labels and predictions of a regression are decimal. Cells of one test set are
-        quicker where they share the first.
+        of any type of whole numbers; labels and predictions of a regression are decimal.
     examples
         How many different examples there are.
     """
@@ -122,10 +121,8 @@ def rescored(scores: Tables, answers: Answers, metric: Metric, *, size: int | No
     tables = {name: np.full_like(table, math.nan) for name, table in scores.tables.items()}
     golden, base = np.full_like(scores.golden, math.nan), np.full_like(scores.base, math.nan)
     plain = base if base.size else golden
-    of_set: dict[int, IntArray | slice] = {}
     for place, (numbers, labels, predictions) in answers.cells.items():
-        if (chosen := of_set.get(id(numbers))) is None:
-            chosen = of_set[id(numbers)] = _lowest(rank[numbers], size)
+        chosen = _lowest(rank[numbers], size)
         of_texts = labels.dtype.kind == "O"
         kind = np.int64 if answers.classes is not None else np.object_ if of_texts else np.float64
         truth, guess = labels[chosen].astype(kind), predictions[chosen].astype(kind)

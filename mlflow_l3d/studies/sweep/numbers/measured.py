@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.analysis.importance.estimate import Estimate, importances_of_variances
+from mlflow_l3d.analysis.importance.estimators.nested import variance_without_each
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis
@@ -182,7 +183,9 @@ def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tup
             continue
         numbers[at] = math.log(float(scores.std()))
         cluster = clusters[at] if whole and len(scores) == len(record.golden) else ("alone", at)
-        together.setdefault((cluster, 0, len(scores)), {})[at] = _log_stds_without(scores)
+        with np.errstate(divide="ignore"):
+            without = np.log(variance_without_each(scores[:, None])) / 2
+        together.setdefault((cluster, 0, len(scores)), {})[at] = without
     return _measured(numbers, together, alone)
 
 
@@ -191,15 +194,6 @@ def _counted(analysis: Analysis, factor: str) -> tuple[Importance, bool]:
     if analysis.collapse is None:
         return analysis.importances[factor], True
     return analysis.collapse.rest[factor], False
-
-
-def _log_stds_without(scores: FloatArray) -> FloatArray:
-    """Return the log of the standard deviation, a constant aside, without one score at a time."""
-    count, centred = len(scores), scores - scores.mean()
-    squares = np.square(centred).sum() - np.square(centred) * count / (count - 1)
-    with np.errstate(divide="ignore"):
-        logs: FloatArray = np.log(np.maximum(squares, 0.0) / (count - 2)) / 2
-    return logs
 
 
 def _measured(
