@@ -193,7 +193,6 @@ def projection(
     *,
     per_run: float,
     per_example: float,
-    most_runs: int = MOST_RUNS,
 ) -> pd.DataFrame:
     """Say for each number of test examples how many runs a budget allows, and how well they tell the mean score.
 
@@ -223,7 +222,7 @@ def projection(
     """
     examples = np.arange(2, variances.pool + 1, dtype=np.float64)
     levels = variances.levels
-    runs = np.minimum(np.floor(budget / (per_run + per_example * examples) * (1 + 1e-12)), most_runs)
+    runs = np.minimum(np.floor(budget / (per_run + per_example * examples) * (1 + 1e-12)), MOST_RUNS)
     runs = np.floor(runs / levels) * levels
     enough = runs >= max(FEWEST_RUNS, levels + 1)
     examples, runs = examples[enough], runs[enough]

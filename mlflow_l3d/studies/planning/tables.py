@@ -81,7 +81,7 @@ def factor_table(request: InvestigationRequest, pilots: Mapping[str, FactorPilot
         row: dict[str, Any] = {"factor": factor, **dict.fromkeys(_OF_PILOT, math.nan)}
         outlook = None
         if (pilot := pilots.get(factor)) is not None:
-            outlook, components = pilot.outlook, pilot.components
+            outlook, components = pilot.outlook, pilot.outlook.components
             row |= {"total_index": components.total_index, "low": pilot.low, "high": pilot.high}
             row |= {
                 "pilot_enough": design_named(components.design).promises(components),

@@ -33,8 +33,6 @@ def verdict(held: HeldOut | None, metric: Metric) -> str:
 def headline(result: SearchResult) -> str:
     """Return the sentence that decides."""
     held, word = result.held_out, verdict(result.held_out, result.metric)
-    if not math.isfinite(result.best_score):
-        return "No trial has a score."
     if result.kept_default:
         return "No trial beat the default: it stays."
     if held is None or word == "not tried":

@@ -71,8 +71,14 @@ def over_tasks(studies: Sequence[SeedsStudy], *, level: float = LEVEL) -> tuple[
     """
     if not studies:
         raise ParameterError("studies", "(none)", "must be at least one seeds study")
-    models = dict.fromkeys(study.model for study in studies)
-    return tuple(_of_model(name, [one for one in studies if one.model == name], level) for name in models)
+    models = []
+    for name in dict.fromkeys(study.model for study in studies):
+        own = [study for study in studies if study.model == name]
+        rows, matrix = study_rows(own), seed_matrix(own)
+        better = better_seed(matrix, level=level) if min(matrix.shape) >= 2 else None
+        correlations = size_correlations(rows, level=level)
+        models.append(ModelOverTasks(name, rows, matrix, better, correlations, _notes(own, matrix, better)))
+    return tuple(models)
 
 
 def seed_matrix(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
@@ -94,15 +100,6 @@ def seed_matrix(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
     ]
     values = np.array(rows, dtype=np.float64).reshape(len(studies), len(shared))
     return pd.DataFrame(values, index=pd.Index(labels, name="task"), columns=pd.Index(shared, name="seed"))
-
-
-def _of_model(model: str, studies: Sequence[SeedsStudy], level: float) -> ModelOverTasks:
-    rows = study_rows(studies)
-    matrix = seed_matrix(studies)
-    enough = min(matrix.shape) >= 2
-    comparison = better_seed(matrix, level=level) if enough else None
-    correlations = size_correlations(rows, level=level)
-    return ModelOverTasks(model, rows, matrix, comparison, correlations, _notes(studies, matrix, comparison))
 
 
 def _notes(studies: Sequence[SeedsStudy], matrix: pd.DataFrame, found: BetterSeed | None) -> tuple[str, ...]:

@@ -221,7 +221,9 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
             )
         parts.append(_CELL.format(short(x), y, short(width), row, colour, depth, told))
         if has_numbers and np.isfinite(distance[at, task]):
-            words = _distance_text(float(distance[at, task]))
+            moved = float(distance[at, task])
+            digits = 1 if abs(moved) < 99.95 else 0
+            words = f"{round(moved, digits) + 0.0:+.{digits}f}"
             parts.append(text(x + width / 2, y + 15, words, kind="strong", anchor="middle"))
     for at in range(0, seeds, 1 if has_numbers else max(1, seeds // 30)):
         kind = "strong" if int(matrix.columns[at]) == NAMED_SEED else ""
@@ -235,8 +237,3 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
             else text(x, bottom, name, anchor="middle")
         )
     return sheet(bottom + (76 if is_turned else 8), "Normalised scores of seeds on tasks", *parts)
-
-
-def _distance_text(value: float) -> str:
-    digits = 1 if abs(value) < 99.95 else 0
-    return f"{round(value, digits) + 0.0:+.{digits}f}"
