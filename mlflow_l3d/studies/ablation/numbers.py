@@ -60,7 +60,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Answers:
-    """Predictions of the cells.
+    """Predictions of the cells, of one cell at least.
 
     Attributes
     ----------
@@ -74,6 +74,11 @@ class Answers:
     cells: Mapping[Place, tuple[IntArray, IntArray, IntArray]]
     examples: int
 
+    @property
+    def sizes(self) -> set[int]:
+        """How many examples cells have."""
+        return {len(labels) for _, labels, _ in self.cells.values()}
+
     @cached_property
     def classes(self) -> int | None:
         """How many classes occur in any cell; fewer examples may lack one, which then counts as one that is missed.
@@ -83,16 +88,6 @@ class Answers:
         if any(part.dtype.kind not in "iu" for _, *both in self.cells.values() for part in both):
             return None
         return occurring(*(np.unique(part) for _, *both in self.cells.values() for part in both))
-
-    @property
-    def least(self) -> int:
-        """Examples of the smallest cell; 0 without cells."""
-        return min((len(labels) for _, labels, _ in self.cells.values()), default=0)
-
-    @property
-    def most(self) -> int:
-        """Examples of the largest cell; 0 without cells."""
-        return max((len(labels) for _, labels, _ in self.cells.values()), default=0)
 
 
 def from_predictions() -> list[str]:
@@ -212,7 +207,7 @@ def ablate_tables(
                 rank = np.random.default_rng(seeds[3]).permutation(answers.examples)
                 by_size[size] = rescored(scores, answers, metric, size=size, rank=rank)
             chosen = part(by_size[size], setting, seeds)
-            share = 1.0 if size is None or answers is None else size / answers.most
+            share = 1.0 if size is None or answers is None else size / max(answers.sizes)
             share *= _cells(chosen) / _cells(scores)
             place = {"setting": number, "test_examples": size, "repeat": repeat, "share_of_baseline": share}
             lines += [place | line for line in _lines(chosen, importances(chosen))]

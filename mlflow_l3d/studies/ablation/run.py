@@ -213,7 +213,7 @@ def _settings(scores: Tables, answers: Answers | None, wanted: Mapping[str, list
     most = {
         "rows": min(len(table) for table in scores.tables.values()),
         "columns": min(table.shape[1] for table in scores.tables.values()),
-        "test_sizes": 0 if answers is None else answers.least,
+        "test_sizes": 0 if answers is None else min(answers.sizes),
     }
     rows, columns, sizes = (_numbers(name, wanted[name], number) for name, number in most.items())
     return [

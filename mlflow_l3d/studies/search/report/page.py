@@ -64,7 +64,7 @@ def search_report(
         answers=answers(result),
         drawing=gains(result),
         table=setting_table(result),
-        steps=steps(result, source),
+        steps=[*steps(result, source)],
         lines=[f"{about} · {trials} in {duration(result.seconds)}", *lines],
         notes=notes,
         sections=[

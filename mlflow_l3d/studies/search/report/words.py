@@ -110,12 +110,8 @@ def _matters(result: SearchResult) -> tuple[str, ...]:
     )
 
 
-def steps(result: SearchResult, source: Source) -> list[Step]:
-    """Return what to do next, what would change the answer most first."""
-    return list(_next_steps(result, source))
-
-
-def _next_steps(result: SearchResult, source: Source) -> Iterator[Step]:
+def steps(result: SearchResult, source: Source) -> Iterator[Step]:
+    """Yield what to do next."""
     held, word = result.held_out, verdict(result.held_out, result.metric)
     typed = {name: value for name, value in source.given.items() if name not in _OF_A_SEARCH}
     shared = replace(source, given=typed)

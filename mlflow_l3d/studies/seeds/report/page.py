@@ -211,14 +211,10 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
     names = [shorten(str(name), 20) for name in matrix.index]
     for (at, task), z in np.ndenumerate(scaled):
         x, y = _LEFT + width * task, top + row * at
-        where = f"{names[task]}, seed {matrix.columns[at]}"
-        colour, depth, told = _ABSENT, 1.0, f"{where}: no score"
-        if np.isfinite(z):
-            colour, depth, told = (
-                _BETTER if z > 0 else _WORSE,
-                0.75 * min(abs(z) / LARGEST_Z, 1.0),
-                f"{where}: z {z:+.2f}",
-            )
+        where, is_known = f"{names[task]}, seed {matrix.columns[at]}", np.isfinite(z)
+        colour = _ABSENT if not is_known else _BETTER if z > 0 else _WORSE
+        depth = 0.75 * min(abs(z) / LARGEST_Z, 1.0) if is_known else 1.0
+        told = f"{where}: z {z:+.2f}" if is_known else f"{where}: no score"
         parts.append(_CELL.format(short(x), y, short(width), row, colour, depth, told))
         if has_numbers and np.isfinite(distance[at, task]):
             moved = float(distance[at, task])
