@@ -75,5 +75,5 @@ def _answers(parts: Iterable[tuple[int, pa.Table]], places: Sequence[Place]) -> 
     ids = [predicted[place][0] for place in places]
     examples, numbers = np.unique(np.concatenate(ids), return_inverse=True)
     of_cells = np.split(numbers, np.cumsum([*map(len, ids)])[:-1])
-    cells = {place: (own, *predicted[place][1:]) for place, own in zip(places, of_cells, strict=True)}
+    cells = {place: (chosen, *predicted[place][1:]) for place, chosen in zip(places, of_cells, strict=True)}
     return Answers(cells, len(examples))

@@ -73,11 +73,11 @@ def over_tasks(studies: Sequence[SeedsStudy], *, level: float = LEVEL) -> tuple[
         raise ParameterError("studies", "(none)", "must be at least one seeds study")
     models = []
     for name in dict.fromkeys(study.model for study in studies):
-        own = [study for study in studies if study.model == name]
-        rows, matrix = study_rows(own), seed_matrix(own)
+        of_model = [study for study in studies if study.model == name]
+        rows, matrix = study_rows(of_model), seed_matrix(of_model)
         better = better_seed(matrix, level=level) if min(matrix.shape) >= 2 else None
         correlations = size_correlations(rows, level=level)
-        models.append(ModelOverTasks(name, rows, matrix, better, correlations, _notes(own, matrix, better)))
+        models.append(ModelOverTasks(name, rows, matrix, better, correlations, _notes(of_model, matrix, better)))
     return tuple(models)
 
 
