@@ -62,18 +62,9 @@ class Tuned(Approach):
     evaluated: Literal["test", "validation"] = "validation"
 
     def __post_init__(self) -> None:
-        """Take the name of the user's approach."""
-        self.name, self.version, self.factors = self.approach.name, self.approach.version, self.approach.factors
-
-    def numerics(self, device: str) -> Mapping[str, str]:
-        """Return those of the user's approach, as do the next two methods."""
-        return self.approach.numerics(device)
-
-    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:  # noqa: D102
-        return self.approach.dependencies(hyperparameters, model)
-
-    def model_revision(self, model: str) -> str:  # noqa: D102
-        return self.approach.model_revision(model)
+        """Take the name of the user's approach, and what it says of itself."""
+        for name in ("name", "version", "factors", "numerics", "dependencies", "model_revision"):
+            setattr(self, name, getattr(self.approach, name))
 
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
