@@ -117,7 +117,9 @@ def rescored(scores: Tables, answers: Answers, metric: Metric, *, size: int | No
     golden, base = np.full_like(scores.golden, math.nan), np.full_like(scores.base, math.nan)
     plain = base if base.size else golden
     for place, (numbers, labels, predictions) in answers.cells.items():
-        chosen = _lowest(rank[numbers], size)
+        chosen: IntArray | slice = slice(None)
+        if size is not None and size < len(numbers):
+            chosen = np.flatnonzero(rank[numbers] < np.partition(rank[numbers], size)[size])
         of_texts = labels.dtype.kind == "O"
         kind = np.int64 if answers.classes is not None else np.object_ if of_texts else np.float64
         truth, guess = labels[chosen].astype(kind), predictions[chosen].astype(kind)
@@ -127,11 +129,6 @@ def rescored(scores: Tables, answers: Answers, metric: Metric, *, size: int | No
         else:
             tables[place.factor][place.row, place.column] = value
     return replace(scores, tables=tables, golden=golden, base=base)
-
-
-def _lowest(rank: IntArray, size: int | None) -> IntArray | slice:
-    """Return where the lowest ranks stand, in their order; everything if there are no more than `size`."""
-    return slice(None) if size is None or size >= len(rank) else np.flatnonzero(rank < np.partition(rank, size)[size])
 
 
 def part(scores: Tables, setting: Setting, seeds: Sequence[np.random.SeedSequence]) -> Tables:

@@ -90,10 +90,8 @@ def past_pilot(request: InvestigationRequest, client: Client, durations: Iterabl
     values, of = [*filter(math.isfinite, durations)], "finished cells with the same settings"
     if not values:
         others = (run.data.metrics.get("duration_seconds", math.nan) for run in similar)
-        values, of = (
-            [*filter(math.isfinite, others)],
-            "cells of the same task, approach and model; other settings differ",
-        )
+        values = [*filter(math.isfinite, others)]
+        of = "cells of the same task, approach and model; other settings differ"
     found: dict[str, FactorPilot] = {}
     parents = investigations(client, request.context_key)[:MOST_PARENTS]
     known = {run.info.run_id for run in parents}

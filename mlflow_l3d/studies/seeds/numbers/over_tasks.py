@@ -202,7 +202,6 @@ def table_7(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
     columns = pd.MultiIndex.from_product([TABLE_7, ("mean", "std")])
     names = [name for pair in TABLE_7.values() for name in pair]
     for (model, benchmark), part in rows.groupby(["model", "benchmark"], sort=False):
-        tasks = pd.Index(part["task"].tolist())
-        values = part[names].to_numpy(dtype=np.float64)
-        tables[str(model), str(benchmark)] = pd.DataFrame(values, index=tasks, columns=columns)
+        values = part.set_index("task")[names].astype(np.float64)
+        tables[str(model), str(benchmark)] = values.set_axis(columns, axis=1)
     return tables
