@@ -59,9 +59,11 @@ class Search:
         self.job = replace(job_of(asked.setup, tuned), cache=self.folder)
         self.trace = Trace(self.folder)
 
-    def stage(self, on_finished: Any, **before: Any) -> StageRun:
+    def stage(self, on_finished: Any, trials: int, queue: Sequence[Mapping[str, Any]] = (), **before: Any) -> StageRun:
         """Return a run of the stage; `before` is what earlier processes did, see :class:`StageRun`."""
-        return StageRun(self.request, "fine", self.space, on_finished, **before)
+        stage_run = StageRun(self.request, "fine", self.space, on_finished, **before)
+        stage_run.plan = lambda: (trials, list(queue))
+        return stage_run
 
     def run(
         self,
@@ -73,8 +75,10 @@ class Search:
     ) -> tuple[list[FinishedTrial], list[tuple[FinishedTrial, Outcome | None]]]:
         """Run the stage; return all its trials, and what was heard of those that ended in this call, in their order."""
         heard: list[tuple[FinishedTrial, Outcome | None]] = []
-        stage_run = self.stage(lambda trial, outcome: heard.append((trial, outcome)), **before)
-        return stage_run.run(trials, executor or InlineExecutor(job=self.job), queue, best), heard
+        stage_run = self.stage(
+            lambda trial, outcome: heard.append((trial, outcome)), trials, queue, best=best, **before
+        )
+        return stage_run.run(executor or InlineExecutor(job=self.job)), heard
 
     def train(self, *settings: Mapping[str, Any]) -> list[Outcome]:
         """Train settings in one session, without Optuna."""

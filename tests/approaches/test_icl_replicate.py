@@ -26,7 +26,7 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.base import warn_of_unread
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.planning.run import plan
-from mlflow_l3d.studies.seeds.numbers.repeats import answer_changes
+from mlflow_l3d.studies.seeds.numbers.compared import answer_changes
 from mlflow_l3d.studies.seeds.run import SeedsRun, plan_replicate, replicate
 
 pytest.importorskip("openai")

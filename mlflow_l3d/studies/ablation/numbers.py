@@ -60,20 +60,24 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Answers:
-    """Predictions of the cells.
+    """Predictions of the cells, of one cell at least.
 
     Attributes
     ----------
     cells
         Place -> three arrays of one length, at least 1: number of the example (0 .. examples - 1), label, prediction;
-        of any type of whole numbers; labels and predictions of a regression are decimal. Cells of one test set are
-        quicker where they share the first.
+        of any type of whole numbers; labels and predictions of a regression are decimal.
     examples
         How many different examples there are.
     """
 
     cells: Mapping[Place, tuple[IntArray, IntArray, IntArray]]
     examples: int
+
+    @property
+    def sizes(self) -> set[int]:
+        """How many examples cells have."""
+        return {len(labels) for _, labels, _ in self.cells.values()}
 
     @cached_property
     def classes(self) -> int | None:
@@ -84,16 +88,6 @@ class Answers:
         if any(part.dtype.kind not in "iu" for _, *both in self.cells.values() for part in both):
             return None
         return occurring(*(np.unique(part) for _, *both in self.cells.values() for part in both))
-
-    @property
-    def least(self) -> int:
-        """Examples of the smallest cell; 0 without cells."""
-        return min((len(labels) for _, labels, _ in self.cells.values()), default=0)
-
-    @property
-    def most(self) -> int:
-        """Examples of the largest cell; 0 without cells."""
-        return max((len(labels) for _, labels, _ in self.cells.values()), default=0)
 
 
 def from_predictions() -> list[str]:
@@ -122,10 +116,10 @@ def rescored(scores: Tables, answers: Answers, metric: Metric, *, size: int | No
     tables = {name: np.full_like(table, math.nan) for name, table in scores.tables.items()}
     golden, base = np.full_like(scores.golden, math.nan), np.full_like(scores.base, math.nan)
     plain = base if base.size else golden
-    of_set: dict[int, IntArray | slice] = {}
     for place, (numbers, labels, predictions) in answers.cells.items():
-        if (chosen := of_set.get(id(numbers))) is None:
-            chosen = of_set[id(numbers)] = _lowest(rank[numbers], size)
+        chosen: IntArray | slice = slice(None)
+        if size is not None and size < len(numbers):
+            chosen = np.flatnonzero(rank[numbers] < np.partition(rank[numbers], size)[size])
         of_texts = labels.dtype.kind == "O"
         kind = np.int64 if answers.classes is not None else np.object_ if of_texts else np.float64
         truth, guess = labels[chosen].astype(kind), predictions[chosen].astype(kind)
@@ -135,11 +129,6 @@ def rescored(scores: Tables, answers: Answers, metric: Metric, *, size: int | No
         else:
             tables[place.factor][place.row, place.column] = value
     return replace(scores, tables=tables, golden=golden, base=base)
-
-
-def _lowest(rank: IntArray, size: int | None) -> IntArray | slice:
-    """Return where the lowest ranks stand, in their order; everything if there are no more than `size`."""
-    return slice(None) if size is None or size >= len(rank) else np.flatnonzero(rank < np.partition(rank, size)[size])
 
 
 def part(scores: Tables, setting: Setting, seeds: Sequence[np.random.SeedSequence]) -> Tables:
@@ -215,7 +204,7 @@ def ablate_tables(
                 rank = np.random.default_rng(seeds[3]).permutation(answers.examples)
                 by_size[size] = rescored(scores, answers, metric, size=size, rank=rank)
             chosen = part(by_size[size], setting, seeds)
-            share = 1.0 if size is None or answers is None else size / answers.most
+            share = 1.0 if size is None or answers is None else size / max(answers.sizes)
             share *= _cells(chosen) / _cells(scores)
             place = {"setting": number, "test_examples": size, "repeat": repeat, "share_of_baseline": share}
             lines += [place | line for line in _lines(chosen, importances(chosen))]

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.verdicts import GOLDEN_ROW
-from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.report.numbers import Unit, between, signed, unit_of
+from mlflow_l3d.report.numbers import between, signed
 from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
@@ -18,17 +17,6 @@ from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.ablation.numbers import NUMBERS
 
 _KEYS: Final = ["setting", "mitigation_runs", "investigation_runs", "test_examples", "share_of_baseline", "factor"]
-_WORDS: Final = {
-    "score_mean": "score (%)",
-    "score_std": "score std",
-    "contributed_std": "contributed std",
-    "mitigated_std": "mitigated std",
-    "importance": "importance",
-    "importance_corrected": "corrected",
-    "importance_corrected_ci_low": "  95 % from",
-    "importance_corrected_ci_high": "  95 % to",
-}
-_HEAD: Final = ("mitigation runs", "investigation runs", "test size", "% of baseline")
 
 
 def spread(frame: pd.DataFrame) -> pd.DataFrame:
@@ -57,32 +45,9 @@ def spread(frame: pd.DataFrame) -> pd.DataFrame:
     return result.astype({"test_examples": "Int64", "investigation_runs": "Int64"})
 
 
-def ablation_table(frame: pd.DataFrame, metric: Metric) -> pd.DataFrame:
-    """Return the paper's Table 3 as texts: the mean over the choices, in percentage points where the metric is read so.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Index ``factor`` and ``number``; a column for each setting, named by the table's header lines: mitigation runs,
-        investigation runs, test size, share of the baseline.
-    """
-    columns, unit = {}, unit_of(metric)
-    for _, part in spread(frame).groupby("setting", sort=True):
-        first = part.iloc[0]
-        runs = "-" if pd.isna(first["investigation_runs"]) else str(first["investigation_runs"])
-        head = (str(first["mitigation_runs"]), runs, _size(first), f"{100 * first['share_of_baseline']:.3g}%")
-        index = pd.MultiIndex.from_frame(part[["factor", "number"]].replace({"number": _WORDS}))
-        texts = [_text(name, mean, unit) for name, mean in zip(part["number"], part["mean"], strict=True)]
-        columns[head] = pd.Series(texts, index=index)
-    return pd.DataFrame(columns).rename_axis(columns=list(_HEAD))
-
-
-def ablation_document(
-    title: str, frame: pd.DataFrame, notes: Sequence[str] = (), source: Source | None = None
-) -> Document:
+def ablation_document(title: str, frame: pd.DataFrame, notes: Sequence[str], source: Source) -> Document:
     """Return what fewer runs would have found as people read it; `source` is the investigation."""
-    means = spread(frame)
-    means = means[means["number"].eq("importance") & means["factor"].ne(GOLDEN_ROW)]
+    means = _importances(frame)
     base = means[means["setting"].eq(0)].set_index("factor")["mean"]
     signs = np.sign(means["factor"].map(base))
     means = means.assign(kept=(np.sign(means["low"]).eq(signs) & np.sign(means["high"]).eq(signs)))
@@ -96,20 +61,25 @@ def ablation_document(
     return Document(
         title=title,
         headline=_headline(fewer, fewer[whole]),
-        place=(source or Source()).place(),
+        place=source.place(),
         answers=answers,
         table=range_table(frame, [0, *fewer["setting"].drop_duplicates()[:2]]),
-        steps=[] if source is None or fewer.empty else _steps(means, fewer[whole], source),
+        steps=[] if fewer.empty else _steps(means, fewer[whole], source),
         lines=[title],
         notes=notes,
         sections=[Section("The importance in each setting", [range_table(frame)])],
     )
 
 
+def _importances(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of :func:`spread` that are the importance of a factor."""
+    means = spread(frame)
+    return means[means["number"].eq("importance") & means["factor"].ne(GOLDEN_ROW)]
+
+
 def range_table(frame: pd.DataFrame, settings: Sequence[int] | None = None) -> Table:
     """Return mean and range of the importance of each factor, in some settings or in all."""
-    means = spread(frame)
-    means = means[means["number"].eq("importance") & means["factor"].ne(GOLDEN_ROW)].sort_values("setting")
+    means = _importances(frame).sort_values("setting")
     if settings is not None:
         means = means[means["setting"].isin(settings)]
     rows: dict[str, dict[str, str]] = {}
@@ -172,9 +142,3 @@ def _setting(row: Any) -> str:
 
 def _size(row: Any) -> str:
     return "all" if pd.isna(row["test_examples"]) else str(row["test_examples"])
-
-
-def _text(name: str, value: float, unit: Unit) -> str:
-    if name.startswith("importance"):
-        return signed(value)
-    return unit.text(value, 3 if name in ("contributed_std", "mitigated_std") else 2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Final, Unpack
 
 import numpy as np
@@ -25,7 +24,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.ablation.numbers import Answers, Setting, ablate_tables, from_predictions
 from mlflow_l3d.studies.ablation.parameters import ABLATION, AblationOptions
 from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
-from mlflow_l3d.studies.ablation.report import ablation_document, ablation_table, range_table, spread
+from mlflow_l3d.studies.ablation.report import ablation_document, range_table, spread
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
@@ -39,7 +38,7 @@ from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import Recorded, known_document, read_listed
 from mlflow_l3d.tracking.pages import runs_page
 
-FRAME_FILE, TABLE_FILE = "ablation.json", "ablation_table.json"
+FRAME_FILE = "ablation.json"
 _SHARES: Final = {"rows": (0.1, 0.25, 0.5), "columns": (0.1, 0.25, 0.5), "test_sizes": (0.1, 0.5)}
 _LEAST: Final = {"rows": 3, "columns": 3, "test_sizes": 10}
 
@@ -71,10 +70,6 @@ class Ablation(OnOneScreen):
     def to_frame(self) -> pd.DataFrame:
         """Return one row per setting, factor and number: its mean and 5-95 % range over the random choices."""
         return spread(self.frame)
-
-    def table(self) -> pd.DataFrame:
-        """Return the layout of the paper's Table 3, as texts: a column per setting, rows golden model and factors."""
-        return ablation_table(self.frame, self.metric)
 
     @built_once
     def report(self) -> Document:
@@ -143,7 +138,9 @@ def ablation(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) 
             ablation = _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)
             tags = {names.OF_INVESTIGATION: run_id, names.NOTE: ablation.note()}
             write_result(folder, ablation)
-            opened.finish(folder, metrics={}, tags=tags, tables=_write(ablation, folder))
+            save_report(folder, names.REPORT, ablation.report())
+            frame = ablation.to_frame().replace([np.inf, -np.inf], np.nan)
+            opened.finish(folder, metrics={}, tags=tags, tables=write_tables(folder, {FRAME_FILE: frame}))
     return ablation
 
 
@@ -216,7 +213,7 @@ def _settings(scores: Tables, answers: Answers | None, wanted: Mapping[str, list
     most = {
         "rows": min(len(table) for table in scores.tables.values()),
         "columns": min(table.shape[1] for table in scores.tables.values()),
-        "test_sizes": 0 if answers is None else answers.least,
+        "test_sizes": 0 if answers is None else min(answers.sizes),
     }
     rows, columns, sizes = (_numbers(name, wanted[name], number) for name, number in most.items())
     return [
@@ -237,10 +234,3 @@ def _numbers(name: str, wanted: list[int] | None, most: int) -> list[int]:
         low = 1 if name == "test_sizes" else 2
         raise ParameterError(name, wanted[0], f"must be from {low} to {most}, what the investigation has")
     return [number for number in wanted if number < most]
-
-
-def _write(ablation: Ablation, folder: Path) -> list[str]:
-    frame, table = ablation.to_frame().replace([np.inf, -np.inf], np.nan), ablation.table()
-    table.columns = pd.Index([" | ".join(column) for column in table.columns])
-    save_report(folder, names.REPORT, ablation.report())
-    return write_tables(folder, {FRAME_FILE: frame, TABLE_FILE: table.reset_index()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import closing
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -26,33 +26,10 @@ from mlflow_l3d.tracking.earlier.reader import read_investigation, read_predicti
 _SHOWN: Final = (10, 30, 100, 300, 1_000, 3_000, 10_000)
 
 
-class Costs(NamedTuple):
-    """What a cell costs, in the unit of the budget: by itself, and for each example that it is evaluated on."""
-
-    per_run: float
-    per_example: float
-    words: str
-
-
-class Projected(NamedTuple):
-    """What a budget buys.
-
-    Attributes
-    ----------
-    table
-        Rows of :func:`mlflow_l3d.studies.planning.numbers.projection`, with ``best``; None if there are none.
-    note
-        The result, or why there is none.
-    """
-
-    table: pd.DataFrame | None
-    note: str
-
-
 def projected(
     request: InvestigationRequest, client: Client | None, run_id: str | None, budget: Budget, seconds: float
-) -> Projected:
-    """Say how to spend a budget so that the mean score is known best.
+) -> tuple[pd.DataFrame | None, str]:
+    """Return how to spend a budget so that the mean score is known best.
 
     Parameters
     ----------
@@ -66,34 +43,40 @@ def projected(
         What there is.
     seconds
         Of a cell of the pilot.
+
+    Returns
+    -------
+    tuple
+        Rows of :func:`mlflow_l3d.studies.planning.numbers.projection`, with ``best``, None if there are none; and the
+        result, or why there is none.
     """
     asked = f"budget={budget}"
     if client is None or run_id is None:
-        return Projected(None, f"{asked}: nothing is known of how scores vary. pilot=run measures it.")
+        return None, f"{asked}: nothing is known of how scores vary. pilot=run measures it."
     if request.metric.function is None:
         why = f"{request.metric} comes from the approach itself, and not from predictions"
-        return Projected(None, f"{asked}: {why}. Name another metric.")
+        return None, f"{asked}: {why}. Name another metric."
     lists = request.setup.approach.levels(request.setup.task, request.setup.hyperparameters)
     variances = _variances(request, client, run_id, lists)
     if variances is None:
         why = f"the pilot has fewer than {FEWEST_RUNS} golden runs with predictions on examples in common"
-        return Projected(None, f"{asked}: {why}.")
-    costs = _costs(request, budget, seconds, variances.per_run)
-    if not math.isfinite(costs.per_run + costs.per_example):
-        return Projected(None, f"{asked}: the seconds of a cell are not known. Give cells, or pilot=run.")
+        return None, f"{asked}: {why}."
+    per_run, per_example, costs = _costs(request, budget, seconds, variances.per_run)
+    if not math.isfinite(per_run + per_example):
+        return None, f"{asked}: the seconds of a cell are not known. Give cells, or pilot=run."
     amount = next(float(each) for each in (budget.cells, budget.requests, budget.seconds) if each is not None)
-    table = projection(variances, amount, per_run=costs.per_run, per_example=costs.per_example)
+    table = projection(variances, amount, per_run=per_run, per_example=per_example)
     if table.empty:
-        return Projected(None, f"{asked}: it does not pay for {FEWEST_RUNS} cells ({costs.words}).")
+        return None, f"{asked}: it does not pay for {FEWEST_RUNS} cells ({costs})."
     top = best(table)
     wanted = {*_SHOWN, variances.pool, round(variances.per_run), int(top["examples"])}
     shown = table[table["examples"].isin(wanted)].reset_index(drop=True)
     test_set = "the same in all cells" if variances.shared else f"redrawn in each from the pilot's {variances.pool:,}"
     note = (
         f"{asked}: the mean {request.metric} is known best with {_counted(top, variances.levels, lists)}, each with "
-        f"{top['examples']:,.0f} test examples, {test_set} ({costs.words})."
+        f"{top['examples']:,.0f} test examples, {test_set} ({costs})."
     )
-    return Projected(shown.assign(best=shown["examples"] == top["examples"]), note)
+    return shown.assign(best=shown["examples"] == top["examples"]), note
 
 
 def _counted(row: pd.Series, levels: int, lists: Mapping[str, int]) -> str:
@@ -103,16 +86,17 @@ def _counted(row: pd.Series, levels: int, lists: Mapping[str, int]) -> str:
     return f"{row['runs'] / levels:,.0f} cells for each of {levels:,} {' x '.join(lists)}"
 
 
-def _costs(request: InvestigationRequest, budget: Budget, seconds: float, examples: float) -> Costs:
+def _costs(request: InvestigationRequest, budget: Budget, seconds: float, examples: float) -> tuple[float, float, str]:
+    """Return what a cell costs, in the unit of the budget: by itself, for each of its examples, and both in words."""
     if budget.cells is not None:
-        return Costs(1.0, 0.0, "a cell costs the same with any number of test examples")
+        return 1.0, 0.0, "a cell costs the same with any number of test examples"
     reference = len(request.setup.task.reference_ids)  # each cell predicts these, too
     if budget.requests is not None:
-        return Costs(reference, 1.0, "a request for each")
+        return reference, 1.0, "a request for each"
     if request.setup.approach.only_evaluates:
         each = seconds / (examples + reference)
-        return Costs(reference * each, each, f"{each:.3g} s for each, as nothing is trained")
-    return Costs(seconds, 0.0, f"{seconds:.3g} s a cell, most of it training")
+        return reference * each, each, f"{each:.3g} s for each, as nothing is trained"
+    return seconds, 0.0, f"{seconds:.3g} s a cell, most of it training"
 
 
 def _variances(

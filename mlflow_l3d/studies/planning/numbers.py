@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -138,24 +138,23 @@ def score_variances(
     sizes = [len(each) for each in values]
     run = np.repeat(np.arange(len(values)), sizes)
     known, example = np.unique(np.concatenate(example_ids), return_inverse=True)
-    whole = _products(flat, run, example)
-    if not whole.pairs_in_runs > 0 or not whole.pairs_in_examples > 0:
+    (same_run, same_example, neither), (pairs_in_runs, pairs_in_examples, _) = _products(flat, run, example)
+    if not pairs_in_runs > 0 or not pairs_in_examples > 0:
         return None
-    of_runs = whole.same_run - whole.neither
-    within = of_runs
+    within = of_runs = same_run - neither
     if level is not None:
         of_level = np.repeat(np.asarray(level), sizes)
         groups = [_products(*(each[of_level == one] for each in (flat, run, example))) for one in np.unique(of_level)]
-        weights = np.array([group.other_pairs for group in groups])
+        weights = np.array([pairs[-1] for _, pairs in groups])
         if not weights.sum() > 0:
             return None
-        each = [group.same_run - group.neither if group.other_pairs else 0.0 for group in groups]
+        each = [means[0] - means[-1] if pairs[-1] else 0.0 for means, pairs in groups]
         within = float(np.average(each, weights=weights))
-    of_examples = whole.same_example - whole.neither
+    of_examples = same_example - neither
     return ScoreVariances(
         runs=max(0.0, within),
         examples=max(0.0, of_examples),
-        both=max(0.0, float(np.square(flat).mean()) - whole.neither - of_runs - of_examples),
+        both=max(0.0, float(np.square(flat).mean()) - neither - of_runs - of_examples),
         mean=mean,
         pool=len(known),
         per_run=len(flat) / len(values),
@@ -164,18 +163,10 @@ def score_variances(
     )
 
 
-class _Products(NamedTuple):
-    """Mean products of two values: of one run, of one example, of neither; and how many pairs there are."""
-
-    same_run: float
-    same_example: float
-    neither: float
-    pairs_in_runs: float
-    pairs_in_examples: float
-    other_pairs: float
-
-
-def _products(values: FloatArray, run: npt.NDArray[np.int64], example: npt.NDArray[np.int64]) -> _Products:
+def _products(
+    values: FloatArray, run: npt.NDArray[np.int64], example: npt.NDArray[np.int64]
+) -> tuple[list[float], list[float]]:
+    """Return mean products of two values, of one run, of one example, of neither; and how many pairs there are."""
     count, squares = float(len(values)), float(np.square(values).sum())
     sums, pairs = [], []
     for place in (run, example):
@@ -184,7 +175,7 @@ def _products(values: FloatArray, run: npt.NDArray[np.int64], example: npt.NDArr
     others = float(values.sum()) ** 2 - squares - sum(sums)
     sums, pairs = [*sums, others], [*pairs, count**2 - count - sum(pairs)]
     means = [total / number if number > 0 else math.nan for total, number in zip(sums, pairs, strict=True)]
-    return _Products(*means, *pairs)
+    return means, pairs
 
 
 def projection(
@@ -193,7 +184,6 @@ def projection(
     *,
     per_run: float,
     per_example: float,
-    most_runs: int = MOST_RUNS,
 ) -> pd.DataFrame:
     """Say for each number of test examples how many runs a budget allows, and how well they tell the mean score.
 
@@ -223,7 +213,7 @@ def projection(
     """
     examples = np.arange(2, variances.pool + 1, dtype=np.float64)
     levels = variances.levels
-    runs = np.minimum(np.floor(budget / (per_run + per_example * examples) * (1 + 1e-12)), most_runs)
+    runs = np.minimum(np.floor(budget / (per_run + per_example * examples) * (1 + 1e-12)), MOST_RUNS)
     runs = np.floor(runs / levels) * levels
     enough = runs >= max(FEWEST_RUNS, levels + 1)
     examples, runs = examples[enough], runs[enough]

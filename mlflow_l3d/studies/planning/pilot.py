@@ -13,7 +13,6 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import with_scores
-from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.planning.assurance import Outlook
 from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.designs.analyse import analyse
@@ -50,11 +49,6 @@ class FactorPilot:
     high: float
     run_id: str
     same: bool
-
-    @property
-    def components(self) -> VarianceComponents:
-        """Variances."""
-        return self.outlook.components
 
 
 @dataclass(frozen=True)
@@ -96,10 +90,8 @@ def past_pilot(request: InvestigationRequest, client: Client, durations: Iterabl
     values, of = [*filter(math.isfinite, durations)], "finished cells with the same settings"
     if not values:
         others = (run.data.metrics.get("duration_seconds", math.nan) for run in similar)
-        values, of = (
-            [*filter(math.isfinite, others)],
-            "cells of the same task, approach and model; other settings differ",
-        )
+        values = [*filter(math.isfinite, others)]
+        of = "cells of the same task, approach and model; other settings differ"
     found: dict[str, FactorPilot] = {}
     parents = investigations(client, request.context_key)[:MOST_PARENTS]
     known = {run.info.run_id for run in parents}
@@ -114,7 +106,7 @@ def past_pilot(request: InvestigationRequest, client: Client, durations: Iterabl
         except L3DError:  # a parent that cannot be scored is no pilot
             continue
         found |= {factor: each for factor, each in factors.items() if factor in wanted}
-    return Pilot(_mean(values), _source(values, of), found, _notes(request, found))
+    return _pilot(request, values, of, found)
 
 
 def named_pilot(request: InvestigationRequest, client: Client, run_id: str, given: str) -> Pilot:
@@ -145,8 +137,7 @@ def named_pilot(request: InvestigationRequest, client: Client, run_id: str, give
     durations = [float(value) for value in recorded.cells.get("duration_seconds", pd.Series(dtype=float)).dropna()]
     factors = _variances(request, recorded)
     differ = "" if _same(request, recorded) else "; its settings differ"
-    source = _source(durations, f"cells of run {run_id}{differ}")
-    return Pilot(_mean(durations), source, factors, _notes(request, factors))
+    return _pilot(request, durations, f"cells of run {run_id}{differ}", factors)
 
 
 def pilot_parameters(request: InvestigationRequest) -> dict[str, Any]:
@@ -201,20 +192,15 @@ def _same(request: InvestigationRequest, recorded: Recorded) -> bool:
     return recorded.parent.data.tags.get(names.CONTEXT_KEY) == request.context_key
 
 
-def _notes(request: InvestigationRequest, found: Mapping[str, FactorPilot]) -> tuple[str, ...]:
-    missing = [factor for factor in request.factors if factor not in found]
+def _pilot(request: InvestigationRequest, seconds: list[float], of: str, factors: Mapping[str, FactorPilot]) -> Pilot:
+    """Return what is known: how long the cells `of` something took, and the variances of factors."""
+    missing = [factor for factor in request.factors if factor not in factors]
     notes = [f"No earlier investigation says how much {', '.join(missing)} matters."] if missing else []
-    other = [factor for factor, each in found.items() if not each.same]
+    other = [factor for factor, each in factors.items() if not each.same]
     if other:
         notes.append(
             f"The variances of {', '.join(other)} come from runs whose settings differ: similar at best, not equal."
         )
-    return tuple(notes)
-
-
-def _mean(values: list[float]) -> float:
-    return float(np.mean(values)) if values else math.nan
-
-
-def _source(values: list[float], of: str) -> str:
-    return f"mean of {len(values)} {of}" if values else Pilot().cost_source
+    pilot = Pilot(factors=factors, notes=tuple(notes))
+    source = f"mean of {len(seconds)} {of}"
+    return replace(pilot, seconds=float(np.mean(seconds)), cost_source=source) if seconds else pilot

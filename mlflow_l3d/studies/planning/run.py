@@ -6,7 +6,11 @@ import math
 from dataclasses import replace
 from typing import Final, Unpack
 
+import pandas as pd
+
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.designs import plannable_designs
+from mlflow_l3d.designs.base import FEWEST_PILOT_COLUMNS
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.studies.base import entry_point, expected_workers, specified
@@ -16,11 +20,10 @@ from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, 
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.planning.budget import projected
-from mlflow_l3d.studies.planning.notes import planner_notes
 from mlflow_l3d.studies.planning.parameters import PLAN
 from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, past_pilot, pilot_parameters
 from mlflow_l3d.studies.planning.result import Plan
-from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table, guidance_table
+from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table, guidance_table, never
 from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
@@ -115,8 +118,8 @@ def plan(
         own = project_run.run_id
         made = _assemble(request, done, known, assurance=wanted, pilot_run_id=run_id, why=why, project_run=own)
         if allowed:
-            found = projected(request, client, made.pilot_run_id, allowed, known.seconds)
-            made = replace(made, projection=found.table, notes=(*made.notes, found.note))
+            projection, note = projected(request, client, made.pilot_run_id, allowed, known.seconds)
+            made = replace(made, projection=projection, notes=(*made.notes, note))
         if made.run_id is not None and client is None:
             logger.error("The plan could not be recorded in run %s: %s", made.run_id, why)
         elif made.run_id is not None and client is not None:
@@ -154,7 +157,7 @@ def _assemble(
     if pilot_run_id is None and len(runs) == 1:
         pilot_run_id = runs.pop()
     designs = design_table(request, known.factors, known.seconds, workers, factors, assurance)
-    more = planner_notes(known, factors, assurance=assurance, workers=workers, why=why)
+    more = _notes(known, factors, assurance=assurance, workers=workers, why=why)
     remarks = [remark for remark in request.remarks if remark not in request.offer]
     return Plan(
         request=request,
@@ -198,3 +201,56 @@ def _record(made: Plan, client: Client, run_id: str, pilot: str, budget: str) ->
         (folder / "plan.md").write_text(page, encoding="utf-8")
         save_report(folder, names.REPORT, made.report())
         run.finish(folder, metrics=made.metrics(), tags=tags, tables=tables)
+
+
+def _notes(pilot: Pilot, factors: pd.DataFrame, *, assurance: float, workers: int, why: str) -> list[str]:
+    """Return the remarks on a plan.
+
+    Parameters
+    ----------
+    pilot
+        Known cost and variances.
+    factors
+        What :func:`mlflow_l3d.studies.planning.tables.factor_table` returned.
+    assurance
+        Probability with which intervals are as narrow as is said.
+    workers
+        Cells that run side by side.
+    why
+        Why past runs could not be read, or nothing.
+    """
+    notes = [why] if why else []
+    if not math.isnan(pilot.seconds):
+        note = "Time covers training and evaluation; loading model and data, once a worker, and scoring come on top"
+        side = ", and cells that run side by side may slow each other down" if workers > 1 else ""
+        notes.append(f"{note}{side}.")
+    notes += pilot.notes
+    notes += _small_notes(factors, assurance)
+    return [*notes, *_never_notes(factors)]
+
+
+def _small_notes(factors: pd.DataFrame, assurance: float) -> list[str]:
+    """Say which pilots are too small for a promise, and which are not."""
+    small = factors[factors["pilot_enough"].eq(False)]
+    sizes = [
+        f"{name} {design.auto_rows}"
+        + (f" x {FEWEST_PILOT_COLUMNS}" if design.model.shared_columns else f" {design.words.row}")
+        for name, design in plannable_designs().items()
+    ]
+    return [
+        f"The pilot of {', '.join(group['factor'])} ({design} {rows:.0f} x {columns:.0f}) is too small for a promise: "
+        f"the runs needed are a guess, and may be too few in more than {1 - assurance:.0%} of cases. In simulations "
+        f"plans are kept from pilots of {', '.join(sizes)} on. Compare the table of assumed S_T."
+        for (design, rows, columns), group in small.groupby(["pilot_design", "pilot_rows", "pilot_columns"])
+    ]
+
+
+def _never_notes(factors: pd.DataFrame) -> list[str]:
+    """Say for which factors no table of a design is expected to be narrow enough."""
+    designs = [name for name in plannable_designs() if f"cells/{name}" in factors]
+    hopeless = {name: ", ".join(never(factors, name)) for name in designs}
+    return [
+        f"No {name} table is likely to be narrow enough for {each}. Use another design, or a larger half_width."
+        for name, each in hopeless.items()
+        if each
+    ]

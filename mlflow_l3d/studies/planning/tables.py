@@ -17,7 +17,6 @@ from mlflow_l3d.designs import Design, design_named, plannable_designs
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.planning.pilot import FactorPilot
 
-CELL_COLUMNS: Final = ("phase", "factor", "cells", "done", "to_compute")
 _OF_PILOT: Final = (
     *("total_index", "low", "high", "pilot_enough"),
     *("pilot_design", "pilot_run_id", "pilot_same", "pilot_rows", "pilot_columns"),
@@ -40,19 +39,14 @@ def cell_table(request: InvestigationRequest, done: Collection[str]) -> pd.DataF
     Returns
     -------
     pandas.DataFrame
-        Columns :data:`CELL_COLUMNS`, one row a phase and factor. A cell that stands at two places is computed once, so
-        ``to_compute`` may be less than ``cells`` minus ``done``.
+        ``phase``, ``factor``, ``cells``, ``done``, ``to_compute``: one row per phase and factor. A cell
+        that stands at two places is computed once, so ``to_compute`` may be less than ``cells`` minus ``done``.
     """
-    counts: dict[tuple[str, str | None], list[int]] = {}
-    seen: set[str] = set()
-    for cell in request.design().cells():
-        count = counts.setdefault((cell.phase, cell.factor), [0, 0, 0])
-        count[0] += 1
-        count[1] += cell.key in done
-        count[2] += cell.key not in done and cell.key not in seen
-        seen.add(cell.key)
-    rows = [(phase, factor, *count) for (phase, factor), count in counts.items()]
-    return pd.DataFrame(rows, columns=list(CELL_COLUMNS))
+    places = ((cell.phase, cell.factor, 1, cell.key in done, cell.key) for cell in request.design().cells())
+    cells = pd.DataFrame(places, columns=["phase", "factor", "cells", "done", "key"])
+    cells["to_compute"] = ~cells["done"] & ~cells["key"].duplicated()
+    counts = cells.drop(columns="key").groupby(["phase", "factor"], dropna=False, sort=False)
+    return counts.sum().reset_index()
 
 
 def factor_table(request: InvestigationRequest, pilots: Mapping[str, FactorPilot], assurance: float) -> pd.DataFrame:
@@ -81,7 +75,7 @@ def factor_table(request: InvestigationRequest, pilots: Mapping[str, FactorPilot
         row: dict[str, Any] = {"factor": factor, **dict.fromkeys(_OF_PILOT, math.nan)}
         outlook = None
         if (pilot := pilots.get(factor)) is not None:
-            outlook, components = pilot.outlook, pilot.components
+            outlook, components = pilot.outlook, pilot.outlook.components
             row |= {"total_index": components.total_index, "low": pilot.low, "high": pilot.high}
             row |= {
                 "pilot_enough": design_named(components.design).promises(components),

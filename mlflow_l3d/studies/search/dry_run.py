@@ -76,12 +76,10 @@ def _count_trials(
     trials: list[FinishedTrial] = []
     is_known = True
     for stage, runs in most.items():
-        opened = open_stage(request, stage, recovered, spooled, lambda *_: None, trials) if is_known else None
         counts[stage] = (0, 0) if is_known else (runs, runs)
-        if opened is not None:
-            stage_run, best = opened
-            planned, queue = stage_run.plan(best)
-            left = len([*stage_run.cells(planned, queue, best)])
+        if is_known and (stage_run := open_stage(request, stage, recovered, spooled, lambda *_: None, trials)):
+            planned, _ = stage_run.plan()
+            left = len([*stage_run.cells()])
             counts[stage], trials, is_known = (planned, left), stage_run.finished, not left
     if is_known:
         compared = request.compared_cells(best_trial(trials, request.metric.sign).hyperparameters)

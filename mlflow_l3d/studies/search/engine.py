@@ -31,8 +31,8 @@ def open_stage(
     spooled: Sequence[TrialRecord],
     on_finished: Callable[[FinishedTrial, Outcome | None], None],
     before: Sequence[FinishedTrial] = (),
-) -> tuple[StageRun, FinishedTrial | None] | None:
-    """Return a stage, and the best of the trials `before` it, around which it searches; None if there is none.
+) -> StageRun | None:
+    """Return a stage, around the best of the trials `before` it; None if that leaves nothing to search.
 
     Settings that earlier processes, other searches or the trials before it have trained are not trained again;
     `recovered` and `spooled` are as in :func:`mlflow_l3d.studies.search.trials.known_trials`.
@@ -47,7 +47,7 @@ def open_stage(
     ended = {trial.key: replace(trial, origin="known", reports={}) for trial in complete}
     ended |= known_trials(recovered, spooled, stage)
     recorded = {record.number: record.hyperparameters for record in spooled if record.stage == stage}
-    return StageRun(request, stage, space, on_finished, ended, recorded), best
+    return StageRun(request, stage, space, on_finished, best, ended, recorded)
 
 
 @dataclass
@@ -63,6 +63,9 @@ class StageRun:
     on_finished
         Called for every trial that ends, right before Optuna learns of it: with the trial, and the outcome if this
         process trained it.
+    best
+        The best trial of the stage before, if there is one: it stands for the given setting, becomes the first trial of
+        this stage, beyond those that are planned, and is not trained again.
     known_trials
         Key of a cell -> trial that ended before, in an earlier process or another search; its score is taken.
     recorded_settings
@@ -76,6 +79,7 @@ class StageRun:
     stage: Stage
     space: SearchSpace
     on_finished: Callable[[FinishedTrial, Outcome | None], None]
+    best: FinishedTrial | None = None
     known_trials: dict[str, FinishedTrial] = field(default_factory=dict)
     recorded_settings: Mapping[int, Setting] = field(default_factory=dict)
     finished: list[FinishedTrial] = field(default_factory=list)
@@ -86,40 +90,28 @@ class StageRun:
         self._distributions = distributions(self.space)
         self._running: dict[str, list[tuple[Trial, FinishedTrial]]] = {}
 
-    def plan(self, best: FinishedTrial | None) -> tuple[int, list[Setting]]:
-        """Return how many trials the stage has, and the settings that are tried first: the given one, then a grid.
-
-        `best` is the best trial of the stage before, if there is one: it stands for the given setting.
-        """
+    def plan(self) -> tuple[int, list[Setting]]:
+        """Return how many trials the stage has, and the settings that are tried first: the given one, then a grid."""
         request, stage = self.request, self.stage
         trials = request.coarse_trials if stage == "coarse" else request.fine_trials
         given: Setting = {name: request.setup.hyperparameters[name] for name in self.space.ranges}
-        queue = [given] if best is None else []
+        queue = [given] if self.best is None else []
         if request.samplers[stage] == GRID:
-            tried, seed = given if best is None else best.params, request.sampler_seed(stage)
+            tried, seed = given if self.best is None else self.best.params, request.sampler_seed(stage)
             queue += grid_settings(self.space, trials=trials - len(queue), seed=seed, done=[tried])
             trials = len(queue)
         return trials, queue
 
-    def run(
-        self, trials: int, executor: Executor, queue: Sequence[Setting] = (), best: FinishedTrial | None = None
-    ) -> list[FinishedTrial]:
-        """Run the stage until it has so many trials.
+    def run(self, executor: Executor) -> list[FinishedTrial]:
+        """Run the stage until it has all planned trials, including those that fail or are pruned.
 
         Settings are asked for as the executor takes cells, so each is suggested in the light of all scores that are
         known then. One that was scored before, or is being trained, is not trained again: it gets that score.
 
         Parameters
         ----------
-        trials
-            How many there are to be, including those that fail or are pruned.
         executor
             Its job trains :class:`mlflow_l3d.studies.search.training.Tuned`.
-        queue
-            Settings that are tried before any other, in this order.
-        best
-            The best trial of the stage before: it becomes the first one of this stage, beyond `trials`, and is not
-            trained again.
 
         Returns
         -------
@@ -131,7 +123,7 @@ class StageRun:
         L3DError
             If every trial failed; it names the error of the first.
         """
-        with closing(executor.run(self.cells(trials, queue, best))) as outcomes:
+        with closing(executor.run(self.cells())) as outcomes:
             for outcome in outcomes:
                 self._receive(outcome)
         self.finished.sort(key=lambda trial: trial.number)
@@ -140,18 +132,15 @@ class StageRun:
             raise L3DError(f"all {len(self.finished)} {self.stage} trials failed; the first: {first.error}")
         return self.finished
 
-    def _take_over(self, best: FinishedTrial) -> None:
-        params = self._inside(best.params)
-        kinds = {name: self._distributions[name] for name in params}
-        self.study.add_trial(need_optuna().trial.create_trial(params=params, distributions=kinds, value=best.score))
-        self._keep(replace(best, number=0, origin="taken over"))
-
-    def cells(
-        self, trials: int, queue: Sequence[Setting] = (), best: FinishedTrial | None = None
-    ) -> Iterator[TrialCell]:
-        """Yield the cells that are to be trained, until the stage has so many trials; see `run`."""
-        if best is not None:
-            self._take_over(best)
+    def cells(self) -> Iterator[TrialCell]:
+        """Yield the cells that are to be trained; see `run`."""
+        trials, queue = self.plan()
+        if self.best is not None:
+            params = self._inside(self.best.params)
+            kinds = {name: self._distributions[name] for name in params}
+            create = need_optuna().trial.create_trial
+            self.study.add_trial(create(params=params, distributions=kinds, value=self.best.score))
+            self._keep(replace(self.best, number=0, origin="taken over"))
         first = len(self.finished)
         settings = {**dict(enumerate(queue, first)), **self.recorded_settings}
         for number in range(first, first + trials):

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from mlflow_l3d.approaches.hyperparameters import SearchChoices
+from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched
 from mlflow_l3d.cells.factors import stream_seed
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.studies.search.space import SearchSpace
@@ -149,15 +149,14 @@ def new_study(pruner: str, *, greater_is_better: bool) -> Study:
 def distributions(space: SearchSpace) -> dict[str, BaseDistribution]:
     """Return name -> Optuna's distribution: the whole range, also at level 1, where few values of it are queued."""
     kinds = need_optuna().distributions
-    whole_ranges: dict[str, BaseDistribution] = {}
-    for name, searched in space.ranges.items():
+
+    def of(searched: Searched) -> Any:
         if isinstance(searched, SearchChoices):
-            whole_ranges[name] = kinds.CategoricalDistribution(searched.choices)
-        elif searched.whole:
-            whole_ranges[name] = kinds.IntDistribution(int(searched.low), int(searched.high), log=searched.log)
-        else:
-            whole_ranges[name] = kinds.FloatDistribution(float(searched.low), float(searched.high), log=searched.log)
-    return whole_ranges
+            return kinds.CategoricalDistribution(searched.choices)
+        number, kind = (int, kinds.IntDistribution) if searched.whole else (float, kinds.FloatDistribution)
+        return kind(number(searched.low), number(searched.high), log=searched.log)
+
+    return {name: of(searched) for name, searched in space.ranges.items()}
 
 
 def compute_importances(

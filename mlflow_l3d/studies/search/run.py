@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -133,28 +133,20 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
 
     def _run_stages(self) -> list[StageRun]:
         """Run the stages: the second around the best of the first, if that leaves something to search."""
-        request = self.request
-        total, name = request.coarse_trials + request.fine_trials, request.setup.approach.name
+        request, setup = self.request, self.request.setup
+        tuned = Tuned(setup.approach, request.metric.name, request.pruner, request.metric.greater_is_better)
+        total, name = request.coarse_trials + request.fine_trials, setup.approach.name
         with progress_bar(name, "trial", total=total, shown=self.progress) as self._bar:
             stages: tuple[Stage, ...] = ("coarse", "fine")
             stage_runs: list[StageRun] = []
             for stage in stages:
-                stage_run = self._run_stage(stage, stage_runs[-1].finished if stage_runs else ())
-                stage_runs += [] if stage_run is None else [stage_run]
+                before = stage_runs[-1].finished if stage_runs else ()
+                on_finished = partial(self._record, stage)
+                stage_run = open_stage(request, stage, self.recorder.recovered, self._spooled(), on_finished, before)
+                if stage_run is not None:
+                    stage_run.run(executor_of(setup, _job(setup, tuned)))
+                    stage_runs.append(stage_run)
         return stage_runs
-
-    def _run_stage(self, stage: Stage, before: Sequence[FinishedTrial] = ()) -> StageRun | None:
-        """Run one stage, around the best of the trials `before` it; None if that leaves nothing to search."""
-        request, setup = self.request, self.request.setup
-        on_finished = partial(self._record, stage)
-        opened = open_stage(request, stage, self.recorder.recovered, self._spooled(), on_finished, before)
-        if opened is None:
-            return None
-        stage_run, best = opened
-        tuned = Tuned(setup.approach, request.metric.name, request.pruner, request.metric.greater_is_better)
-        trials, queue = stage_run.plan(best)
-        stage_run.run(trials, executor_of(setup, _job(setup, tuned)), queue, best)
-        return stage_run
 
     def _spooled(self) -> list[TrialRecord]:
         """Return the records in the spool; those of a stage that has not begun are of an earlier process."""
@@ -188,18 +180,17 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         ended = known_trials(recorder.recovered, self._spooled(), "held_out")
         scores = {key: trial.score for key, trial in ended.items()}
         # Cells of one setting follow each other, so that a worker keeps its session.
-        runs = [(kind, number, cell) for kind in cells for number, cell in enumerate(cells[kind])]
-        missing = {cell.key: (kind, number, cell) for kind, number, cell in runs if cell.key not in scores}
+        missing = {cell.key: (kind, cell) for kind in cells for cell in cells[kind] if cell.key not in scores}
         executor = executor_of(setup, _job(setup, Tuned(setup.approach, request.metric.name, evaluated="test")))
         shown = self.progress and bool(missing)
         with (
             progress_bar("held out", "trial", total=len(missing), shown=shown) as bar,
-            closing(executor.run(iter([cell for *_, cell in missing.values()]))) as outcomes,
+            closing(executor.run(iter([cell for _, cell in missing.values()]))) as outcomes,
         ):
             for outcome in outcomes:
-                kind, number, cell = missing[outcome.key]
-                trial = FinishedTrial(number, {}, cell.hyperparameters, cell.key).with_outcome(outcome)
-                name = f"held out {number}, {kind}"
+                kind, cell = missing[outcome.key]
+                trial = FinishedTrial(cell.index or 0, {}, cell.hyperparameters, cell.key).with_outcome(outcome)
+                name = f"held out {trial.number}, {kind}"
                 recorder.add(trial.record("held_out", name, cell.configurations_seeds, outcome))
                 scores[trial.key] = trial.score
                 if trial.error is not None:

@@ -62,18 +62,9 @@ class Tuned(Approach):
     evaluated: Literal["test", "validation"] = "validation"
 
     def __post_init__(self) -> None:
-        """Take the name of the user's approach."""
-        self.name, self.version, self.factors = self.approach.name, self.approach.version, self.approach.factors
-
-    def numerics(self, device: str) -> Mapping[str, str]:
-        """Return those of the user's approach, as do the next two methods."""
-        return self.approach.numerics(device)
-
-    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:  # noqa: D102
-        return self.approach.dependencies(hyperparameters, model)
-
-    def model_revision(self, model: str) -> str:  # noqa: D102
-        return self.approach.model_revision(model)
+        """Take the name of the user's approach, and what it says of itself."""
+        for name in ("name", "version", "factors", "numerics", "dependencies", "model_revision"):
+            setattr(self, name, getattr(self.approach, name))
 
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
@@ -109,7 +100,10 @@ class TunedSession(CellwiseSession):
         if not isinstance(cell, TrialCell):
             raise L3DError(f"a search trains trials, and was given the cell {cell.name}.")
         session = self._session(cell.hyperparameters)
-        cells = [_configuration_cell(cell, number) for number in range(len(cell.configurations_seeds))]
+        cells = []
+        for number, seeds in enumerate(cell.configurations_seeds):
+            key = content_key({"trial": cell.key, "configuration": number})
+            cells.append(Cell("golden", None, None, None, number, {}, dict(seeds), key))
         is_watched = self.tuned.pruner != "none" and session.reports_epochs
         report = TrialReport(cell, self.tuned) if is_watched else None
         outcomes = self._together(session, cells) if report is None else self._in_turn(session, cells, report)
@@ -167,12 +161,6 @@ class TunedSession(CellwiseSession):
             approach = f"approach {self.job.approach.name} did not return it, it returned {returned}."
             raise L3DError(f"metric={self.tuned.metric}: {approach}")
         return float(outcome.metrics[self.tuned.metric])
-
-
-def _configuration_cell(cell: TrialCell, number: int) -> Cell:
-    """Return the cell of one configuration of a trial."""
-    key = content_key({"trial": cell.key, "configuration": number})
-    return Cell("golden", None, None, None, number, {}, dict(cell.configurations_seeds[number]), key)
 
 
 def mean_curves(curves: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:

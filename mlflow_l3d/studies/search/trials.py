@@ -152,21 +152,22 @@ def known_trials(recovered: Recovered, spooled: Sequence[TrialRecord], stage: st
     records in the spool of this machine, where a search lies until it is complete, have all that an interrupted search
     reported.
     """
-    trials: dict[str, FinishedTrial] = {}
-
-    def know(key: str, state: State, metrics: Mapping[str, float], reports: Mapping[int, float]) -> None:
-        if (score := metrics.get("score")) is not None:
-            trials[key] = FinishedTrial(0, {}, {}, key, state, score, "known", reports=reports)
-
+    ended: list[tuple[str, State, Mapping[str, float], Mapping[int, float]]] = []
     for key, metrics in recovered.pruned.get(stage, {}).items():
         last_epoch = max(0, int(metrics.get("epochs_done", 1)) - 1)
-        know(key, "pruned", metrics, {last_epoch: metrics.get(REPORTED, metrics.get("score", math.nan))})
-    for key, metrics in recovered.metrics.items():
-        know(key, "complete", metrics, {})
-    for record in spooled:
-        if record.stage == stage:
-            know(record.key, cast(State, record.state), record.metrics, reports_in(record.metrics_logged))
-    return trials
+        reports = {last_epoch: metrics.get(REPORTED, metrics.get("score", math.nan))}
+        ended.append((key, "pruned", metrics, reports))
+    ended += [(key, "complete", metrics, {}) for key, metrics in recovered.metrics.items()]
+    ended += [
+        (record.key, cast(State, record.state), record.metrics, reports_in(record.metrics_logged))
+        for record in spooled
+        if record.stage == stage
+    ]
+    return {
+        key: FinishedTrial(0, {}, {}, key, state, metrics["score"], "known", reports=reports)
+        for key, state, metrics, reports in ended
+        if "score" in metrics
+    }
 
 
 def best_trial(trials: Sequence[FinishedTrial], sign: float = 1.0) -> FinishedTrial:

@@ -85,12 +85,9 @@ def _headline(verdicts: _Verdicts) -> str:
     if all(important is None for by in verdicts.values() for important in by.values()):
         return "No strategy gives a verdict: the golden runs do not differ."
     count = len(_differing(verdicts, "random").keys() | _differing(verdicts, "fixed").keys())
-    which = f"{count} of {len(verdicts)} factors" if 0 < count < len(verdicts) else _every(len(verdicts))
+    every = f"all {len(verdicts)} factors" if len(verdicts) > 1 else "the factor"
+    which = f"{count} of {len(verdicts)} factors" if 0 < count < len(verdicts) else every
     return f"Simpler strategies judge {which} {'otherwise than' if count else 'like'} the published method."
-
-
-def _every(count: int) -> str:
-    return f"all {count} factors" if count > 1 else "the factor"
 
 
 def _said(verdicts: _Verdicts, strategy: str) -> str:

@@ -110,18 +110,13 @@ class Request:
             points = [point.changed(change) if point.matches(when) else point for point in points]
         return points
 
-    def _product(self, name: str = "") -> Iterator[Asked]:
-        for set_name, within in self.sets.items():
+    def _product(self) -> Iterator[Asked]:
+        for set_name, within in (self.sets or {"": Request({}, {})}).items():
             parameters, over = {**self.parameters, **within.parameters}, {**self.over, **within.over}
-            yield from Request(parameters, over)._product(set_name)
-        if self.sets:
-            return
-        names = [each for each in MAIN if each in self.parameters]
-        axes = [*(self.parameters[each] for each in names), *self.over.values()]
-        for values in itertools.product(*axes):
-            yield Asked(
-                dict(zip(names, values, strict=False)), dict(zip(self.over, values[len(names) :], strict=True)), name
-            )
+            names = [each for each in MAIN if each in parameters]
+            for values in itertools.product(*(parameters[each] for each in names), *over.values()):
+                chosen = dict(zip(names, values, strict=False))
+                yield Asked(chosen, dict(zip(over, values[len(names) :], strict=True)), set_name)
 
 
 def merged(parameters: Mapping[str, Any]) -> dict[str, Any]:

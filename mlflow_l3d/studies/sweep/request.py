@@ -119,13 +119,12 @@ def _specified(
         return specified(
             specify_one, parameters.pop("approach", None), parameters.pop("task", None), parameters, searches
         )
-    except ParameterError as error:
-        if not label:
-            raise
-        raise ParameterError(error.name, error.value, f"at the point {label}: {error.allowed}", error.fix) from error
     except L3DError as error:
         if not label:
             raise
+        if isinstance(error, ParameterError):
+            where = f"at the point {label}: {error.allowed}"
+            raise ParameterError(error.name, error.value, where, error.fix) from error
         raise L3DError(f"At the point {label}: {error}") from error
 
 

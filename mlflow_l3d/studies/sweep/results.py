@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 
 import pandas as pd
 
@@ -24,31 +23,31 @@ from mlflow_l3d.studies.sweep.report.page import latex_table, sweep_document
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
-from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.reader import parent_run
 from mlflow_l3d.tracking.pages import address_of, links_in, run_page, runs_page, with_link
 from mlflow_l3d.tracking.parent import log_metrics, log_results
 
 
-@dataclass(frozen=True, repr=False)
-class SweepResult(OnOneScreen):
-    """What the points of a sweep say together.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SweepEvaluation(OnOneScreen):
+    """What the points of a sweep, or several investigations, say together.
 
     Attributes
     ----------
+    run_id
+        Where the result was logged; the empty text if it was not.
     sweep
         The records.
     title
         Heading of the report.
-    tables
-        Names of the artifacts that MLflow shows as tables.
     source, links
         Where it comes from; run id -> address of the run, if there is one.
     """
 
+    run_id: str = ""
     sweep: Sweep
     title: str
-    tables: tuple[str, ...] = ()
     source: Source = field(default_factory=Source)
     links: Mapping[str, str] = field(default_factory=dict)
 
@@ -66,46 +65,38 @@ class SweepResult(OnOneScreen):
     @built_once
     def report(self) -> Document:
         """Return the result as people read it."""
-        return sweep_document(self.sweep, title=self.title, source=self.source, links=self.links)
+        document = sweep_document(self.sweep, title=self.title, source=self.source, links=self.links)
+        return replace(document, lines=self.lines())
+
+    def lines(self) -> list[str]:
+        """Return what the terminal says of the run: where the report is."""
+        return [f"{names.SWEEP_REPORT} is among the artifacts of MLflow run {self.run_id}."] if self.run_id else []
 
 
-def write_sweep(
-    folder: Path,
-    points: Sequence[SweptPoint],
-    *,
-    title: str,
-    source: Source | None = None,
-    links: Mapping[str, str] = MappingProxyType({}),
-) -> SweepResult:
-    """Write the result of a sweep: the table of all points as Parquet, CSV and LaTeX, and the report.
+def write_sweep(folder: Path, result: SweepEvaluation) -> list[str]:
+    """Write a result: itself, the table of all points as Parquet, CSV and LaTeX, and the report.
 
     Parameters
     ----------
     folder
         Where the files go; it exists.
-    points
-        The investigations, those that failed included; at least one.
-    title
-        Name of the report.
-    source, links
-        As in :class:`SweepResult`.
+    result
+        The result.
 
-    Raises
-    ------
-    ParameterError
-        If there is no point.
+    Returns
+    -------
+    list of str
+        Names of the artifacts that MLflow shows as tables.
     """
-    sweep = analyse_sweep(points, left_out(points))
-    shown = ShownSweep(sweep)
+    shown = ShownSweep(result.sweep)
     shown.rows.to_parquet(folder / f"{names.POINTS}.parquet", index=False)
     shown.rows.to_csv(folder / f"{names.POINTS}.csv", index=False)
-    (folder / f"{names.POINTS}.tex").write_text(latex_table(shown, title=title), encoding="utf-8")
-    frames = {"trends": sweep.trends_frame(), "interactions": sweep.interactions_frame()}
-    frames = {names.POINTS: shown.rows, **{name: frame for name, frame in frames.items() if len(frame)}}
-    tables = write_tables(folder, {f"{name}.json": frame for name, frame in frames.items()})
-    result = SweepResult(sweep, title, tuple(tables), source or Source(), links)
+    (folder / f"{names.POINTS}.tex").write_text(latex_table(shown, title=result.title), encoding="utf-8")
     save_report(folder, names.SWEEP_REPORT, result.report())
-    return result
+    write_result(folder, result)
+    tests = {"trends": result.sweep.trends_frame(), "interactions": result.sweep.interactions_frame()}
+    frames = {names.POINTS: shown.rows, **{name: frame for name, frame in tests.items() if len(frame)}}
+    return write_tables(folder, {f"{name}.json": frame for name, frame in frames.items()})
 
 
 def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str]:
@@ -136,35 +127,6 @@ def left_out(points: Sequence[SweptPoint]) -> dict[tuple[int, str], LeftOut]:
     return influences
 
 
-@dataclass(frozen=True, repr=False)
-class SweepEvaluation(OnOneScreen):
-    """What was set side by side again.
-
-    Attributes
-    ----------
-    run_id
-        Where the result was logged; the empty text if it was not.
-    result
-        What the points say together.
-    """
-
-    run_id: str
-    result: SweepResult
-
-    def to_frame(self, *, full: bool = False) -> pd.DataFrame:
-        """Return one row per point and factor; see :meth:`SweepResult.to_frame`."""
-        return self.result.to_frame(full=full)
-
-    def report(self) -> Document:
-        """Return the result as people read it."""
-        return replace(self.result.report(), lines=[self.where] if self.run_id else [])
-
-    @property
-    def where(self) -> str:
-        """Where its report is, as a line for the terminal."""
-        return f"{names.SWEEP_REPORT} is among the artifacts of MLflow run {self.run_id}."
-
-
 def evaluate_sweep(*run_ids: str, project_run: str | None = None, log: bool = True) -> SweepEvaluation:
     """Set the points of a sweep, or several investigations, side by side, from what their parents hold.
 
@@ -185,34 +147,40 @@ def evaluate_sweep(*run_ids: str, project_run: str | None = None, log: bool = Tr
     """
     client, several = connect(), len(run_ids) > 1
     read = points_of_runs(client, run_ids) if several else points_of_sweep(client, run_ids[0])
-    on_top = None if several else parent_run(client, run_ids[0])
-    title = str(on_top.info.run_name) if on_top else f"{len(read.points)} investigations side by side"
-    written = read_result(client, run_ids[0]) if on_top else None
-    with temporary_folder() as folder:
-        links = links_of(str(client.tracking_uri), read.experiments)
-        source = Source(date=heading(run_ids[0])["date"][:10])
-        if on_top:
-            page = runs_page(client, str(on_top.info.experiment_id))
-            source = written.result.source if written else replace(source, run_id=run_ids[0], address=page)
-        result = write_sweep(folder, read.points, title=title, source=source, links=links)
-        if not log:
-            return SweepEvaluation("", result)
-        note = {names.NOTE: result.report().description(first=2)}
-        if several:
-            listed = ",".join(run_ids)
-            with auxiliary_run(
-                client, project_run, role="side_by_side", title=title, parameters={"source": listed}
-            ) as run:
-                tags = {names.INVESTIGATIONS: listed, **note}
-                evaluation = SweepEvaluation(run.run_id, result)
-                write_result(folder, evaluation)
-                run.finish(folder, metrics=result.sweep.metrics(), tags=tags, tables=result.tables)
-            return evaluation
-        evaluation = SweepEvaluation(run_ids[0], result)
-        write_result(folder, replace(written, result=result) if written else evaluation)
-        log_metrics(client, run_ids[0], {0: result.sweep.metrics()})
-        if on_top:
-            parts = [note[names.NOTE], *links_in(on_top.data.tags.get(names.NOTE, ""))]
-            note = {names.NOTE: with_link("\n\n".join(parts), str(on_top.info.experiment_id))}
-        log_results(client, run_ids[0], folder, note, result.tables)
-    return evaluation
+    result = SweepEvaluation(
+        sweep=analyse_sweep(read.points, left_out(read.points)),
+        title=f"{len(read.points)} investigations side by side",
+        source=Source(date=heading("")["date"][:10]),
+        links=links_of(str(client.tracking_uri), read.experiments),
+    )
+    if not several:
+        return _evaluate_again(client, run_ids[0], result, log=log)
+    if log:
+        parameters = {"source": ",".join(run_ids)}
+        with (
+            temporary_folder() as folder,
+            auxiliary_run(client, project_run, role="side_by_side", title=result.title, parameters=parameters) as run,
+        ):
+            result = replace(result, run_id=run.run_id)
+            tables = write_sweep(folder, result)
+            tags = {names.INVESTIGATIONS: parameters["source"], names.NOTE: result.report().description(first=2)}
+            run.finish(folder, metrics=result.sweep.metrics(), tags=tags, tables=tables)
+    return result
+
+
+def _evaluate_again(client: Client, run_id: str, result: SweepEvaluation, *, log: bool) -> SweepEvaluation:
+    """Return the result of a sweep from its points; its tables, report and metrics are written again."""
+    run, written = parent_run(client, run_id), read_result(client, run_id)
+    experiment_id = str(run.info.experiment_id)
+    page = runs_page(client, experiment_id)
+    source = written.source if written else replace(result.source, run_id=run_id, address=page)
+    result = replace(result, run_id=run_id if log else "", title=str(run.info.run_name), source=source)
+    if log:
+        numbers = {"sweep": result.sweep, "title": result.title, "links": result.links}
+        with temporary_folder() as folder:
+            tables = write_sweep(folder, replace(written, **numbers) if written else result)
+            log_metrics(client, run_id, {0: result.sweep.metrics()})
+            parts = [result.report().description(first=2), *links_in(run.data.tags.get(names.NOTE, ""))]
+            note = {names.NOTE: with_link("\n\n".join(parts), experiment_id)}
+            log_results(client, run_id, folder, note, tables)
+    return result

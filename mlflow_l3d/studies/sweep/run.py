@@ -10,23 +10,23 @@ from typing import Any
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.dry_run import record_plan
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
-from mlflow_l3d.studies.result_file import LEFT_OUT, write_result
+from mlflow_l3d.studies.result_file import LEFT_OUT
 from mlflow_l3d.studies.self_test import tested
 from mlflow_l3d.studies.sweep.engine import Engine
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
+from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 from mlflow_l3d.studies.sweep.parameters import SWEEP, SweepOptions
 from mlflow_l3d.studies.sweep.plan import SweepPlan, make_plan
 from mlflow_l3d.studies.sweep.point import PointStudy
 from mlflow_l3d.studies.sweep.read import points_of
 from mlflow_l3d.studies.sweep.request import SweepRequest, specify_sweep
-from mlflow_l3d.studies.sweep.results import SweepEvaluation, links_of, write_sweep
+from mlflow_l3d.studies.sweep.results import SweepEvaluation, left_out, links_of, write_sweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import connect
@@ -43,10 +43,6 @@ class Sweep(SweepEvaluation):
 
     Attributes
     ----------
-    run_id
-        The run on top.
-    result
-        What the points say together.
     computed
         How many cells were trained now.
     seconds
@@ -66,13 +62,13 @@ class Sweep(SweepEvaluation):
     @property
     def points(self) -> tuple[SweptPoint, ...]:
         """The investigations, in the order of the request."""
-        return self.result.sweep.points
+        return self.sweep.points
 
-    def report(self) -> Document:
-        """Return the result as people read it."""
+    def lines(self) -> list[str]:
+        """Return what the terminal says of the run: what it computed, and where the report is."""
         end = f" The budget of {self.budget} is spent: the same command with a larger one continues."
-        done = f"{self.computed} cells computed in {self.seconds:.0f} s; {self.where}"
-        return replace(self.result.report(), lines=[done + end * self.spent])
+        done = f"{self.computed} cells computed in {self.seconds:.0f} s; {' '.join(super().lines())}"
+        return [done + end * self.spent]
 
 
 @with_signature(InvestigateOptions, SweepOptions)
@@ -196,28 +192,29 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             raise L3DError(f"Every point failed; the first said: {failed[0].error}")
         swept = tuple(point.swept() for point in points)
         complete = sum(point.is_complete for point in points)
+        parent, client = self.recorder.parent, self.recorder.client
+        experiments = {point.run_id: parent.experiment_id for point in swept if point.run_id}
+        finished = Sweep(
+            run_id=parent.run_id,
+            sweep=analyse_sweep(swept, left_out(swept)),
+            title=request.title,
+            source=_source(request, parent.run_id, runs_page(client, parent.experiment_id)),
+            links=links_of(str(client.tracking_uri), experiments),
+            computed=engine.computed + sum(len(point.tested) for point in points),
+            seconds=time.monotonic() - started,
+            budget=str(request.budget),
+            spent=engine.is_spent,
+            request=request,
+        )
         with temporary_folder() as folder:
-            experiments = {point.run_id: self.recorder.parent.experiment_id for point in swept if point.run_id}
-            links = links_of(str(self.recorder.client.tracking_uri), experiments)
-            run_id = self.recorder.parent.run_id
-            source = _source(request, run_id, runs_page(self.recorder.client, self.recorder.parent.experiment_id))
-            result = write_sweep(folder, swept, title=request.title, source=source, links=links)
+            write_sweep(folder, finished)
             ends = [{"run_id": point.run_id, "complete": point.is_complete, "error": point.error} for point in points]
             write_json(folder / names.SWEEP_DOCUMENT, {**request.document(), "ends": ends}, indent=2)
             counts = {"points": len(points), "points_complete": complete, "points_failed": len(failed)}
-            self.recorder.log_metrics({**counts, "cells_computed": self._computed(engine), **result.sweep.metrics()}, 0)
-            finished = Sweep(
-                run_id=run_id,
-                request=request,
-                computed=engine.computed + sum(len(point.tested) for point in points),
-                seconds=time.monotonic() - started,
-                budget=str(request.budget),
-                spent=engine.is_spent,
-                result=result,
-            )
-            write_result(folder, finished)
+            counts["cells_computed"] = self._computed(engine)
+            self.recorder.log_metrics({**counts, **finished.sweep.metrics()}, 0)
             self.recorder.wait()
-            text = result.report().description(*self._remarks(finished, complete), first=2)
+            text = finished.report().description(*self._remarks(finished, complete), first=2)
             self.recorder.finish(folder, complete=complete == len(points), description=text)
         return finished
 

@@ -32,7 +32,7 @@ from mlflow_l3d.studies.ablation.numbers import (
     part,
     rescored,
 )
-from mlflow_l3d.studies.ablation.report import ablation_table, range_table
+from mlflow_l3d.studies.ablation.report import range_table
 from mlflow_l3d.studies.ablation.run import Ablation, ablation
 
 pytestmark = pytest.mark.slow
@@ -141,9 +141,6 @@ def test_radial_rows_keep_base_and_swaps_together() -> None:
         assert line["importance_corrected"] == record.importance_corrected
         assert line["share_of_baseline"] == pytest.approx(0.6)
     assert frame["investigation_runs"].isna().all()
-    table = ablation_table(frame, F1_MACRO)
-    assert [tuple(column)[:3] for column in table.columns] == [("10", "-", "all"), ("6", "-", "all")]
-    assert list(table.loc["one"].index) == list(table.loc["two"].index)
     assert "6 base runs\nall examples" in range_table(frame).head
 
 
@@ -192,21 +189,24 @@ def test_fewer_examples_are_the_metric_of_those_examples(store: Store, parent: A
     assert found.frame["setting"].nunique() == 2
 
 
-def test_the_layout_of_table_3(store: Store, parent: Any) -> None:
+def test_each_setting_has_the_numbers_of_its_part(store: Store, parent: Any) -> None:
     found = ablated(store, rows=[4, 3], columns="all", test_sizes=30, repeats=2)
     assert found.run_id == parent.run_id
-    table = found.table()
-    heads = [tuple(column)[:3] for column in table.columns]
-    assert heads == [("8", "4", "all"), ("4", "4", "all"), ("3", "4", "all"), ("8", "4", "30"), ("3", "4", "30")]
-    assert table.columns[1][3] == "50%"
-    assert list(table.index.get_level_values("factor").unique()) == ["golden_model", "data_order", "data_split"]
+    table = found.to_frame()
+    sizes = table.groupby("setting")[["mitigation_runs", "investigation_runs", "test_examples"]].first()
+    assert sizes["mitigation_runs"].tolist() == [8, 4, 3, 8, 3]
+    assert sizes["investigation_runs"].tolist() == [4] * 5
+    assert sizes["test_examples"].fillna(0).tolist() == [0, 0, 0, 30, 30]
+    assert table.loc[table["setting"] == 1, "share_of_baseline"].unique() == [0.5]
+    assert list(table["factor"].unique()) == ["golden_model", "data_order", "data_split"]
     metrics = store.client.get_run(parent.run_id).data.metrics
-    first = table.iloc[:, 0]
-    assert first["data_order", "importance"] == f"{metrics['importance/data_order']:+.2f}"
-    assert first["data_order", "contributed std"] == f"{100 * metrics['contributed_std/data_order']:.3f}"
+    first = table[table["setting"] == 0].set_index("number")
+    order, split = (first[first["factor"] == name]["mean"] for name in ("data_order", "data_split"))
+    assert order["importance"] == metrics["importance/data_order"]
+    assert order["contributed_std"] == metrics["contributed_std/data_order"]
     note = found.note()
     assert note.startswith(f"**{found.report().headline}**")
-    assert f"{first['data_split', 'importance']} (" in note
+    assert f"{split['importance']:+.2f} (" in note
 
 
 def test_without_predictions_of_the_metric(store: Store) -> None:
@@ -299,11 +299,9 @@ def test_the_attached_run(store, parent, monkeypatch, tmp_path, capsys) -> None:
     assert run.data.params["repeats"] == "2"
     assert [table["path"] for table in json.loads(tags["mlflow.loggedArtifacts"])] == [
         "ablation.json",
-        "ablation_table.json",
     ]
     assert {item.path for item in store.client.list_artifacts(run_id)} == {
         "ablation.json",
-        "ablation_table.json",
         *("report.html", "result.json", "summary.svg"),
     }
     assert "How few runs are enough?" in store.download(run_id, "report.html", tmp_path).read_text()

@@ -13,6 +13,7 @@ from mlflow_l3d.metrics.known import named, score
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.planning.budget import _costs
 from mlflow_l3d.studies.planning.numbers import (
+    MOST_RUNS,
     ScoreVariances,
     best,
     projection,
@@ -104,7 +105,7 @@ def test_what_costs_nothing_is_had_in_full():
     known = ScoreVariances(0.01, 0.2, 0.05, mean=0.7, pool=300, per_run=100, shared=True)
     assert best(projection(known, 10, per_run=1.0, per_example=0.0))[["examples", "runs"]].tolist() == [300, 10]
     assert projection(known, 2.9, per_run=1.0, per_example=0.0).empty
-    assert projection(known, 1e12, per_run=1.0, per_example=0.0, most_runs=50)["runs"].unique() == [50]
+    assert projection(known, 1e12, per_run=1.0, per_example=0.0)["runs"].unique() == [MOST_RUNS]
     nothing = ScoreVariances(0, 0, 0, mean=1, pool=300, per_run=100, shared=True)
     assert best(projection(nothing, 100, per_run=0.0, per_example=1.0))["half_width"] == 0
 

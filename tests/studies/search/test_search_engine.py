@@ -40,8 +40,8 @@ def test_settings_are_asked_for_as_they_are_needed(tmp_path: Path) -> None:
     def listen(trial: FinishedTrial, outcome: Any) -> None:
         running.append(len(stage_run.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))))
 
-    stage_run = search.stage(listen)
-    stage_run.run(6, InlineExecutor(job=search.job))
+    stage_run = search.stage(listen, 6)
+    stage_run.run(InlineExecutor(job=search.job))
     assert running == [1] * 6
 
 
@@ -152,7 +152,7 @@ def killed_after(search: Search, trials: int, ends: int, **before: Any) -> dict[
     """Run a stage and end it as a kill would, while a trial runs; return what the recorder has of it."""
     heard: list[FinishedTrial] = []
     with pytest.raises(KilledError):
-        search.stage(lambda trial, _: heard.append(trial), **before).run(trials, Kill(search, ends))
+        search.stage(lambda trial, _: heard.append(trial), trials, **before).run(Kill(search, ends))
     return recovered(heard)
 
 
@@ -225,7 +225,7 @@ def test_the_executor_is_closed_when_a_listener_gives_up(tmp_path: Path) -> None
         raise KilledError
 
     with pytest.raises(KilledError):
-        search.stage(give_up).run(3, Closing())
+        search.stage(give_up, 3).run(Closing())
     assert closed == [True]
 
 

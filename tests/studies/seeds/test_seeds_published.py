@@ -84,6 +84,12 @@ def test_published_spreads_mix_two_definitions(published):
     assert not feasible(cb["metric_mean"], cb["var"], size=56, seeds=10, ddof=0)
 
 
+def correlations(rows, scale="log"):
+    """Return the correlations with the size on one scale, by measure."""
+    found = size_correlations(rows)
+    return found[found["scale"] == scale].set_index("measure")
+
+
 PRINTED = {"var": -0.3918, "con": 0.4257, "ccon": 0.4259}
 
 
@@ -91,18 +97,18 @@ def test_the_final_versions_correlations_are_of_the_size_itself_without_cola(pub
     """All three to the last printed digit, though the text says all tasks and the figure's axis is logarithmic."""
     rows = of(published, *FINAL)
     rows = rows[rows["task"] != "CoLA"]
-    found = size_correlations(rows, scale="size").set_index("measure")
+    found = correlations(rows, "size")
     assert found["pearson"].round(4).to_dict() == PRINTED
     assert (found["tasks"] == 11).all()
 
 
 def test_what_the_printed_tables_say_about_training_size(published):
-    found = size_correlations(of(published, *FINAL)).set_index("measure")
+    found = correlations(of(published, *FINAL))
     assert found["pearson"].round(3).to_dict() == {"var": -0.434, "con": 0.476, "ccon": 0.416}
     assert ((found["pearson_ci_low"] < 0) & (found["pearson_ci_high"] > 0)).all(), "12 tasks do not settle it"
     assert found["spearman"].round(3).to_dict() == {"var": -0.648, "con": 0.595, "ccon": 0.399}
     assert found.loc["var", "spearman_ci_high"] < 0, "by ranks, VAR does fall with size"
-    llama = size_correlations(of(published, "arr10", "Llama3.2-3B")).set_index("measure")
+    llama = correlations(of(published, "arr10", "Llama3.2-3B"))
     assert llama["pearson"].round(3).to_dict() == {"var": -0.773, "con": 0.499, "ccon": 0.543}
     assert llama.loc["var", "pearson_ci_high"] < -0.3
 
@@ -110,7 +116,7 @@ def test_what_the_printed_tables_say_about_training_size(published):
 def test_the_first_versions_correlations_are_met_in_part(published):
     """Printed -0.25, 0.41, 0.43: only the first is that of the size, over all 13 tasks."""
     rows = of(published, "arxiv5", "RoBERTa-large")
-    found = size_correlations(rows, scale="size").set_index("measure")
+    found = correlations(rows, "size")
     assert found["pearson"].round(2).to_dict() == {"var": -0.25, "con": 0.31, "ccon": 0.44}
-    logs = size_correlations(rows).set_index("measure")
+    logs = correlations(rows)
     assert logs["pearson"].round(2).to_dict() == {"var": -0.31, "con": 0.45, "ccon": 0.47}

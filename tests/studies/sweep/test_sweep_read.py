@@ -23,9 +23,9 @@ from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.results import Evaluation
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
-from mlflow_l3d.studies.sweep.numbers.results import long_table
+from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep, long_table
 from mlflow_l3d.studies.sweep.read import choices_among, points_of_runs, points_of_sweep
-from mlflow_l3d.studies.sweep.results import write_sweep
+from mlflow_l3d.studies.sweep.results import SweepEvaluation, left_out, write_sweep
 from mlflow_l3d.tracking import names
 
 FACTORS = ("data_order", "sample_choice")
@@ -98,6 +98,13 @@ def logged(client: MlflowClient, points: list[SweptPoint], top: str = "", **para
     return run_ids
 
 
+def written(folder: Path, points: list[SweptPoint]) -> SweepEvaluation:
+    """Write the result of some points; return it."""
+    result = SweepEvaluation(sweep=analyse_sweep(points, left_out(points)), title="a sweep")
+    write_sweep(folder, result)
+    return result
+
+
 @pytest.mark.slow
 def test_the_result_of_a_sweep_is_the_same_from_its_parents(client: MlflowClient, tmp_path: Path) -> None:
     points = drawn_sweep({"shots": [2.0, 4.0, 8.0], "prompt_format": ["A", "B"]})
@@ -116,7 +123,7 @@ def test_the_result_of_a_sweep_is_the_same_from_its_parents(client: MlflowClient
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         folder.mkdir()
-    results = [write_sweep(folder, each, title="t") for folder, each in zip(folders, (points, found), strict=True)]
+    results = [written(folder, each) for folder, each in zip(folders, (points, found), strict=True)]
     frames = [result.to_frame(full=True).drop(columns="run_id") for result in results]
     pd.testing.assert_frame_equal(*frames)
     assert results[0].sweep.metrics() == pytest.approx(results[1].sweep.metrics())
@@ -179,7 +186,7 @@ def test_parents_that_differ_in_nothing_are_told_apart_by_their_names(client: Ml
 def test_one_table_holds_every_point_and_factor(tmp_path: Path) -> None:
     points = [*drawn_sweep({"shots": [2, 4], "prompt_format": ["A", "B"]})]
     points.append(SweptPoint("lost", {"shots": 8, "prompt_format": "A"}, "sst2", None, "out of memory"))
-    result = write_sweep(tmp_path, points, title="a sweep")
+    result = written(tmp_path, points)
     frame = pd.read_parquet(tmp_path / "points.parquet")
     pd.testing.assert_frame_equal(frame, result.to_frame(full=True))
     assert list(frame["run_id"]) == [run for run in ("run0", "run1", "run2", "run3") for _ in range(2)] + ["lost"]
@@ -188,7 +195,7 @@ def test_one_table_holds_every_point_and_factor(tmp_path: Path) -> None:
     assert frame["error"].iloc[-1] == "out of memory"
     assert frame["verdict"].iloc[-1] == "failed"
     assert len(pd.read_csv(tmp_path / "points.csv")) == len(frame)
-    assert "points.json" in result.tables
+    assert (tmp_path / "points.json").is_file()
     assert result.sweep.metrics()["points"] == 5
     assert result.sweep.metrics()["points_without_score"] == 1
     assert "out of memory" in result.summary()
@@ -198,5 +205,5 @@ def test_one_table_holds_every_point_and_factor(tmp_path: Path) -> None:
 
 def test_numbers_beside_texts_are_one_column_of_texts(tmp_path: Path) -> None:
     points = drawn_sweep({"num_labelled": [100, "all"]})
-    frame = write_sweep(tmp_path, points, title="a sweep").to_frame(full=True)
+    frame = written(tmp_path, points).to_frame(full=True)
     assert list(frame["choice.num_labelled"].unique()) == ["100", "all"]

@@ -19,9 +19,8 @@ from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 from mlflow_l3d.studies.sweep.numbers.trends import Trend
-from mlflow_l3d.studies.sweep.report.page import all_points, first_table, latex_table, sweep_document
+from mlflow_l3d.studies.sweep.report.page import all_points, first_table, latex_table, sweep_document, trend_table
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
-from mlflow_l3d.studies.sweep.report.tables import trend_table
 from mlflow_l3d.studies.sweep.report.words import answers, headline, short_notes, steps, watch
 
 LOST = SweptPoint("lost", {"shots": 32, "prompt_format": "A"}, "sst2", None, "out of <b>memory</b> & more")

@@ -64,7 +64,7 @@ def search_report(
         answers=answers(result),
         drawing=gains(result),
         table=setting_table(result),
-        steps=steps(result, source),
+        steps=[*steps(result, source)],
         lines=[f"{about} · {trials} in {duration(result.seconds)}", *lines],
         notes=notes,
         sections=[
@@ -138,21 +138,20 @@ def gains(result: SearchResult) -> Drawing | None:
     """Return the gain over the default on the examples that chose the found setting, and on new configurations."""
     held, unit = result.held_out, unit_of(result.metric)
     scale = unit.scale * result.metric.sign
-    rows = [("On the validation examples", "undecided", result.best_score - result.default_score)]
-    ends = {0: (math.nan, math.nan)}
+    rows = [("On the validation examples", "undecided", result.best_score - result.default_score, math.nan, math.nan)]
     if held is not None:
         new = f"On {counted(held.configurations, 'new configuration')}"
-        rows.append((new, verdict(held, result.metric), held.difference))
-        ends[1] = (min(scale * held.ci_low, scale * held.ci_high), max(scale * held.ci_low, scale * held.ci_high))
-    values = [scale * value for *_, value in rows]
+        low, high = sorted((scale * held.ci_low, scale * held.ci_high))
+        rows.append((new, verdict(held, result.metric), held.difference, low, high))
+    values = [scale * value for _, _, value, *_ in rows]
     if result.kept_default or not any(map(math.isfinite, values)):
         return None
-    axis = Axis.over([0.0, *values, *(end for pair in ends.values() for end in pair)])
+    axis = Axis.over([0.0, *values, *(end for *_, low, high in rows for end in (low, high))])
     bars = [
         Markup('<div class="{}"><p class="note">{}</p>{}</div>').format(
-            kind, words, difference_bar(value, *ends[at], axis, f"{words}: {unit.written(value, sign='+')}")
+            kind, words, difference_bar(value, low, high, axis, f"{words}: {unit.written(value, sign='+')}")
         )
-        for at, ((words, kind, _), value) in enumerate(zip(rows, values, strict=True))
+        for (words, kind, _, low, high), value in zip(rows, values, strict=True)
     ]
     points = f" in {unit.noun}" if unit.behind else ""
     interval = f", with its {percent(held.level)} interval" if held is not None and math.isfinite(held.ci_low) else ""

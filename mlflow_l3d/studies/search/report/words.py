@@ -33,8 +33,6 @@ def verdict(held: HeldOut | None, metric: Metric) -> str:
 def headline(result: SearchResult) -> str:
     """Return the sentence that decides."""
     held, word = result.held_out, verdict(result.held_out, result.metric)
-    if not math.isfinite(result.best_score):
-        return "No trial has a score."
     if result.kept_default:
         return "No trial beat the default: it stays."
     if held is None or word == "not tried":
@@ -112,12 +110,8 @@ def _matters(result: SearchResult) -> tuple[str, ...]:
     )
 
 
-def steps(result: SearchResult, source: Source) -> list[Step]:
-    """Return what to do next, what would change the answer most first."""
-    return list(_next_steps(result, source))
-
-
-def _next_steps(result: SearchResult, source: Source) -> Iterator[Step]:
+def steps(result: SearchResult, source: Source) -> Iterator[Step]:
+    """Yield what to do next."""
     held, word = result.held_out, verdict(result.held_out, result.metric)
     typed = {name: value for name, value in source.given.items() if name not in _OF_A_SEARCH}
     shared = replace(source, given=typed)

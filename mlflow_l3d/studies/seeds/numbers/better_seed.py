@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Final
@@ -10,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, jackknife_variance, known, t_quantile
-from mlflow_l3d.studies.seeds.numbers.friedman import friedman
 
 NAMED_SEED: Final = 42
 """The seed that people choose."""
+MOST_ORDERS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL) -> BetterSeed:
 
     Notes
     -----
-    The test is :func:`mlflow_l3d.studies.seeds.numbers.friedman.friedman`.
+    The test is :func:`friedman`.
 
     The interval of W leaves out one task at a time, with all its pairs of tasks (jackknife of the mean rank
     correlation, t with n - 1 degrees of freedom), so it is about other tasks, with the same seeds; it covers the truth
@@ -109,23 +110,12 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL) -> BetterSeed:
     differ = np.abs(centred).sum(axis=1) > 0
     tasks = tuple(str(name) for name in matrix.index[complete][differ])
     seeds = tuple(int(name) for name in matrix.columns)
-    test = friedman(centred[differ])
-    rank_correlation, low, high = _correlation_interval(centred[differ], level)
-    count = len(tasks)
-    return BetterSeed(
-        tasks=tasks,
-        seeds=seeds,
-        left_out=tuple(str(name) for name in matrix.index if str(name) not in tasks),
-        p=test.p,
-        kendall_w=test.w,
-        kendall_w_ci_low=_w(low, count),
-        kendall_w_ci_high=_w(high, count),
-        rank_correlation=rank_correlation,
-        rank_correlation_ci_low=low,
-        rank_correlation_ci_high=high,
-        of_seeds=_of_seeds(seeds, ranks[differ], normalised(matrix.loc[complete])[differ]),
-        level=level,
-    )
+    w, p = friedman(centred[differ])
+    correlation, low, high = _correlation_interval(centred[differ], level)
+    left_out = tuple(str(name) for name in matrix.index if str(name) not in tasks)
+    w_low, w_high = (_w(end, len(tasks)) for end in (low, high))
+    of_seeds = _of_seeds(seeds, ranks[differ], normalised(matrix.loc[complete])[differ])
+    return BetterSeed(tasks, seeds, left_out, p, w, w_low, w_high, correlation, low, high, of_seeds, level)
 
 
 def _correlation_interval(centred: FloatArray, level: float) -> tuple[float, float, float]:
@@ -143,10 +133,7 @@ def _correlation_interval(centred: FloatArray, level: float) -> tuple[float, flo
 
 
 def _rank_correlation(centred: FloatArray) -> float:
-    tasks = len(centred)
-    sums = centred.sum(axis=0)
-    w = float(sums @ sums) / (tasks * float(np.square(centred).sum()))
-    return (tasks * w - 1) / (tasks - 1)
+    return (len(centred) * kendall_w(centred) - 1) / (len(centred) - 1)
 
 
 def _w(rank_correlation: float, tasks: int) -> float:
@@ -160,3 +147,60 @@ def _of_seeds(seeds: tuple[int, ...], ranks: FloatArray, scaled: pd.DataFrame) -
     frame["mean_z"] = math.nan if empty else scaled.to_numpy().mean(axis=0)
     frame["first"] = (ranks == 1).sum(axis=0)
     return frame.sort_values("mean_rank", kind="stable", ignore_index=True)
+
+
+def kendall_w(centred: FloatArray) -> float:
+    """Return Kendall's W of ranks, shape (tasks, seeds), from their middle."""
+    sums = centred.sum(axis=0)
+    return float(sums @ sums) / float(np.square(centred).sum()) / len(centred)
+
+
+def friedman(centred: FloatArray) -> tuple[float, float]:
+    """Return Kendall's W, and the p-value (exact or by F) of Friedman's test of "no seed is better than another".
+
+    Parameters
+    ----------
+    centred
+        Shape (tasks, seeds): mid-ranks within each task, from their middle. No row of zeros.
+
+    Notes
+    -----
+    With c_tj the ranks, ``W = sum_j (sum_t c_tj)^2 / (n sum_tj c_tj^2)``, Friedman's divided by n (k - 1);
+    p belongs to ``F = (n - 1) W / (1 - W)`` with ``k - 1 - 2 / n`` and n - 1 times as many degrees of freedom
+    (Kendall and Babington Smith 1939): with 10 seeds it rejects a true "no better seed" in 4.7 to 5.1 % of simulations
+    from 3 tasks on, with ties and without; the chi-squared distribution does in 1.7 to 4.3 %. If there are at most
+    20,000 ways to order the seeds on all tasks but one, p counts them, exactly.
+    """
+    from scipy.special import fdtrc
+
+    tasks, seeds = centred.shape
+    if not tasks:
+        return math.nan, math.nan
+    sums, w = centred.sum(axis=0), kendall_w(centred)
+    if tasks < 2:
+        return w, math.nan
+    null = exact_squares(centred)
+    if null is not None:
+        return w, float((null >= float(sums @ sums) - 1e-9).mean())
+    degrees = seeds - 1 - 2 / tasks
+    ratio = (tasks - 1) * w / (1 - w) if w < 1 - 1e-12 else math.inf
+    p = float(fdtrc(degrees, (tasks - 1) * degrees, ratio)) if math.isfinite(ratio) else 0.0
+    return w, p
+
+
+def exact_squares(centred: FloatArray) -> FloatArray | None:
+    """Return the sum of squared rank sums for every way to order the seeds on each task; None where these are too many.
+
+    Parameters
+    ----------
+    centred
+        Shape (tasks, seeds): ranks from their middle.
+    """
+    tasks, seeds = centred.shape
+    if (tasks - 1) * math.lgamma(seeds + 1) > math.log(MOST_ORDERS):
+        return None
+    sums = centred[:1]
+    for task in range(1, tasks):
+        orders = np.array(list(itertools.permutations(centred[task])))
+        sums = (sums[:, None, :] + orders).reshape(-1, seeds)
+    return np.asarray(np.square(sums).sum(axis=1), dtype=np.float64)

@@ -11,10 +11,12 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes, example_votes
 from mlflow_l3d.analysis.consistency.runs import SeedAgreement, class_agreement, number_agreement
+from mlflow_l3d.analysis.intervals import LEVEL, with_interval
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import UNPARSED, class_numbers
 from mlflow_l3d.metrics.forms import form_of
-from mlflow_l3d.metrics.known import scores_of
+from mlflow_l3d.metrics.known import of_kind, scores_of
 from mlflow_l3d.metrics.regression import numbers
 
 Kind = Literal["classification", "regression", "multiple_choice", "generation", "tagging", "ranking"]
@@ -242,3 +244,55 @@ def compare_seeds(predictions: pd.DataFrame, seeds: tuple[int, ...], kind: Kind,
     compared = ComparedNumbers if form.has_numbers else ComparedClasses if form.has_classes else ComparedSeeds
     matrix = prediction_matrix(numbers, seeds, kind)
     return compared(kind, *matrix, predictions, numbers is not predictions, known_classes=classes)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerChanges:
+    """The answers to identical requests, row by row.
+
+    Attributes
+    ----------
+    repeats, rows
+        Requests per row, and rows.
+    changed, score_changed
+        Rows with more than one answer, and those of them whose answers differ in their score, too.
+    interval
+        Of the share of rows with more than one answer: exactly binomial (Clopper and Pearson 1934), over rows.
+    scored_by
+        The metric that scores a single answer.
+    """
+
+    repeats: int
+    rows: int
+    changed: int
+    score_changed: int
+    interval: tuple[float, float]
+    scored_by: str
+
+    def metrics(self) -> dict[str, float]:
+        """Return the numbers by name, for the parent run."""
+        numbers = (self.changed / self.rows, *self.interval)
+        shares = dict(zip(with_interval("changed_share"), numbers, strict=True))
+        return {**shares, "score_changed_share": self.score_changed / self.rows}
+
+
+def answer_changes(predictions: pd.DataFrame, kind: str, metric: Metric) -> AnswerChanges:
+    """Count the rows whose answers differ; of a metric that scores no single answer, the first of the kind that does.
+
+    Parameters
+    ----------
+    predictions
+        One row per answer: ``seed`` (its number), ``example_id``, ``label``, ``prediction``.
+    kind, metric
+        That of the task, and the metric that is looked at.
+    """
+    from scipy.stats import binomtest
+
+    name, of_each = next((each.name, each.of_each) for each in (metric, *of_kind(kind)) if each.of_each is not None)
+    answers, form = predictions.drop_duplicates(["example_id", "prediction"]), form_of(kind)
+    scores = of_each(form.labels(answers["label"].tolist()), form.predictions(answers["prediction"].tolist()))
+    scored = answers.assign(score=scores).groupby("example_id")["score"]
+    rows, changed, score_changed = scored.ngroups, int((scored.size() > 1).sum()), int((scored.nunique() > 1).sum())
+    low, high = binomtest(changed, rows).proportion_ci(LEVEL)
+    counts = predictions["seed"].nunique(), rows, changed, score_changed
+    return AnswerChanges(*counts, (float(low), float(high)), name)

@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.intervals import LEVEL, known
+from mlflow_l3d.analysis.intervals import LEVEL, known, with_interval
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed, better_seed
-from mlflow_l3d.studies.seeds.numbers.spread import MEASURES, size_correlations
+from mlflow_l3d.studies.seeds.numbers.spread import size_correlations
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
 
@@ -49,9 +49,8 @@ class ModelOverTasks:
         metrics = {} if self.better_seed is None else self.better_seed.metrics()
         logs = self.correlations[self.correlations["scale"] == "log"]
         for row in logs.to_dict("records"):
-            for kind in ("pearson", "spearman"):
-                for end in ("", "_ci_low", "_ci_high"):
-                    metrics[f"size_{kind}{end}/{row['measure']}"] = float(row[kind + end])
+            for name in (*with_interval("pearson"), *with_interval("spearman")):
+                metrics[f"size_{name}/{row['measure']}"] = float(row[name])
         return known(metrics)
 
 
@@ -72,8 +71,14 @@ def over_tasks(studies: Sequence[SeedsStudy], *, level: float = LEVEL) -> tuple[
     """
     if not studies:
         raise ParameterError("studies", "(none)", "must be at least one seeds study")
-    models = dict.fromkeys(study.model for study in studies)
-    return tuple(_of_model(name, [one for one in studies if one.model == name], level) for name in models)
+    models = []
+    for name in dict.fromkeys(study.model for study in studies):
+        of_model = [study for study in studies if study.model == name]
+        rows, matrix = study_rows(of_model), seed_matrix(of_model)
+        better = better_seed(matrix, level=level) if min(matrix.shape) >= 2 else None
+        correlations = size_correlations(rows, level=level)
+        models.append(ModelOverTasks(name, rows, matrix, better, correlations, _notes(of_model, matrix, better)))
+    return tuple(models)
 
 
 def seed_matrix(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
@@ -95,18 +100,6 @@ def seed_matrix(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
     ]
     values = np.array(rows, dtype=np.float64).reshape(len(studies), len(shared))
     return pd.DataFrame(values, index=pd.Index(labels, name="task"), columns=pd.Index(shared, name="seed"))
-
-
-def _of_model(model: str, studies: Sequence[SeedsStudy], level: float) -> ModelOverTasks:
-    rows = study_rows(studies)
-    matrix = seed_matrix(studies)
-    enough = min(matrix.shape) >= 2
-    comparison = better_seed(matrix, level=level) if enough else None
-    correlations = pd.concat(
-        [size_correlations(rows, measures=MEASURES, scale=scale, level=level) for scale in ("log", "size")],
-        ignore_index=True,
-    )
-    return ModelOverTasks(model, rows, matrix, comparison, correlations, _notes(studies, matrix, comparison))
 
 
 def _notes(studies: Sequence[SeedsStudy], matrix: pd.DataFrame, found: BetterSeed | None) -> tuple[str, ...]:
@@ -209,7 +202,6 @@ def table_7(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
     columns = pd.MultiIndex.from_product([TABLE_7, ("mean", "std")])
     names = [name for pair in TABLE_7.values() for name in pair]
     for (model, benchmark), part in rows.groupby(["model", "benchmark"], sort=False):
-        tasks = pd.Index(part["task"].tolist())
-        values = part[names].to_numpy(dtype=np.float64)
-        tables[str(model), str(benchmark)] = pd.DataFrame(values, index=tasks, columns=columns)
+        values = part.set_index("task")[names].astype(np.float64)
+        tables[str(model), str(benchmark)] = values.set_axis(columns, axis=1)
     return tables

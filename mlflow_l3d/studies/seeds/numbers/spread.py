@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.tables import known_std, std_interval, usable
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile, with_interval
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.regression import unit_length
@@ -114,43 +113,12 @@ def mean_interval(scores: FloatArray, *, level: float = LEVEL) -> tuple[float, f
     return mean - half, mean + half
 
 
-Scale = Literal["log", "size"]
-SCALES: Final[dict[str, Callable[[FloatArray], FloatArray]]] = {"log": np.log10, "size": np.asarray}
 MEASURES: Final = ("var", "con", "ccon")
 
 
-@dataclass(frozen=True, slots=True)
-class SizeCorrelation:
-    """Correlation of training size with one measure of luck over tasks.
-
-    Attributes
-    ----------
-    measure
-        ``var``, ``con``, ``ccon``, or another measure.
-    scale
-        ``log``: of the logarithm of the size (the axis of Figure 2 of Zhou et al. 2025); ``size``: of the size itself.
-    tasks
-        How many have both.
-    pearson, pearson_ci_low, pearson_ci_high
-        Pearson's correlation, with Fisher's z interval; the interval is nan below four tasks.
-    spearman, spearman_ci_low, spearman_ci_high
-        Spearman's, which the scale does not change, with the interval of Bonett and Wright 2000.
-    """
-
-    measure: str
-    scale: Scale
-    tasks: int
-    pearson: float
-    pearson_ci_low: float
-    pearson_ci_high: float
-    spearman: float
-    spearman_ci_low: float
-    spearman_ci_high: float
-
-
 def size_correlation(
-    sizes: npt.ArrayLike, values: npt.ArrayLike, *, measure: str = "value", scale: Scale = "log", level: float = LEVEL
-) -> SizeCorrelation:
+    sizes: npt.ArrayLike, values: npt.ArrayLike, *, scale: Literal["log", "size"] = "log", level: float = LEVEL
+) -> dict[str, float]:
     """Return the correlation of training size with a measure, over tasks.
 
     Parameters
@@ -159,12 +127,16 @@ def size_correlation(
         Shape (n,): training examples of each task, above 0; nan where unknown.
     values
         Shape (n,): the measure; nan if a task has none.
-    measure
-        Its name.
     scale
-        What is correlated: the logarithm of the size, or the size.
+        ``log``: of the logarithm of the size (the axis of Figure 2 of Zhou et al. 2025); ``size``: of the size itself.
     level
         Confidence level.
+
+    Returns
+    -------
+    dict
+        ``tasks``: how many have both; ``pearson`` with Fisher's z interval, which is nan below four tasks;
+        ``spearman``, which the scale does not change, with the interval of Bonett and Wright 2000.
 
     Raises
     ------
@@ -183,38 +155,35 @@ def size_correlation(
     if (size <= 0).any():
         raise ParameterError("training_size", float(size[size <= 0][0]), "must be above 0")
     both = np.isfinite(size) & np.isfinite(value)
-    size, value = SCALES[scale](size[both]), value[both]
-    tasks = len(size)
-    pearson, spearman = _correlation(size, value), _correlation(rankdata(size), rankdata(value))
-    return SizeCorrelation(
-        measure,
-        scale,
-        tasks,
-        pearson,
-        *_fisher(pearson, tasks, 1.0, level),
-        spearman,
-        *_fisher(spearman, tasks, 1 + spearman**2 / 2, level),
-    )
+    size, value = np.log10(size[both]) if scale == "log" else size[both], value[both]
+    numbers: dict[str, float] = {"tasks": len(size)}
+    for name, correlation in (
+        ("pearson", _correlation(size, value)),
+        ("spearman", _correlation(rankdata(size), rankdata(value))),
+    ):
+        inflation = 1.0 if name == "pearson" else 1 + correlation**2 / 2
+        interval = _fisher(correlation, len(size), inflation, level)
+        numbers |= dict(zip(with_interval(name), (correlation, *interval), strict=True))
+    return numbers
 
 
-def size_correlations(
-    frame: pd.DataFrame, *, measures: tuple[str, ...] = MEASURES, scale: Scale = "log", level: float = LEVEL
-) -> pd.DataFrame:
-    """Return one row a measure with the fields of :class:`SizeCorrelation`.
+def size_correlations(rows: pd.DataFrame, *, level: float = LEVEL) -> pd.DataFrame:
+    """Return one row per scale and measure: ``measure``, ``scale``, and what :func:`size_correlation` returns.
 
     Parameters
     ----------
-    frame
-        One row per task: ``training_size`` and the measures, such as
-        :func:`mlflow_l3d.studies.seeds.numbers.over_tasks.study_rows` gives.
-    measures, scale, level
-        What to correlate; as in :func:`size_correlation`.
+    rows
+        One row per task, as :func:`mlflow_l3d.studies.seeds.numbers.over_tasks.study_rows` returns them.
+    level
+        Confidence level.
     """
-    found = [
-        size_correlation(frame["training_size"], frame[measure], measure=measure, scale=scale, level=level)
-        for measure in measures
-    ]
-    return pd.DataFrame(found)
+    scales: tuple[Literal["log", "size"], ...] = ("log", "size")
+    return pd.DataFrame(
+        {"measure": measure, "scale": scale}
+        | size_correlation(rows["training_size"], rows[measure], scale=scale, level=level)
+        for scale in scales
+        for measure in MEASURES
+    )
 
 
 def _correlation(one: FloatArray, other: FloatArray) -> float:

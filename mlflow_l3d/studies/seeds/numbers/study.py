@@ -17,8 +17,7 @@ from mlflow_l3d.analysis.judged.pass_k import pass_k
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import as_metric, named, of_kind
-from mlflow_l3d.studies.seeds.numbers.compared import Kind, check_seeds, compare_seeds
-from mlflow_l3d.studies.seeds.numbers.repeats import AnswerChanges, answer_changes
+from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges, Kind, answer_changes, check_seeds, compare_seeds
 from mlflow_l3d.studies.seeds.numbers.settings import JOINED, SettingsStudy, settings_study
 from mlflow_l3d.studies.seeds.numbers.spread import MetricSpread, metric_spread
 

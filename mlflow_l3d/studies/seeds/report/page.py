@@ -211,17 +211,15 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
     names = [shorten(str(name), 20) for name in matrix.index]
     for (at, task), z in np.ndenumerate(scaled):
         x, y = _LEFT + width * task, top + row * at
-        where = f"{names[task]}, seed {matrix.columns[at]}"
-        colour, depth, told = _ABSENT, 1.0, f"{where}: no score"
-        if np.isfinite(z):
-            colour, depth, told = (
-                _BETTER if z > 0 else _WORSE,
-                0.75 * min(abs(z) / LARGEST_Z, 1.0),
-                f"{where}: z {z:+.2f}",
-            )
+        where, is_known = f"{names[task]}, seed {matrix.columns[at]}", np.isfinite(z)
+        colour = _ABSENT if not is_known else _BETTER if z > 0 else _WORSE
+        depth = 0.75 * min(abs(z) / LARGEST_Z, 1.0) if is_known else 1.0
+        told = f"{where}: z {z:+.2f}" if is_known else f"{where}: no score"
         parts.append(_CELL.format(short(x), y, short(width), row, colour, depth, told))
         if has_numbers and np.isfinite(distance[at, task]):
-            words = _distance_text(float(distance[at, task]))
+            moved = float(distance[at, task])
+            digits = 1 if abs(moved) < 99.95 else 0
+            words = f"{round(moved, digits) + 0.0:+.{digits}f}"
             parts.append(text(x + width / 2, y + 15, words, kind="strong", anchor="middle"))
     for at in range(0, seeds, 1 if has_numbers else max(1, seeds // 30)):
         kind = "strong" if int(matrix.columns[at]) == NAMED_SEED else ""
@@ -235,8 +233,3 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
             else text(x, bottom, name, anchor="middle")
         )
     return sheet(bottom + (76 if is_turned else 8), "Normalised scores of seeds on tasks", *parts)
-
-
-def _distance_text(value: float) -> str:
-    digits = 1 if abs(value) < 99.95 else 0
-    return f"{round(value, digits) + 0.0:+.{digits}f}"

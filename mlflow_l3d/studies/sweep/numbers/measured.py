@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.analysis.importance.estimate import Estimate, importances_of_variances
+from mlflow_l3d.analysis.importance.estimators.nested import variance_without_each
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis
@@ -20,6 +21,8 @@ from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 LeftOut = tuple[FloatArray, ...]
 """For each kind of unit that was sampled (rows, columns), a number without one unit at a time."""
 GOLDEN_STD: Final = "golden_std"
+_ALONE: Final = "alone"
+"""Source of an error that a point has by itself."""
 _FEWEST: Final = 5
 """Golden runs from which on their standard deviation has an error."""
 
@@ -138,8 +141,7 @@ def importances(
     not differ significantly) the error is half the width of the interval over the quantile of the normal distribution.
     """
     numbers: dict[int, float] = {}
-    alone: dict[int, float] = {}
-    together: dict[tuple[object, int, int], dict[int, FloatArray]] = {}
+    drawn: dict[tuple[object, ...], dict[int, FloatArray]] = {}
     for at, point in enumerate(points):
         if point.analysis is None or factor not in point.analysis.importances:
             continue
@@ -150,11 +152,11 @@ def importances(
         numbers[at] = record.importance_corrected
         own = left_out.get((at, factor)) if whole else None
         if own is None:
-            alone[at] = half / _normal_quantile(record.level)
+            drawn[_ALONE, at] = {at: np.array([half / _normal_quantile(record.level)])}
             continue
         for kind, values in enumerate(own):
-            together.setdefault((clusters[at], kind, len(values)), {})[at] = values
-    return _measured(numbers, together, alone)
+            drawn.setdefault((clusters[at], kind, len(values)), {})[at] = values
+    return _measured(numbers, drawn)
 
 
 def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tuple[npt.NDArray[np.int64], Measured]:
@@ -164,8 +166,7 @@ def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tup
     independent of each other (the radial design) the error comes from the interval; pooled runs have none.
     """
     numbers: dict[int, float] = {}
-    alone: dict[int, float] = {}
-    together: dict[tuple[object, int, int], dict[int, FloatArray]] = {}
+    drawn: dict[tuple[object, ...], dict[int, FloatArray]] = {}
     for at, point in enumerate(points):
         if not point.complete:
             continue
@@ -178,12 +179,15 @@ def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tup
             low, high = record.golden_std_ci_low, record.golden_std_ci_high
             if low > 0 and math.isfinite(high):
                 numbers[at] = math.log(record.golden_std)
-                alone[at] = (math.log(high) - math.log(low)) / 2 / _normal_quantile(record.level)
+                half = (math.log(high) - math.log(low)) / 2
+                drawn[_ALONE, at] = {at: np.array([half / _normal_quantile(record.level)])}
             continue
         numbers[at] = math.log(float(scores.std()))
-        cluster = clusters[at] if whole and len(scores) == len(record.golden) else ("alone", at)
-        together.setdefault((cluster, 0, len(scores)), {})[at] = _log_stds_without(scores)
-    return _measured(numbers, together, alone)
+        cluster = clusters[at] if whole and len(scores) == len(record.golden) else (_ALONE, at)
+        with np.errstate(divide="ignore"):
+            without = np.log(variance_without_each(scores[:, None])) / 2
+        drawn.setdefault((cluster, 0, len(scores)), {})[at] = without
+    return _measured(numbers, drawn)
 
 
 def _counted(analysis: Analysis, factor: str) -> tuple[Importance, bool]:
@@ -193,32 +197,20 @@ def _counted(analysis: Analysis, factor: str) -> tuple[Importance, bool]:
     return analysis.collapse.rest[factor], False
 
 
-def _log_stds_without(scores: FloatArray) -> FloatArray:
-    """Return the log of the standard deviation, a constant aside, without one score at a time."""
-    count, centred = len(scores), scores - scores.mean()
-    squares = np.square(centred).sum() - np.square(centred) * count / (count - 1)
-    with np.errstate(divide="ignore"):
-        logs: FloatArray = np.log(np.maximum(squares, 0.0) / (count - 2)) / 2
-    return logs
-
-
 def _measured(
-    numbers: Mapping[int, float],
-    together: Mapping[tuple[object, int, int], Mapping[int, FloatArray]],
-    alone: Mapping[int, float],
+    numbers: Mapping[int, float], drawn: Mapping[tuple[object, ...], Mapping[int, FloatArray]]
 ) -> tuple[npt.NDArray[np.int64], Measured]:
+    """Return places and numbers; `drawn` has for each source what a point is without each unit, or its error alone."""
     places = {at: place for place, at in enumerate(numbers)}
     sources = []
-    for (_, _, units), members in together.items():
+    for (cluster, *_), members in drawn.items():
+        units = len(next(iter(members.values())))
         deviations = np.zeros((units, len(numbers)))
         for at, values in members.items():
             with np.errstate(invalid="ignore"):  # constant scores: the log of their deviation is -inf, its error nan
-                deviations[:, places[at]] = (values - values.mean()) * math.sqrt((units - 1) / units)
-        sources.append(Source(deviations, _degrees(deviations)))
-    for at, error in alone.items():
-        deviations = np.zeros((1, len(numbers)))
-        deviations[0, places[at]] = error
-        sources.append(Source(deviations, math.inf))
+                moved = (values - values.mean()) * math.sqrt((units - 1) / units)
+            deviations[:, places[at]] = values if cluster == _ALONE else moved
+        sources.append(Source(deviations, math.inf if cluster == _ALONE else _degrees(deviations)))
     values = np.array(list(numbers.values()), dtype=np.float64)
     return np.array(list(numbers), dtype=np.int64), Measured(values, tuple(sources))
 

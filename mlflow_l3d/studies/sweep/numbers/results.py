@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -75,25 +74,22 @@ def long_table(points: Sequence[SweptPoint]) -> pd.DataFrame:
             # A column has one type: numbers beside texts become texts.
             place[OF_CHOICE + name] = value if value is None or is_numeric(values) else value_text(value)
         rows += [{**place, **each, "error": point.error} for each in _of_factors(point.analysis)]
-    frame = pd.DataFrame(rows)
-    return frame.astype(dict.fromkeys((*IMPORTANCE, "level", "cells_missing", "cells_failed"), "float64"))
+    numbers = (*IMPORTANCE, "level", "cells_missing", "cells_failed")
+    chosen = map(OF_CHOICE.__add__, choices)
+    columns = ["point", "run_id", "task", *chosen, "metric", "design", "factor", *numbers, "error"]
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(numbers, "float64"))
 
 
 def _of_factors(analysis: Analysis | None) -> list[dict[str, Any]]:
     """Return one row per factor; one without numbers if there is none."""
-    nothing = {"metric": "", "design": "", "factor": "", **dict.fromkeys((*IMPORTANCE, "level"), math.nan)}
     if analysis is None:
-        return [{**nothing, "cells_missing": math.nan, "cells_failed": math.nan}]
-    whole = {"metric": analysis.metric.name, "design": analysis.design}
-    failed = float(analysis.cells_failed)
-    if not analysis.importances:
-        return [{**nothing, **whole, "cells_missing": math.nan, "cells_failed": failed}]
+        return [{"metric": "", "design": "", "factor": ""}]
+    whole = {"metric": analysis.metric.name, "design": analysis.design, "cells_failed": analysis.cells_failed}
     rows = []
     for factor, record in analysis.importances.items():
-        numbers = analysis.numbers(factor)
-        counts = {"level": record.level, "cells_missing": float(record.cells_missing), "cells_failed": failed}
-        rows.append({**whole, "factor": factor, **{name: numbers.get(name, math.nan) for name in IMPORTANCE}, **counts})
-    return rows
+        counts = {"level": record.level, "cells_missing": record.cells_missing}
+        rows.append({**whole, "factor": factor, **counts, **analysis.numbers(factor)})
+    return rows or [{**whole, "factor": ""}]
 
 
 _NAMES: Final = ("root_seed", "investigation_runs", "mitigation_runs", "golden_runs")

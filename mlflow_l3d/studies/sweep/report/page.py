@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -14,16 +15,28 @@ from mlflow_l3d.analysis.importance.verdicts import DECIDED
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.draw import amount_bar
 from mlflow_l3d.report.html import Snippet
-from mlflow_l3d.report.numbers import MISSING, counted, interval_of, percent, shorten, signed, with_limits
+from mlflow_l3d.report.numbers import (
+    MISSING,
+    between,
+    counted,
+    interval_of,
+    percent,
+    probability,
+    shorten,
+    signed,
+    with_limits,
+)
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import SIGNS, UNDECIDED, Drawn, Table
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.investigation.report.factor_tables import share_cell
-from mlflow_l3d.studies.sweep.numbers.point import TASK
+from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
+from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
+from mlflow_l3d.studies.sweep.numbers.point import TASK, value_text
 from mlflow_l3d.studies.sweep.numbers.results import Sweep
-from mlflow_l3d.studies.sweep.report.shown import FAILED, ShownSweep
-from mlflow_l3d.studies.sweep.report.tables import interaction_table, trend_table
+from mlflow_l3d.studies.sweep.numbers.trends import Trend
+from mlflow_l3d.studies.sweep.report.shown import FAILED, ShownSweep, short
 from mlflow_l3d.studies.sweep.report.words import answers, headline, short_notes, steps, watch
 
 MOST: Final = (12, 5)
@@ -41,6 +54,17 @@ _VERDICT: Final = Markup(
 _TEX: Final = str.maketrans({sign: f"\\{sign}" for sign in "&%$#_{}"})
 _MOST_OF_LATEX: Final = 45
 """Rows that fit on a page of paper."""
+_SCOPES: Final = {"one task": "one task", "these tasks": "these two tasks", "tasks": "{tasks} tasks"}
+_TREND_NOTE: Final = (
+    "Change of the importance (no unit), or of the golden standard deviation in per cent. Claims: whether there is a "
+    "trend, by a p-value {tests} of trends and choices (Holm). Points are compared with points that are alike in all "
+    "other choices."
+)
+_INTERACTION_NOTE: Final = (
+    "Whether all values of a choice have one importance, or one golden standard deviation. Std: how much they differ, "
+    "without what their errors add. Claims: whether they differ, by a p-value {tests} of trends and choices (Holm). It "
+    "is about these points: whether other tasks or models would show the same is another question."
+)
 _LINK: Final = Markup('<a href="{}" target="_blank" rel="noopener">{}</a>')
 
 
@@ -194,3 +218,53 @@ def latex_table(shown: ShownSweep, *, title: str) -> str:
 def _interval(row: Mapping[Any, Any], name: str, text: Callable[[float], str]) -> str:
     """Return a number of a row, and below it its interval."""
     return with_limits(text(row[name]), interval_of(row, name, text), "({})")
+
+
+def trend_table(shown: ShownSweep) -> Table | None:
+    """Return the slopes of all trends, claims first; None if there is none."""
+    rows = [
+        {
+            "choice": one.choice,
+            "of": _of(one.of),
+            "per": "doubling" if one.scale == "log2" else f"{value_text(one.step)} more",
+            "change": shown.change(one.of, one.slope),
+            percent(shown.sweep.level): between(one.low, one.high, partial(shown.change, one.of)),
+            "p, Holm": probability(one.p_holm),
+            "claim": _claim(shown, one),
+            "points": str(one.points),
+            "over": _SCOPES.get(one.scope, "{tasks} tasks, a slope each").format(tasks=one.tasks),
+        }
+        for one in sorted(shown.sweep.trends, key=lambda one: not shown.claimed(one.p_holm))
+    ]
+    note = _TREND_NOTE.format(tests=shown.tests)
+    return Table.of(rows, note, texts=frozenset({1, 2, 6, 8})) if rows else None
+
+
+def interaction_table(shown: ShownSweep) -> Table | None:
+    """Return the tests of all choices and factors, the surest first; None if there is none."""
+    rows = []
+    for one in [*shown.moved(), *(one for one in shown.sweep.interactions if not shown.claimed(one.p_holm))]:
+        ends = [f"{short(value_text(value))} {shown.level(one.of, mean)}" for value, mean in one.extremes()]
+        spread = partial(shown.change, one.of, sign=False)
+        rows.append(
+            {
+                "choice": one.choice,
+                "of": _of(one.of),
+                **dict(zip(("lowest", "highest"), ends, strict=True)),
+                "std": spread(one.test.spread),
+                percent(shown.sweep.level): between(one.test.spread_low, one.test.spread_high, spread),
+                "p, Holm": probability(one.p_holm),
+                "claim": _claim(shown, one),
+                "points": str(one.test.points),
+            }
+        )
+    note = _INTERACTION_NOTE.format(tests=shown.tests)
+    return Table.of(rows, note, texts=frozenset({1, 2, 3, 7})) if rows else None
+
+
+def _claim(shown: ShownSweep, one: Trend | Interaction) -> str:
+    return MISSING if math.isnan(one.p_holm) else "yes" if shown.claimed(one.p_holm) else "no"
+
+
+def _of(name: str) -> str:
+    return "golden std" if name == GOLDEN_STD else name

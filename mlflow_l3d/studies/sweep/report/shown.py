@@ -20,7 +20,6 @@ from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
 from mlflow_l3d.studies.sweep.numbers.point import TASK, is_numeric, value_text
 from mlflow_l3d.studies.sweep.numbers.results import OF_CHOICE, Sweep
-from mlflow_l3d.studies.sweep.numbers.trends import Trend
 
 FAILED: Final = "failed"
 """Verdict of a point without a score."""
@@ -168,8 +167,3 @@ def short(part: str) -> str:
     """Return a value of a choice in few letters: of a model what follows the last slash, with its end."""
     text = shorten(part.rstrip("/").rpartition("/")[2] or part)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 11]}...{text[-8:]}"
-
-
-def per(one: Trend) -> str:
-    """Return the step that the slope of a trend refers to."""
-    return "doubling" if one.scale == "log2" else f"{value_text(one.step)} more"
