@@ -10,6 +10,7 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import mkdtemp
@@ -32,11 +33,27 @@ multiprocessing.get_context("forkserver").set_forkserver_preload(
         "IPython",
         "git",
         "optuna",
+        "mlflow.store.tracking.sqlalchemy_workspace_store",
         "pyarrow.dataset",
+        "pyarrow.parquet",
         "scipy.stats",
         "sqlalchemy.dialects.sqlite",
+        "warm_caches",
     ]
 )
+
+
+def start_server() -> None:
+    """Start the process that others are forks of, if it does not run."""
+    before = os.environ.get("PYTHONPATH")
+    # It begins without our folder, and leaves out what it cannot import.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parent), before)))
+    try:
+        forkserver.ensure_running()
+    finally:
+        del os.environ["PYTHONPATH"]
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
 
 
 class WarmStart(ForkServerProcess):
@@ -49,6 +66,7 @@ class WarmStart(ForkServerProcess):
         super().__init__()
         self._arguments, self._cwd, self._env = list(arguments), cwd, dict(env)
         self._texts = Path(mkdtemp(prefix="output-", dir=cwd))
+        start_server()
         self.start()
 
     def run(self) -> None:

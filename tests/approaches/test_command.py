@@ -561,7 +561,7 @@ mlflow.set_experiment("mine")
 with mlflow.start_run():
     mlflow.log_metric("f1", 1)
 with mlflow.start_run():
-    mlflow.log_metrics({"test_auc": s / 1000, "f1": 0.5})
+    mlflow.log_metrics({"test_auc": (s + 1) / 1000, "f1": 0.5})
     with mlflow.start_run(nested=True):
         mlflow.log_metric("test_auc", 1)
 """
@@ -569,9 +569,9 @@ with mlflow.start_run():
 
 @pytest.mark.slow
 def test_scores_that_a_script_logs_by_mlflow(tmp_path, caplog):
-    # One run is enough, and takes seconds: with both named beforehand there is no other before the cell.
+    # Runs take seconds: the first one shows the scale, as 0 would not, so that there is no other before the cell.
     approach, _, seeds, outcomes = printing(tmp_path, LOGGING, cells=1, metric="test_auc", classes="none")
     assert approach.first.score == "test_auc"  # what is chosen where no metric is named
-    assert [outcome.metrics for outcome in outcomes] == [{"test_auc": seed / 1000} for seed in seeds]
+    assert [outcome.metrics for outcome in outcomes] == [{"test_auc": (seed + 1) / 1000} for seed in seeds]
     assert "f1 is not used: 2 MLflow runs of one process logged different values" in caplog.text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "train.py"]
