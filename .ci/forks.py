@@ -2,7 +2,8 @@
 
 ``forks.py serve SOCKET COMMAND...`` collects the tests, then runs a command and returns its status. While that runs, a
 call of ``forks.py ask SOCKET`` with the arguments of ``python -c TEXT`` lets a fork run that text in its own place.
-Give such a call to pytest-xdist as the Python of its workers.
+Give such a call to pytest-xdist as the Python of its workers. If it cannot fork here, it ends with status 75 before it
+has run the command.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import os
 import socket
 import sys
 from pathlib import Path
+
+CANNOT = 75
 
 
 def ask_for_a_fork(path: str, arguments: list[str]) -> None:
@@ -35,7 +38,8 @@ def collect() -> None:
         status = pytest.main(["--collect-only", "-q"])
     lines = said.getvalue().rstrip()
     if status or threading.active_count() > 1:  # a fork has one thread, and locks of others stay locked in it
-        sys.exit(f"{lines}\nforks.py: status {status}, threads {threading.enumerate()}")
+        print(f"{lines}\nforks.py: status {status}, threads {threading.enumerate()}", flush=True)
+        os._exit(CANNOT)
     print(lines.rpartition("\n")[2], flush=True)
     from warm_start import start_server  # of the tests
 
