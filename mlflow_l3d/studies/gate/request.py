@@ -19,7 +19,7 @@ from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.gate.golden import GoldenRequest
 from mlflow_l3d.studies.gate.numbers.power import MOST_AUTO, Noise, Outlook, power, runs_for_power
-from mlflow_l3d.studies.gate.numbers.sequential import FEWEST, SequentialPlan, planned_looks
+from mlflow_l3d.analysis.sequential.spending import FEWEST, SequentialPlan, planned_looks
 from mlflow_l3d.studies.gate.parameters import GATE
 from mlflow_l3d.studies.gate.sides import Side, changed_side, check_comparable, paired, recorded_side
 from mlflow_l3d.tracking.connection import Client

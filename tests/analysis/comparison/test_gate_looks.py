@@ -21,7 +21,7 @@ from mlflow_l3d.studies.gate.numbers.gate import (
     view,
 )
 from mlflow_l3d.studies.gate.numbers.power import Outlook, measured_pairs
-from mlflow_l3d.studies.gate.numbers.sequential import SequentialPlan
+from mlflow_l3d.analysis.sequential.spending import SequentialPlan
 from mlflow_l3d.studies.result_file import _Reader, _written
 
 PLAN = SequentialPlan((10, 20), 0.5)

@@ -16,7 +16,7 @@ from mlflow_l3d.studies.gate.numbers.power import (
     runs_for_power,
     simulate,
 )
-from mlflow_l3d.studies.gate.numbers.sequential import (
+from mlflow_l3d.analysis.sequential.spending import (
     Measured,
     SequentialPlan,
     alpha_spent,

@@ -12,7 +12,7 @@ from mlflow_l3d.report.numbers import counted, metric_text, percent, plain, shor
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.table import Drawn, Table, document, verdict_cell
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
-from mlflow_l3d.studies.gate.numbers.sequential import SequentialPlan
+from mlflow_l3d.analysis.sequential.spending import SequentialPlan
 from mlflow_l3d.studies.gate.report import words
 
 

@@ -11,7 +11,7 @@ from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, advice, advise
 from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer, Look
-from mlflow_l3d.studies.gate.numbers.sequential import SequentialPlan
+from mlflow_l3d.analysis.sequential.spending import SequentialPlan
 
 
 @dataclass(frozen=True, kw_only=True)
