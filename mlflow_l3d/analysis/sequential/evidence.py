@@ -1,8 +1,8 @@
 """Evidence that may be looked at after every run: e-values, and confidence sequences made of them.
 
 An e-value has mean 1 at most if there is nothing to be found, at whatever time one stops. So it exceeds 1/alpha ever
-with probability alpha at most (Ville 1939), and the product of those of independent data is one again (Ramdas, Grünwald,
-Vovk and Shafer 2023, "Game-theoretic statistics and safe anytime-valid inference", Statistical Science 38).
+with probability alpha at most (Ville 1939), and the product of those of independent data is one again (Ramdas,
+Grünwald, Vovk and Shafer 2023, "Game-theoretic statistics and safe anytime-valid inference", Statistical Science 38).
 
 What this does not guarantee: scores of runs are taken to be normal, with a variance that the degrees of freedom
 describe. Rates of passed and failed need no such assumption.
@@ -55,8 +55,8 @@ def evidence_of_gain(estimate: Estimate, effect: float) -> float:
     -----
     A mixture of likelihood ratios over differences of half a normal distribution with standard deviation `effect`, and
     over the standard deviation of runs with its right Haar prior: the t-test that Pérez-Ortiz, Lardy, de Heide and
-    Grünwald (2024, "E-statistics, group invariance and anytime-valid testing", Annals of Statistics 52) show to be valid
-    at any time. For differences below 0 it is smaller still: the ratio is monotone in the difference.
+    Grünwald (2024, "E-statistics, group invariance and anytime-valid testing", Annals of Statistics 52) show to be
+    valid at any time. For differences below 0 it is smaller still: the ratio is monotone in the difference.
 
     Examples
     --------
