@@ -65,6 +65,13 @@ class Side:
     document: Mapping[str, Any] = field(default_factory=dict)
     changes: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def phase(self) -> str:
+        """Where its runs are in a design: ``base`` if they are base runs, as in a radial one, or ``golden``."""
+        if self.request is not None:
+            return self.request.phase
+        return "base" if self.cells is not None and self.cells["phase"].eq("base").any() else "golden"
+
     def scores(self, metric: str, runs: int) -> FloatArray:
         """Return the scores of the first `runs` golden runs, nan if there is none; shape (runs,)."""
         if self.cells is None or metric not in self.cells:
@@ -174,9 +181,8 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
         base = hyperparameters if isinstance(hyperparameters, dict) else {}
         hyperparameters = {**base, **source.values, **source.overrides} if source.source == "inline" else source.text
     parameters = {**parameters, "hyperparameters": hyperparameters, **changes}
-    phase = "base" if baseline.cells is not None and baseline.cells["phase"].eq("base").any() else "golden"
     try:
-        request = specify_golden("candidate", parameters, phase=phase, **machine)
+        request = specify_golden("candidate", parameters, phase=baseline.phase, **machine)
     except ParameterError as error:
         raise ParameterError(f"candidate: {error.name}", error.value, error.allowed, error.fix) from error
     setup, differences = request.setup, _differences(document, request)
