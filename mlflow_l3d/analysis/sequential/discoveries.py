@@ -37,7 +37,7 @@ def evidence_needed(number: int, kept: int, planned: int, alpha: float) -> float
     while number > end:
         stretch += 1
         end += planned * 2**stretch
-    weight = 0.5 ** (stretch + 1) / (planned * 2**stretch)
+    weight: float = 0.5 ** (stretch + 1) / (planned * 2**stretch)
     return 1 / (alpha * weight * (kept + 1))
 
 

@@ -76,6 +76,10 @@ class Source(Protocol):
         """
         ...
 
+    def restore(self, content: Mapping[str, Any]) -> Candidate:
+        """Return the candidate that a session has recorded, by its content."""
+        ...
+
     def run(self, candidate: Candidate, numbers: Sequence[int]) -> Iterator[tuple[int, float]]:
         """Yield number and score of each run as soon as it is known, nan if it failed."""
         ...
@@ -120,6 +124,10 @@ class FunctionSource:
         """Return a candidate: the value that the function is called with."""
         given = self.baseline if candidate is None else candidate
         return Candidate(_title(given), self._content(given), given)
+
+    def restore(self, content: Mapping[str, Any]) -> Candidate:
+        """Return a candidate: its content is all that the function sees."""
+        return self.describe(content["candidate"])
 
     def run(self, candidate: Candidate, numbers: Sequence[int]) -> Iterator[tuple[int, float]]:
         """Call the function once per number.

@@ -150,6 +150,28 @@ def assess(
     return Assessment(runs, gain, math.sqrt(square), low, high, evidence, needed, survival, floor, verdict)
 
 
+def runs_left(assessment: Assessment, rules: Rules, noise: Noise) -> int:
+    """Return how many more runs of a candidate a decision takes, if its gain is as estimated: all if none decides.
+
+    Parameters
+    ----------
+    assessment
+        The last look.
+    rules, noise
+        Of the session.
+    """
+    left = max(rules.most_runs - assessment.runs, 0)
+    if assessment.verdict != "undecided" or not assessment.runs or not noise.std:
+        return left if assessment.verdict == "undecided" else 0
+    for more in range(1, left):
+        square = assessment.error**2 * assessment.runs / (assessment.runs + more)
+        estimate = Estimate(assessment.gain, square / noise.std**2, noise.std, noise.degrees)
+        survival, floor = _survival(assessment.gain, square, noise.std**2 * (1 - noise.correlation**2), rules)
+        if survival < floor or evidence_of_gain(estimate, rules.effect) >= assessment.needed:
+            return max(more, FEWEST - assessment.runs if survival >= floor else more)
+    return left
+
+
 def _survival(gain: float, square: float, of_candidate: float, rules: Rules) -> tuple[float, float]:
     """Return the log-likelihood ratio that a candidate survives by, and its floor.
 

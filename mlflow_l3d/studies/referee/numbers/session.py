@@ -75,16 +75,20 @@ class Session:
         Of the session.
     baseline
         Scores of the baseline by number. The first `confirm` of them never decide: gains are measured from them.
+    planned
+        How many of them were planned before the first candidate: the noise is learned from these.
     shares_seeds
         Whether runs with equal numbers have equal seeds.
     """
 
-    def __init__(self, rules: Rules, baseline: dict[int, float], *, shares_seeds: bool = True) -> None:
+    def __init__(
+        self, rules: Rules, baseline: dict[int, float], *, planned: int | None = None, shares_seeds: bool = True
+    ) -> None:
         self.rules = rules
         self.baseline = Runs("baseline", rules.confirm, dict(baseline))
         self.champion = self.baseline
         self.noise = NoiseSoFar(shares_seeds)
-        self.noise.add_champion(baseline.values())
+        self.noise.add_champion(score for number, score in baseline.items() if planned is None or number < planned)
         self.judged = 0
         self.path: list[Step] = []
 
@@ -114,11 +118,18 @@ class Session:
         first = max([*fresh, *candidate]) + 1
         self.champion = Runs(name, first, dict(candidate))
 
+    @property
+    def to_confirm(self) -> list[int]:
+        """Numbers of the fresh runs that the champion lacks."""
+        first = self.champion.first
+        return [number for number in range(first, first + self.rules.confirm) if number not in self.champion.scores]
+
     def confirm(self) -> None:
         """Take note that all fresh runs of the new champion are there."""
-        fresh, last = self.champion.fresh(), self.path[-1]
-        self.noise.add_champion(fresh.values())
-        new = np.array([score for score in fresh.values() if math.isfinite(score)])
+        first, last = self.champion.first, self.path[-1]
+        fresh = [self.champion.scores[number] for number in range(first, first + self.rules.confirm)]
+        self.noise.add_champion(fresh)
+        new = np.array([score for score in fresh if math.isfinite(score)])
         reserve = (score for number, score in self.baseline.scores.items() if number < self.baseline.first)
         old = np.array([score for score in reserve if math.isfinite(score)])
         if not len(new) or not len(old):
