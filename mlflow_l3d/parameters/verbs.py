@@ -110,7 +110,7 @@ class Verb:
         return (
             ""
             if self.words
-            else next((name for name in ("source", "task", "parent_run_id") if name in self.parameters), "")
+            else next((name for name in ("action", "source", "task", "parent_run_id") if name in self.parameters), "")
         )
 
     @property
@@ -150,6 +150,7 @@ FIXED: Final[Mapping[str, Mapping[str, str]]] = {
         "make_task": "mlflow_l3d.tasks.identity",
         "cured": "mlflow_l3d.parameters.cures",
     },
+    "Many candidates": {"Referee": "mlflow_l3d.studies.referee.door"},
     "Statistics, without MLflow": {
         "importance": "mlflow_l3d.analysis.importance.importance",
         "radial_importance": "mlflow_l3d.analysis.importance.importance",

@@ -116,7 +116,7 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
     baseline = recorded_side(client, "baseline", given["baseline"], **machine)
     candidate = changed_side(parameters["candidate"], baseline, client, **machine)
     check_comparable(baseline, candidate)
-    metric = _metric(given["metric"], baseline, candidate)
+    metric = metric_of(given["metric"], baseline, candidate)
     scores = baseline.scores(metric.name, MOST_AUTO)
     known = scores[np.isfinite(scores)]
     if len(known) < FEWEST:
@@ -150,7 +150,7 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
     )
 
 
-def _metric(asked: str, baseline: Side, candidate: Side) -> Metric:
+def metric_of(asked: str, baseline: Side, candidate: Side) -> Metric:
     """Return the metric that is asked for, or that of both sides."""
     own = "f1_macro" if baseline.metric in (None, "auto") else str(baseline.metric)
     theirs = own if candidate.metric in (None, "auto") else str(candidate.metric)

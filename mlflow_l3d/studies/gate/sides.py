@@ -200,14 +200,15 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
 
 def check_comparable(baseline: Side, candidate: Side) -> None:
     """Raise ParameterError if two sides cannot be compared: they are one, or of other data or test sets."""
+    the_baseline = f"{baseline.name} {baseline.run_id or baseline.title}"
     if candidate.run_id and candidate.run_id == baseline.run_id:
         raise ParameterError("candidate", candidate.run_id, "is the baseline itself")
     if dict(candidate.identity) == dict(baseline.identity):
-        allowed = f"is what baseline {baseline.run_id} is: their runs are the same"
+        allowed = f"is what {the_baseline} is: their runs are the same"
         raise ParameterError("candidate", candidate.run_id or candidate.title, allowed, "Name what is to differ.")
     if baseline.task is None or candidate.task is None:
         return
-    of_baseline, typed = f"of baseline {baseline.run_id}", candidate.run_id or candidate.title
+    of_baseline, typed = f"of {the_baseline}", candidate.run_id or candidate.title
     if baseline.task.get("fingerprint") != candidate.task.get("fingerprint"):
         data, allowed_data = candidate.task.get("name"), baseline.task.get("name")
         also = ", of other content" if data == allowed_data else ""

@@ -209,10 +209,10 @@ class Conduct:
         most_runs
             Runs of the candidate that this call may make; None for as many as the rules allow.
         """
-        described = self.source.describe(candidate)
         self._spent = 0
         with entry_point(), self.ledger.held():
             self.session = self.ledger.session()
+            described = self.source.describe(candidate)
             self._confirm()
             record = self.ledger.begin(described, len(self.ledger.systems))
             try:

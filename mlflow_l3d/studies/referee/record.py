@@ -24,7 +24,7 @@ from mlflow_l3d.tracking.parent import end_early, log_metrics, log_params, set_t
 
 ROLE: Final = "referee"
 _RULES: Final = "l3d.referee_rules"
-_KEY: Final = "l3d.referee_key"
+KEY: Final = "l3d.referee_key"
 _NUMBER: Final = "l3d.referee_number"
 _SCORES: Final = "l3d.referee_scores"
 _LOOKS: Final = "l3d.referee_looks"
@@ -107,7 +107,7 @@ class Ledger:
     def tags(rules: Rules, planned: int, shares_seeds: bool, identity: Mapping[str, Any], key: str) -> dict[str, str]:
         """Return the tags of a new session."""
         content = {**asdict(rules), "baseline_runs": planned, "shares_seeds": shares_seeds, "identity": identity}
-        return {_RULES: json.dumps(content, sort_keys=True), _KEY: key, _COUNT: "0", names.STATE: "running"}
+        return {_RULES: json.dumps(content, sort_keys=True), KEY: key, _COUNT: "0", names.STATE: "running"}
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -157,7 +157,7 @@ class Ledger:
                 self.client.update_run(earlier.run_id, status="RUNNING")
             return earlier
         tags = {names.PARENT_RUN_ID: self.run_id, names.ROLE: "candidate" if number else "baseline"}
-        tags |= {names.SCHEMA_TAG: names.SCHEMA, _KEY: candidate.key, _NUMBER: str(number), names.STATE: "running"}
+        tags |= {names.SCHEMA_TAG: names.SCHEMA, KEY: candidate.key, _NUMBER: str(number), names.STATE: "running"}
         text = json.dumps(candidate.content, sort_keys=True)
         now = int(time.time() * 1000)
         run = self.client.create_run(self.experiment_id, start_time=now, tags=tags, run_name=candidate.title[:250])
@@ -225,7 +225,7 @@ def _system(run: Run) -> SystemRecord:
         str(run.info.run_id),
         int(tags[_NUMBER]),
         str(run.info.run_name),
-        tags[_KEY],
+        tags[KEY],
         json.loads(run.data.params.get("candidate", "null")),
         scores,
         tags.get(names.DECISION, ""),

@@ -117,7 +117,12 @@ class FunctionSource:
         self.score, self.baseline, self.metric, self.root_seed = score, baseline, named(metric), root_seed
         self.title = _title(baseline)
         function = str(getattr(score, "__qualname__", type(score).__name__))
-        self.identity = {"function": function, "version": version, "root_seed": root_seed, "baseline": baseline}
+        self.identity: Mapping[str, Any] = {
+            "function": function,
+            "version": version,
+            "root_seed": root_seed,
+            "baseline": baseline,
+        }
         content_key(self._content(baseline))
 
     def describe(self, candidate: object) -> Candidate:

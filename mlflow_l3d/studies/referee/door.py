@@ -1,0 +1,193 @@
+"""The referee in Python: a function or golden runs, and one call per candidate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any, Unpack
+
+import numpy as np
+
+from mlflow_l3d.analysis.comparison.leave_out import check_effect
+from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.declaration import read_arguments
+from mlflow_l3d.parameters.shared import PLACE
+from mlflow_l3d.report.numbers import unit_of
+from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.referee.conduct import Conduct, Judgement
+from mlflow_l3d.studies.referee.golden import GoldenSource
+from mlflow_l3d.studies.referee.parameters import REFEREE, RULES, RefereeOptions, RefereeRules, rules_of
+from mlflow_l3d.studies.referee.record import KEY, ROLE, Ledger
+from mlflow_l3d.studies.referee.results import Judged, RefereeSession, publish, session_of
+from mlflow_l3d.studies.referee.source import FunctionSource
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import condition, search
+from mlflow_l3d.tracking.connection import Client, connect
+from mlflow_l3d.tracking.parent import current_experiment_id
+
+
+class Referee:
+    """A referee of candidates that come one after another, each of which is kept or rejected.
+
+    What holds, if scores of runs are about normal: of the kept candidates at most a share `alpha` is on average not
+    better than the champion that it replaced, however many candidates there are, whatever the earlier verdicts made you
+    try next, and whenever you look or stop. `confirmed` gains are from fresh runs alone, which decided nothing.
+
+    What does not hold: that a rejected candidate is not better (it may be, by little); that the claimed gain of a kept
+    one is right (it is too large on average: quote the confirmed one); that gains carry over to other test examples.
+    Nothing holds if the candidates' runs of these seeds were seen before: a candidate that is proposed because they
+    were lucky needs another root seed.
+
+    The same arguments in the same experiment continue the same session: after a kill, nothing is counted twice.
+
+    Parameters
+    ----------
+    score
+        Called with a candidate and a seed, from which it draws all randomness; trains, evaluates, returns the score.
+    baseline
+        The candidate that is there: anything of JSON types, such as a mapping of hyperparameters.
+    metric
+        Name of the score, as ``name``, or ``name:lower`` if less of it is better.
+    root_seed
+        Where the seeds come from.
+    version
+        Change it with the function.
+    **rules
+        `smallest_effect`, `alpha`, `power`, `candidates`, `baseline_runs`, `confirm`: as on the command line, see
+        :data:`mlflow_l3d.studies.referee.parameters.REFEREE`; and `most_runs` of one candidate.
+
+    Examples
+    --------
+    >>> import random, mlflow_l3d
+    >>> def score(candidate, seed):
+    ...     return candidate["quality"] + random.Random(seed).gauss(0, 1)
+    >>> referee = mlflow_l3d.Referee(score, baseline={"quality": 0}, candidates=20)
+    >>> [referee.judge({"quality": quality}).verdict for quality in (-1, 3, 2)]
+    ['reject', 'keep', 'reject']
+    >>> referee.status().course.path[-1].confirmed
+    3.0
+    """
+
+    def __init__(
+        self,
+        score: Callable[[Any, int], float],
+        baseline: object = None,
+        *,
+        metric: str = "score",
+        root_seed: int = 0,
+        version: str = "1",
+        most_runs: int = 40,
+        **rules: Unpack[RefereeRules],
+    ) -> None:
+        source = FunctionSource(score, baseline, metric=metric, root_seed=root_seed, version=version)
+        known = {**RULES, "most_runs": REFEREE["most_runs"]}
+        typed = read_arguments({**rules, "most_runs": most_runs}, known)
+        asked = rules_of(typed, unit_of(source.metric).scale)
+        with entry_point() as project_run:
+            client, key = connect(), content_key({"identity": source.identity})
+            wanted = replace(asked, sign=source.metric.sign)
+            planned = typed["baseline_runs"]
+            for run in reversed(_sessions(client, {KEY: key})):
+                ledger = Ledger(client, run)
+                found = ledger.rules if not math.isnan(asked.effect) else replace(ledger.rules, effect=math.nan)
+                is_whole = not math.isnan(ledger.rules.effect)
+                if is_whole and repr(found) == repr(wanted) and ledger.planned == planned:
+                    self.conduct = Conduct.resume(source, ledger.run_id, client)
+                    return
+            taken = project_run.take()
+            self.conduct = Conduct.start(source, asked, baseline_runs=planned, project_run=taken, client=client)
+            publish(self.conduct)
+
+    @classmethod
+    def start(cls, **options: Unpack[RefereeOptions]) -> Referee:
+        """Return a new session whose scores are golden runs.
+
+        Parameters
+        ----------
+        **options
+            As of ``mlflow-l3d referee start``.
+        """
+        with entry_point() as project_run:
+            client, typed = connect(), read_arguments({**options, "action": "start"}, REFEREE)
+            machine = {name: typed.texts[name] for name in PLACE}
+            baseline, metric, shares = typed.texts["baseline"], typed.texts["metric"], typed["shared_seeds"]
+            source = GoldenSource.of(client, baseline, machine, metric=metric, shared_seeds=shares)
+            rules = rules_of(typed, unit_of(source.metric).scale)
+            scores = source.baseline.scores(source.metric.name, typed["baseline_runs"])
+            check_effect(rules.effect, source.metric, scores[np.isfinite(scores)], source.examples)
+            taken, planned = project_run.take(), typed["baseline_runs"]
+            with source.training():
+                conduct = Conduct.start(source, rules, baseline_runs=planned, project_run=taken, client=client)
+            publish(conduct)
+        return cls._of(conduct)
+
+    @classmethod
+    def resume(cls, run_id: str = "latest", **machine: str) -> Referee:
+        """Return a session of golden runs that was begun.
+
+        Parameters
+        ----------
+        run_id
+            Its run; ``latest`` is the latest one of the experiment.
+        **machine
+            ``device``, ``executor``, ``workers`` and other parameters of where runs are trained.
+        """
+        with entry_point():
+            client = connect()
+            ledger = Ledger.find(client, _latest(client) if run_id == "latest" else run_id)
+            source = GoldenSource.again(client, ledger.identity, machine)
+            return cls._of(Conduct.resume(source, ledger.run_id, client))
+
+    @classmethod
+    def _of(cls, conduct: Conduct) -> Referee:
+        referee = cls.__new__(cls)
+        referee.conduct = conduct
+        if isinstance(source := conduct.source, GoldenSource):
+            ledger = conduct.ledger
+            source.run_id = ledger.run_id
+            source.champion = lambda: ledger.champion().given if ledger.champion().number else None
+        return referee
+
+    @property
+    def run_id(self) -> str:
+        """MLflow run of the session."""
+        return self.conduct.run_id
+
+    def judge(self, candidate: object, *, most_runs: int | None = None) -> Judgement:
+        """Run a candidate until it is kept or rejected, and update the report.
+
+        Parameters
+        ----------
+        candidate
+            What `score` is called with. Of golden runs, what `candidate` is on the command line: changes are relative
+            to the champion.
+        most_runs
+            Most runs of it now; None for as many as a verdict takes. The same call later continues.
+        """
+        return self.judged(candidate, most_runs=most_runs).judgement
+
+    def judged(self, candidate: object, *, most_runs: int | None = None) -> Judged:
+        """Return what :meth:`judge` does, and the session after it."""
+        source = self.conduct.source
+        with source.training() if isinstance(source, GoldenSource) else nullcontext():
+            judgement = self.conduct.judge(candidate, most_runs=most_runs)
+        return Judged(judgement, publish(self.conduct))
+
+    def status(self) -> RefereeSession:
+        """Return where the session stands."""
+        return session_of(self.conduct)
+
+
+def _sessions(client: Client, tags: dict[str, str]) -> list[Any]:
+    return list(search(client, [current_experiment_id(client)], condition({names.ROLE: ROLE, **tags})))
+
+
+def _latest(client: Client) -> str:
+    """Return the run of the experiment's latest session."""
+    sessions = _sessions(client, {})
+    if not sessions:
+        raise ParameterError("referee", "latest", "there is no session in this experiment", "Use referee start.")
+    return str(sessions[-1].info.run_id)
