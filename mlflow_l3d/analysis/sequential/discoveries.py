@@ -23,21 +23,21 @@ def evidence_needed(number: int, kept: int, planned: int, alpha: float) -> float
     -----
     e-LOND (Xu and Ramdas 2024, "Online multiple testing with e-values", AISTATS): 1 / (alpha gamma (kept + 1)), which
     controls the false discovery rate however the e-values depend on each other, as they do if they share the runs of a
-    champion. The weights gamma are 1 / (2 planned) for the planned candidates, half of that for as many again and so on
-    over stretches that double: they add up to 1.
+    champion. The weights gamma are .9 / planned for the planned candidates; a tenth of that for the next
+    stretch of twice as many, and so on. They add up to 1.
 
     Examples
     --------
     >>> round(evidence_needed(1, 0, 300, 0.05)), round(evidence_needed(300, 5, 300, 0.05))
-    (12000, 2000)
+    (6667, 1111)
     >>> round(evidence_needed(301, 0, 300, 0.05))
-    48000
+    133333
     """
     stretch, end = 0, planned
     while number > end:
         stretch += 1
         end += planned * 2**stretch
-    weight: float = 0.5 ** (stretch + 1) / (planned * 2**stretch)
+    weight: float = 0.9 * 0.1**stretch / (planned * 2**stretch)
     return 1 / (alpha * weight * (kept + 1))
 
 

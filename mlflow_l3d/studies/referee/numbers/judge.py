@@ -45,7 +45,7 @@ class Rules:
 
     effect: float
     alpha: float = 0.05
-    power: float = 0.7
+    power: float = 0.65
     candidates: int = 300
     most_runs: int = 40
     confirm: int = 5
