@@ -258,10 +258,9 @@ class Conduct:
             scores = {number: score for number, score in record.scores.items() if number >= first}
             missing = [number for number in scores if number not in session.champion.scores]
             self._run_champion(missing)
-            if scores:
+            if len(record.looks) < len(record.scores):  # a look after each run, also if the process was killed between
                 look = session.look(scores)
-                if not record.looks or record.looks[-1] != look:
-                    self.ledger.note_look(record, look)
+                self.ledger.note_look(record, look)
                 if look.verdict != "undecided":
                     session.conclude(record.title, scores, look)
                     return
