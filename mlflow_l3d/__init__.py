@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.referee.door import Referee
     from mlflow_l3d.studies.referee.results import RefereeSession
     from mlflow_l3d.studies.referee.run import referee
+    from mlflow_l3d.studies.referee.trials import RefereedStudy
     from mlflow_l3d.studies.search.dry_run import plan_search
     from mlflow_l3d.studies.search.results import HyperparameterSearch
     from mlflow_l3d.studies.search.run import search
@@ -85,6 +86,7 @@ __all__ = [
     "Plan",
     "Referee",
     "RefereeSession",
+    "RefereedStudy",
     "SeedFunction",
     "SeedsEvaluation",
     "SeedsRun",

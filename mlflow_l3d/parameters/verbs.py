@@ -150,7 +150,10 @@ FIXED: Final[Mapping[str, Mapping[str, str]]] = {
         "make_task": "mlflow_l3d.tasks.identity",
         "cured": "mlflow_l3d.parameters.cures",
     },
-    "Many candidates": {"Referee": "mlflow_l3d.studies.referee.door"},
+    "Many candidates": {
+        "Referee": "mlflow_l3d.studies.referee.door",
+        "RefereedStudy": "mlflow_l3d.studies.referee.trials",
+    },
     "Statistics, without MLflow": {
         "importance": "mlflow_l3d.analysis.importance.importance",
         "radial_importance": "mlflow_l3d.analysis.importance.importance",
