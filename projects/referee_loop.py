@@ -9,11 +9,11 @@ The agent is a random search here: it changes one or two hyperparameters of the 
 from __future__ import annotations
 
 import argparse
-import json
-import random
 import sys
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 import mlflow_l3d
 
@@ -29,11 +29,11 @@ SPACE: dict[str, list[Any]] = {
 """Of the head that is trained on frozen features."""
 
 
-def propose(history: Sequence[mlflow_l3d.Judgement], agent: random.Random) -> dict[str, Any]:
+def propose(history: Sequence[mlflow_l3d.Judgement], agent: np.random.Generator) -> dict[str, Any]:
     """Return the next change of the champion; `history` has all judgements so far."""
     del history  # a better agent reads it
-    names = agent.sample(sorted(SPACE), agent.choice([1, 2]))
-    return {"hyperparameters": {name: agent.choice(SPACE[name]) for name in names}}
+    names = agent.choice(sorted(SPACE), size=agent.integers(1, 3), replace=False)
+    return {"hyperparameters": {str(name): SPACE[name][agent.integers(len(SPACE[name]))] for name in names}}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,18 +61,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     planned = {"candidates": options.candidates, "baseline_runs": options.baseline_runs}
     referee = mlflow_l3d.Referee.start(baseline=baseline.run_id, **planned, **machine)
-    agent, history = random.Random(options.agent_seed), []
+    agent, history = np.random.default_rng(options.agent_seed), list[mlflow_l3d.Judgement]()
     while len(history) < options.candidates:
         change = propose(history, agent)
         try:
             history.append(referee.judge(change))
         except mlflow_l3d.ParameterError:  # the change is no change of the champion
             continue
-        print(history[-1].to_json(), flush=True)
-    print(referee.status().summary())
-    print(
-        json.dumps({"referee": referee.run_id, "kept": [each.candidate for each in history if each.verdict == "keep"]})
-    )
+        sys.stdout.write(f"{history[-1].to_json()}\n")
+        sys.stdout.flush()
+    sys.stdout.write(referee.status().summary())
     return 0
 
 

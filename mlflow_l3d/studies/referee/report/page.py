@@ -123,7 +123,7 @@ def path_table(course: Course) -> Table | None:
             }
         )
     note = (
-        "Claimed: gain over the champion before it, by the runs that decided. Shrunk: the same, without its likely luck. "
+        "Claimed: gain over the champion before it, by the runs that decided. Shrunk: without its likely luck. "
         "Confirmed: gain over the baseline, by fresh runs."
     )
     return Table.of(rows, note, kind="bars", kinds=("better",) * len(rows))
