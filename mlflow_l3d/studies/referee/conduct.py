@@ -13,9 +13,10 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.referee.numbers.course import Course, SystemRecord
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, Verdict, runs_left
-from mlflow_l3d.studies.referee.numbers.session import Session, Step
-from mlflow_l3d.studies.referee.record import ROLE, Ledger, SystemRecord
+from mlflow_l3d.studies.referee.numbers.session import Session
+from mlflow_l3d.studies.referee.record import ROLE, Ledger
 from mlflow_l3d.studies.referee.source import Candidate, Source
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
@@ -73,34 +74,6 @@ class Judgement:
             **{"champion": self.champion, "referee": self.run_id, "run": self.candidate_run_id},
         }
         return json.dumps(content)
-
-
-@dataclass(frozen=True)
-class Status:
-    """Where a session stands.
-
-    Attributes
-    ----------
-    run_id, title
-        Of the session.
-    metric, rules
-        By which it judges.
-    baseline, systems
-        The baseline and the candidates, in their order.
-    path
-        One champion after another.
-    spent
-        Runs so far, failed ones included.
-    """
-
-    run_id: str
-    title: str
-    metric: Metric
-    rules: Rules
-    baseline: SystemRecord
-    systems: tuple[SystemRecord, ...]
-    path: tuple[Step, ...]
-    spent: int
 
 
 class Conduct:
@@ -236,20 +209,11 @@ class Conduct:
                 candidate_run_id=record.run_id,
             )
 
-    def status(self) -> Status:
+    def status(self) -> Course:
         """Return where the session stands."""
         with self.ledger.held():
-            session, (baseline, *systems) = self.ledger.session(), self.ledger.systems
-            return Status(
-                run_id=self.run_id,
-                title=self.ledger.title,
-                metric=self.source.metric,
-                rules=self.ledger.rules,
-                baseline=baseline,
-                systems=tuple(systems),
-                path=tuple(session.path),
-                spent=sum(len(each.scores) for each in self.ledger.systems),
-            )
+            systems, path = tuple(self.ledger.systems), tuple(self.ledger.session().path)
+            return Course(self.run_id, self.ledger.title, self.source.metric, self.ledger.rules, systems, path)
 
     def _decide(self, record: SystemRecord, candidate: Candidate, most_runs: int | None) -> None:
         """Run and look until there is a verdict, or no more runs are allowed."""

@@ -19,10 +19,11 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.parameters.values import file_text, json_of
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import say
-from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRuns, specify_golden
+from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRuns
 from mlflow_l3d.studies.gate.request import metric_of
 from mlflow_l3d.studies.gate.sides import Side, changed_side, check_comparable, paired, recorded_side
 from mlflow_l3d.studies.investigation.parameters import MAIN
@@ -31,6 +32,7 @@ from mlflow_l3d.tracking.connection import Client
 
 _LONGEST: Final = 5900
 """Characters of a recorded candidate."""
+_CHANGES: Final = {*MAIN} - {*OF_A_PLAN, *PLACE, "hyperparameters", "self_test"}
 _AHEAD: Final = 40
 """Runs of one system that are planned at once; they are trained as they are needed."""
 
@@ -73,7 +75,7 @@ class GoldenSource:
         examples = (baseline.task or {}).get("test_size") if predictions is None else len(predictions)
         self.examples = int(examples or 0)
         self.step = metric_width(metric) / self.examples if self.examples else 0.0
-        self.title = baseline.title
+        self.title, self.approach = baseline.title, str(baseline.document.get("approach", {}).get("name", ""))
         self.identity: Mapping[str, Any] = {
             "baseline": baseline.run_id,
             "metric": metric.name,
@@ -145,7 +147,7 @@ class GoldenSource:
         content = self.champion()
         champion = self.baseline if content is None else self._side(content)
         machine = {**self.machine, "self_test": "skip"}
-        side = changed_side(candidate, champion, self.client, **machine)
+        side = _complete(changed_side(candidate, champion, self.client, **machine))
         if (
             content is not None and side.identity == champion.identity
         ):  # its judgement was interrupted, or is asked again
@@ -154,9 +156,9 @@ class GoldenSource:
         if self.shares_seeds and not paired(self.baseline, side):
             allowed = f"must have root_seed={self.baseline.root_seed}, as the baseline has: runs are to share seeds"
             raise ParameterError("candidate", side.run_id or side.title, allowed, "Or start with shared_seeds=false.")
-        described = Candidate(side.title, _content(side), candidate)
+        described = Candidate(side.title, self._content(side), candidate)
         if len(text := json.dumps(described.content)) > _LONGEST:
-            allowed = f"has parameters of {len(text):,} characters, and a session records {_LONGEST:,} at most"
+            allowed = f"has changes of {len(text):,} characters, and a session records {_LONGEST:,} at most"
             raise ParameterError("candidate", side.title[:60], allowed, "Name a file or a revision instead.")
         self._judged = described.key
         return self._noted(described, side)
@@ -223,6 +225,17 @@ class GoldenSource:
             return candidate
         return replace(candidate, measured=check_measured(side.cells[self.metric.name].dropna().to_dict()))
 
+    def _content(self, side: Side) -> dict[str, Any]:
+        """Return what a session records of a system: its differences from the baseline, whatever the champion is."""
+        if side.run_id or side.request is None:
+            return {"run": side.run_id}
+        document, base = side.request.document(), self.baseline.document
+        before, typed = base["parameters"], document["parameters"]
+        changes = {name: value for name, value in typed.items() if name in _CHANGES and value != before.get(name)}
+        same = base["hyperparameters"] if typed["approach"] == before["approach"] else {}
+        tuned = {name: value for name, value in document["hyperparameters"].items() if same.get(name) != value}
+        return {**side.identity, "changes": {**changes, "hyperparameters": tuned} if tuned else changes}
+
     def _side(self, content: Mapping[str, Any]) -> Side:
         """Return the system that a session has recorded."""
         if (known := self._sides.get(content_key(content))) is not None:
@@ -233,22 +246,10 @@ class GoldenSource:
             raise ParameterError("candidate", f"champion {content['measured']}", allowed, "Name a run, or scores.")
         if "run" in content:
             return recorded_side(self.client, "champion", content["run"], **machine)
-        document = content["document"]
-        parameters = {**document["parameters"], "hyperparameters": document["hyperparameters"]}
-        request = specify_golden("champion", parameters, phase=self.baseline.phase, **machine)
-        if request.context_key != content["context"]:
+        side = changed_side(content["changes"], self.baseline, self.client, **machine)
+        if side.request is None or side.request.context_key != content["context"]:
             raise L3DError("The champion's data, model or versions of libraries are not those of this machine.")
-        identity = {"context": request.context_key, "root_seed": str(request.root_seed)}
-        return replace(
-            self.baseline,
-            name="champion",
-            title="champion",
-            identity=identity,
-            run_id="",
-            cells=None,
-            request=request,
-            document={**document, "parameters": dict(request.given)},
-        )
+        return _complete(side)
 
     def _described_elsewhere(self, measured: Mapping[str, Any]) -> Candidate:
         """Return a candidate whose scores were measured elsewhere."""
@@ -288,18 +289,8 @@ def _measured(candidate: object) -> Mapping[str, Any] | None:
     return content if isinstance(content, Mapping) and "scores" in content else None
 
 
-def _content(side: Side) -> dict[str, Any]:
-    """Return what a session records of a system: with what it can be trained again."""
+def _complete(side: Side) -> Side:
+    """Return a side that says how it is made, so that others can differ from it."""
     if side.run_id or side.request is None:
-        return {"run": side.run_id}
-    document = side.request.document()
-    typed = {name: value for name, value in document["parameters"].items() if value != MAIN[name].default}
-    return {
-        **side.identity,
-        "document": {
-            "parameters": {name: value for name, value in typed.items() if name not in OF_A_PLAN},
-            "model": {"name": document["model"]["name"]},
-            "task": {"num_labelled": document["task"].get("num_labelled")},
-            "hyperparameters": document["hyperparameters"],
-        },
-    }
+        return side
+    return replace(side, document={**side.request.document(), "parameters": dict(side.request.given)})

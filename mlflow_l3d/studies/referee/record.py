@@ -7,12 +7,13 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any, Final
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.studies.referee.numbers.course import SystemRecord
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules
 from mlflow_l3d.studies.referee.numbers.session import Session
 from mlflow_l3d.studies.referee.source import Candidate
@@ -31,41 +32,6 @@ _LOOKS: Final = "l3d.referee_looks"
 _COUNT: Final = "l3d.referee_count"
 _MOST: Final = 5000
 """Characters of a tag that every server takes."""
-
-
-@dataclass
-class SystemRecord:
-    """The baseline or a candidate.
-
-    Attributes
-    ----------
-    run_id
-        Its child run.
-    number
-        Of the candidate, from 1; 0 is the baseline.
-    title, key
-        As of :class:`~mlflow_l3d.studies.referee.source.Candidate`.
-    given
-        What it was given as, as JSON types.
-    scores
-        Number of a run -> score, nan if it failed.
-    verdict
-        ``keep``, ``reject``, or the empty text as long as there is none.
-    looks
-        Every interim analysis.
-    decided
-        Number of the first run after those that decided.
-    """
-
-    run_id: str
-    number: int
-    title: str
-    key: str
-    given: Any = None
-    scores: dict[int, float] = field(default_factory=dict)
-    verdict: str = ""
-    looks: list[Assessment] = field(default_factory=list)
-    decided: int = 0
 
 
 class Ledger:

@@ -1,46 +1,59 @@
-"""The course of a session so far, as its report shows it."""
+"""The course of a session so far."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules
 from mlflow_l3d.studies.referee.numbers.session import Step
 
 
-@dataclass(frozen=True)
-class System:
+@dataclass
+class SystemRecord:
     """The baseline or a candidate.
 
     Attributes
     ----------
-    number, title, run_id
-        Its place in the session, 0 of the baseline; what it is in a few words; its run.
-    verdict
-        ``keep``, ``reject`` or ``undecided``; empty of the baseline.
+    run_id
+        Its child run.
+    number
+        Of the candidate, from 1; 0 is the baseline.
+    title, key
+        As the source calls it, and what is equal for the same candidate.
+    given
+        What it was given as, as JSON types.
     scores
         Number of a run -> score, nan if it failed.
+    verdict
+        ``keep``, ``reject``, or the empty text as long as there is none.
     looks
         Every interim analysis.
+    decided
+        Number of the first run after those that decided.
     """
 
+    run_id: str
     number: int
     title: str
-    run_id: str
-    verdict: str
-    scores: Mapping[int, float]
-    looks: tuple[Assessment, ...]
+    key: str
+    given: Any = None
+    scores: dict[int, float] = field(default_factory=dict)
+    verdict: str = ""
+    looks: list[Assessment] = field(default_factory=list)
+    decided: int = 0
 
 
 @dataclass(frozen=True)
 class Course:
-    """A session so far.
+    """Where a session stands.
 
     Attributes
     ----------
+    run_id, title
+        Of the session.
     metric, rules
         By which it judges.
     systems
@@ -52,16 +65,18 @@ class Course:
         often they are run; nan if not known.
     """
 
+    run_id: str
+    title: str
     metric: Metric
     rules: Rules
-    systems: tuple[System, ...]
+    systems: tuple[SystemRecord, ...]
     path: tuple[Step, ...]
     luck_of_examples: float = math.nan
 
     @property
     def judged(self) -> int:
         """How many candidates have a verdict."""
-        return sum(each.verdict in ("keep", "reject") for each in self.systems)
+        return sum(bool(each.verdict) for each in self.systems)
 
     @property
     def spent(self) -> int:
@@ -69,19 +84,10 @@ class Course:
         return sum(len(each.scores) for each in self.systems)
 
     @property
-    def undecided(self) -> tuple[System, ...]:
-        """The candidates that have no verdict yet."""
-        return tuple(each for each in self.systems[1:] if each.verdict == "undecided")
-
-    @property
     def lead_by_luck(self) -> float:
         """What the best of all candidates is ahead by through luck of the test examples, if all are equal.
 
-        The largest of k independent normal numbers with standard deviation s is about ``s sqrt(2 ln k)``.
+        The largest of k independent normal numbers with standard deviation s is about ``s sqrt(2 ln k)``. If it exceeds
+        the smallest effect, the test examples were used too often.
         """
         return self.luck_of_examples * math.sqrt(2 * math.log(max(self.judged, 1)))
-
-    @property
-    def is_overused(self) -> bool:
-        """Whether that luck alone exceeds the smallest effect."""
-        return self.lead_by_luck > self.rules.effect

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator
 
 from mlflow_l3d.report.draw import Axis, difference_bar
 from mlflow_l3d.report.numbers import (
     MISSING,
     between,
     counted,
+    listed,
     metric_text,
     percent,
     plain,
@@ -19,7 +19,7 @@ from mlflow_l3d.report.numbers import (
     unit_of,
     with_limits,
 )
-from mlflow_l3d.report.page import Document, Item, Section
+from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.report.text import Answer, Step
@@ -61,7 +61,7 @@ def answers(course: Course) -> list[Answer]:
         f"**{counted(course.judged, 'candidate')} judged, {kept} kept.** On average at most {percent(rules.alpha)} of "
         "the kept ones are no better than the champion that they replaced."
     )
-    kinds = "A rejected candidate is not better by much, or takes more runs to see than it is worth."
+    kinds = "A rejected candidate may be better by little: to see that takes more runs than it is worth."
     price = f"**{counted(course.spent, 'run')}**, {len(course.systems[0].scores)} of the baseline."
     if course.judged:
         single = course.judged + 1
@@ -76,19 +76,16 @@ def answers(course: Course) -> list[Answer]:
 def steps(course: Course, source: Source) -> list[Step]:
     """Return what to do next."""
     command = source.command("referee", candidate="NAME=VALUE").replace(" referee ", " referee judge ", 1)
-    on_top = "What is named changes the champion, and all that was kept stays:" if command else ""
-    if course.undecided:
-        names = [f"{each.number} ({shorten(each.title, 40)})" for each in course.undecided[-3:]]
-        return [
-            Step(f"Undecided: {', '.join(names)}. Judge again to run more, or judge the next one. {on_top}", command)
-        ]
-    return [Step(f"Judge the next candidate. {on_top}".strip(), command)]
+    left = [f"{each.number} ({shorten(each.title, 40)})" for each in course.systems[1:] if not each.verdict]
+    text = f"Judge what is undecided again: {listed(left[-3:])}. Or judge" if left else "Judge"
+    more = " What you name changes the champion, and what was kept stays:" if command else ""
+    return [Step(f"{text} the next candidate.{more}", command)]
 
 
 def notes(course: Course) -> Iterator[str]:
     """Yield what to be wary of."""
     unit = unit_of(course.metric)
-    if course.is_overused:
+    if course.lead_by_luck > course.rules.effect:
         yield (
             f"The test examples were used often: the best of {course.judged} equal candidates may be ahead by "
             f"{unit.amount(course.lead_by_luck)} through luck of the examples alone. Confirm the champion on new ones."
@@ -140,7 +137,7 @@ def candidates_table(course: Course, most: int | None = None) -> Table | None:
         rows.append(
             {
                 "candidate": f"{each.number}: {shorten(each.title, 50)}",
-                "verdict": verdict_cell(each.verdict),
+                "verdict": verdict_cell(each.verdict or "undecided"),
                 "gain": MISSING if look is None else _gain(course, look),
                 "evidence": MISSING if look is None else _evidence(look.evidence),
                 "runs": str(len(each.scores)),
@@ -174,63 +171,49 @@ def looks_table(course: Course) -> Table | None:
     return Table.of(rows, texts=frozenset({7})) if rows else None
 
 
-def session_document(
-    course: Course,
-    *,
-    title: str,
-    source: Source | None = None,
-    settings: Mapping[str, str] = MappingProxyType({}),
-    lines: Sequence[str] = (),
-) -> Document:
-    """Return a session as people read it.
-
-    Parameters
-    ----------
-    course, title, source
-        What it found, its name and its origin.
-    settings, lines
-        As in :class:`mlflow_l3d.report.page.Document`.
-    """
+def session_document(course: Course, source: Source | None = None) -> Document:
+    """Return a session as people read it, and its origin."""
     source, unit, rules = source or Source(), unit_of(course.metric), course.rules
-    looked = "An interim analysis follows every run. Reading them, or stopping at any, costs no error rate."
-    fixed = [
-        Item(unit.amount(rules.effect), "Smallest effect"),
-        Item(f"of at most {percent(rules.alpha)} of the kept ones on average", "False claims"),
-        Item(f"{percent(rules.power)} for a candidate that is better by the smallest effect", "Planned power"),
-        Item(f"{rules.candidates} planned, {rules.most_runs} runs of one at most", "Candidates"),
-        Item(f"{counted(rules.confirm, 'fresh run')} of each champion", "Confirmed by"),
-    ]
     said = list(notes(course))
+    looked = "An interim analysis follows every run. Whoever reads them, or stops at one, loses no guarantee."
     return Document(
-        title=title,
+        title=course.title,
         headline=headline(course),
         about=source.about(metric_text(course.metric), counted(course.judged, "candidate")),
         place=source.place(counted(course.spent, "run")),
         answers=answers(course),
         table=path_table(course),
         steps=steps(course, source),
-        lines=lines,
+        lines=source.lines,
         remarks=[candidates_table(course, _SHOWN), "", *said],
         notes=said,
         sections=[
             Section("Every candidate", [candidates_table(course)]),
             Section("Every interim analysis", [looked, looks_table(course)]),
-            Section("What was fixed at the beginning", [fixed]),
         ],
-        settings=settings,
+        settings={
+            "MLflow run": course.run_id,
+            "baseline": course.systems[0].title,
+            "smallest effect": unit.amount(rules.effect),
+            "false ones among kept candidates": f"{percent(rules.alpha)} at most, on average",
+            "planned power": percent(rules.power),
+            "planned candidates": str(rules.candidates),
+            "most runs of a candidate": str(rules.most_runs),
+            "fresh runs of a champion": str(rules.confirm),
+        },
     )
 
 
 def judgement_lines(course: Course, number: int, spent: int, more: int) -> list[str]:
     """Return what is said of a candidate before the line of JSON."""
     system, unit = course.systems[number], unit_of(course.metric)
-    look, runs = system.looks[-1], counted(spent, "run")
+    look, runs, verdict = system.looks[-1], counted(spent, "run"), system.verdict or "undecided"
     gain = f"gain {unit.change(look.gain)}{unit.behind} over the champion ({_limits(course, look)}), {runs} now"
     what = {
         "keep": "It is the champion now; the next changes are relative to it.",
         "reject": "It is not better, or by too little to be seen with the runs that are allowed.",
-    }.get(system.verdict, f"About {counted(more, 'more run')} of it decide.")
-    return [f"{system.verdict}: {shorten(system.title, 60)}", f"{gain}. {what}", *notes(course)]
+    }.get(verdict, f"About {counted(more, 'more run')} of it decide.")
+    return [f"{verdict}: {shorten(system.title, 60)}", f"{gain}. {what}", *notes(course)]
 
 
 def _gain(course: Course, look: Assessment) -> str:
