@@ -41,9 +41,8 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.planning.result import Plan
     from mlflow_l3d.studies.planning.run import plan
     from mlflow_l3d.studies.referee.conduct import Judgement
-    from mlflow_l3d.studies.referee.door import Referee
+    from mlflow_l3d.studies.referee.door import Referee, referee
     from mlflow_l3d.studies.referee.results import RefereeSession
-    from mlflow_l3d.studies.referee.run import referee
     from mlflow_l3d.studies.referee.trials import RefereedStudy
     from mlflow_l3d.studies.search.dry_run import plan_search
     from mlflow_l3d.studies.search.results import HyperparameterSearch

@@ -1,4 +1,4 @@
-"""The referee in Python: a function or golden runs, and one call per candidate."""
+"""The class `Referee`, for loops in Python, and the entry point `referee`, for those of golden runs in a shell."""
 
 from __future__ import annotations
 
@@ -6,27 +6,37 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.leave_out import check_effect
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.declaration import read_arguments
+from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.referee.conduct import Conduct, Judgement
 from mlflow_l3d.studies.referee.golden import GoldenSource
-from mlflow_l3d.studies.referee.parameters import REFEREE, RULES, RefereeOptions, RefereeRules, rules_of
+from mlflow_l3d.studies.referee.numbers.judge import Rules
+from mlflow_l3d.studies.referee.parameters import (
+    OF_JUDGE,
+    OF_START,
+    REFEREE,
+    RULES,
+    RefereeOptions,
+    RefereeRules,
+)
 from mlflow_l3d.studies.referee.record import KEY, ROLE, Ledger
-from mlflow_l3d.studies.referee.results import Judged, RefereeSession, publish, session_of
+from mlflow_l3d.studies.referee.results import RefereeSession, publish, session_of
 from mlflow_l3d.studies.referee.source import FunctionSource
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.parent import current_experiment_id
+
+_OPTIONS: Final = {"start": (*OF_START, *PLACE), "judge": (*OF_JUDGE, *PLACE), "status": ("referee", *PLACE)}
 
 
 class Referee:
@@ -52,7 +62,7 @@ class Referee:
     metric
         Name of the score, as ``name``, or ``name:lower`` if less of it is better.
     root_seed
-        Where the seeds come from.
+        The number that all seeds are derived from.
     version
         Change it with the function.
     **rules
@@ -83,9 +93,9 @@ class Referee:
         **rules: Unpack[RefereeRules],
     ) -> None:
         source = FunctionSource(score, baseline, metric=metric, root_seed=root_seed, version=version)
-        known = {**RULES, "most_runs": REFEREE["most_runs"]}
-        typed = read_arguments({**rules, "most_runs": most_runs}, known)
-        asked = rules_of(typed, unit_of(source.metric).scale)
+        declared = {**RULES, "most_runs": REFEREE["most_runs"]}
+        typed = read_arguments({**rules, "most_runs": most_runs}, declared)
+        asked = _rules(typed, unit_of(source.metric).scale)
         with entry_point() as project_run:
             client, key = connect(), content_key({"identity": source.identity})
             wanted = replace(asked, sign=source.metric.sign)
@@ -115,7 +125,7 @@ class Referee:
             machine = {name: typed.texts[name] for name in PLACE}
             baseline, metric, shares = typed.texts["baseline"], typed.texts["metric"], typed["shared_seeds"]
             source = GoldenSource.of(client, baseline, machine, metric=metric, shared_seeds=shares)
-            rules = rules_of(typed, unit_of(source.metric).scale)
+            rules = _rules(typed, unit_of(source.metric).scale)
             scores = source.baseline.scores(source.metric.name, typed["baseline_runs"])
             check_effect(rules.effect, source.metric, scores[np.isfinite(scores)], source.examples)
             taken, planned = project_run.take(), typed["baseline_runs"]
@@ -133,7 +143,7 @@ class Referee:
         run_id
             Its run; ``latest`` is the latest one of the experiment.
         **machine
-            ``device``, ``executor``, ``workers`` and other parameters of where runs are trained.
+            ``device``, ``executor``, ``workers`` and others of the machine that trains.
         """
         with entry_point():
             client = connect()
@@ -167,18 +177,77 @@ class Referee:
         most_runs
             Most runs of it now; None for as many as a verdict takes. The same call later continues.
         """
-        return self.judged(candidate, most_runs=most_runs).judgement
-
-    def judged(self, candidate: object, *, most_runs: int | None = None) -> Judged:
-        """Return what :meth:`judge` does, and the session after it."""
         source = self.conduct.source
         with source.training() if isinstance(source, GoldenSource) else nullcontext():
             judgement = self.conduct.judge(candidate, most_runs=most_runs)
-        return Judged(judgement, publish(self.conduct))
+        publish(self.conduct)
+        return judgement
 
     def status(self) -> RefereeSession:
-        """Return where the session stands."""
+        """Return the session as it is now."""
         return session_of(self.conduct)
+
+
+@with_signature(RefereeOptions)
+def referee(**parameters: Unpack[RefereeOptions]) -> RefereeSession:
+    """Start a session of golden runs, judge a candidate in it, or return its status.
+
+    Parameters
+    ----------
+    **parameters
+        As on the command line, see :data:`mlflow_l3d.studies.referee.parameters.REFEREE`. :class:`mlflow_l3d.Referee`
+        does the same for loops in Python, also with a function.
+
+    Returns
+    -------
+    RefereeSession
+        The session; of ``judge`` with the judgement and its `exit_status`: 0 (keep), 1 (reject) or 2 (undecided).
+
+    Raises
+    ------
+    L3DError
+        If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> baseline = mlflow_l3d.investigate(
+    ...     "synthetic", approach="synthetic",
+    ...     investigation_runs=3, mitigation_runs=3, golden_runs=10, executor="inline",
+    ... )
+    >>> session = mlflow_l3d.referee(action="start", baseline=baseline.run_id, baseline_runs=10, executor="inline")
+    >>> change = {"hyperparameters": {"a_label_selection": 99, "a_model_initialisation": 99}}
+    >>> mlflow_l3d.referee(action="judge", candidate=change, executor="inline").judgement.verdict
+    'keep'
+    """
+    typed = read_arguments(parameters, REFEREE)
+    action, texts = typed["action"], typed.texts
+    for name, value in texts.items():
+        if name not in ("action", *_OPTIONS[action]) and value != REFEREE[name].default:
+            raise ParameterError(name, value, f"has no effect on referee {action}", "Leave it out.")
+    if action == "start":
+        return Referee.start(**parameters).status()
+    if action == "judge" and texts["candidate"] == "none":
+        raise ParameterError("candidate", "none", "must be what to change of the champion, a run id, or scores")
+    begun = Referee.resume(texts["referee"], **{name: texts[name] for name in PLACE})
+    if action == "status":
+        return begun.status()
+    most = None if typed["most_runs"] == "auto" else typed["most_runs"]
+    judgement = begun.judge(parameters["candidate"], most_runs=most)
+    return replace(begun.status(), judgement=judgement)
+
+
+def _rules(typed: Arguments, scale: float) -> Rules:
+    """Return the rules that were given; differences are in a unit of so many to the unit of the scores."""
+    effect, most = typed["smallest_effect"], typed["most_runs"]
+    return Rules(
+        effect=float("nan") if effect == "auto" else effect / scale,
+        alpha=typed["alpha"],
+        power=typed["power"],
+        candidates=typed["candidates"],
+        most_runs=40 if most == "auto" else most,
+        confirm=typed["confirm"],
+    )
 
 
 def _sessions(client: Client, tags: dict[str, str]) -> list[Any]:

@@ -54,7 +54,7 @@ class GoldenSource:
     shares_seeds
         Whether golden runs with equal numbers are to share their seeds.
     machine
-        ``device``, ``executor``, ``workers`` and other parameters of where runs are trained.
+        ``device``, ``executor``, ``workers`` and others of the machine that trains.
 
     Attributes
     ----------
@@ -176,12 +176,12 @@ class GoldenSource:
             yield from self._measured_elsewhere(candidate, numbers)
             return
         side, wanted = self._sides[candidate.key], sorted(numbers)
-        known = side.scores(self.metric.name, max(wanted, default=-1) + 1)
+        scores = side.scores(self.metric.name, max(wanted, default=-1) + 1)
         for number in wanted:
-            if np.isfinite(known[number]):
-                yield number, float(known[number])
+            if np.isfinite(scores[number]):
+                yield number, float(scores[number])
         for number in wanted:
-            if not np.isfinite(known[number]):
+            if not np.isfinite(scores[number]):
                 runs = self._begun(candidate, side, number)
                 runs.advance(number + 1)
                 score = float(runs.scores[number])
@@ -267,12 +267,12 @@ class GoldenSource:
         return described
 
     def _measured_elsewhere(self, candidate: Candidate, numbers: Sequence[int]) -> Iterator[tuple[int, float]]:
-        known = self._measured.get(candidate.key, {})
-        if missing := [number for number in numbers if number not in known]:
+        scores = self._measured.get(candidate.key, {})
+        if missing := [number for number in numbers if number not in scores]:
             which = f"runs {missing[0]} to {missing[-1]}" if missing[1:] else f"run {missing[0]}"
             what = f"{candidate.title} is the champion and was measured elsewhere"
             raise L3DError(f"{what}: {which} of it are needed. Judge it again with these scores, too.")
-        yield from ((number, known[number]) for number in numbers)
+        yield from ((number, scores[number]) for number in numbers)
 
 
 def _measured(candidate: object) -> Mapping[str, Any] | None:

@@ -1,9 +1,9 @@
-"""The result of a session so far: what its run holds, and what is printed."""
+"""The result of a session so far: its run holds it, and the command prints it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pandas as pd
@@ -16,7 +16,7 @@ from mlflow_l3d.studies.referee.conduct import Conduct, Judgement
 from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.numbers.course import Course
 from mlflow_l3d.studies.referee.report.page import judgement_lines, session_document
-from mlflow_l3d.studies.result_file import write_result
+from mlflow_l3d.studies.result_file import LEFT_OUT, write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import runs_page
@@ -34,14 +34,22 @@ class RefereeSession(OnOneScreen):
     run_id
         Its MLflow run.
     course
-        Where it stands.
+        Its candidates and champions so far.
     source
-        Where it comes from, for its report.
+        Its origin, for its report.
+    judgement
+        What the command found of a candidate; None if it judged none.
     """
 
     run_id: str
     course: Course
     source: Source
+    judgement: Judgement | None = field(default=None, metadata=LEFT_OUT)
+
+    @property
+    def exit_status(self) -> int:
+        """That of the judgement, 0 if there is none."""
+        return self.judgement.exit_status if self.judgement else 0
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per candidate with its last look; gains are differences of scores."""
@@ -59,35 +67,24 @@ class RefereeSession(OnOneScreen):
         """Return the session as people read it."""
         return session_document(self.course, self.source)
 
-
-@dataclass(frozen=True, repr=False)
-class Judged(OnOneScreen):
-    """A judgement and the session after it, as the command prints them: lines for people, and one of JSON."""
-
-    judgement: Judgement
-    session: RefereeSession
-
-    @property
-    def exit_status(self) -> int:
-        """That of the judgement."""
-        return self.judgement.exit_status
-
     def summary(self) -> str:
-        """Return the text that the command line prints."""
-        said = judgement_lines(self.session.course, self.judgement.number, self.judgement.spent, self.judgement.more)
-        return "\n".join([*said, self.judgement.to_json()])
+        """Return the text that the command line prints: of a judgement lines for people, and the last one is JSON."""
+        if (judgement := self.judgement) is None:
+            return super().summary()
+        said = judgement_lines(self.course, judgement.number, judgement.spent, judgement.more)
+        return "\n".join([*said, judgement.to_json()])
 
 
 def session_of(conduct: Conduct) -> RefereeSession:
     """Return a session as it is now."""
     course, ledger, source = conduct.status(), conduct.ledger, conduct.source
-    about = {"address": runs_page(ledger.client, ledger.experiment_id), "date": heading(course.run_id)["date"][:10]}
-    given: dict[str, str] = {}
+    about = Source(run_id=course.run_id, address=runs_page(ledger.client, ledger.experiment_id))
+    about = replace(about, date=heading(course.run_id)["date"][:10])
     if isinstance(source, GoldenSource):
         course = replace(course, luck_of_examples=source.luck_of_examples)
-        about |= {"task": str((source.baseline.task or {}).get("name", "")), "approach": source.approach}
-        given = {"referee": course.run_id}
-    return RefereeSession(course.run_id, course, Source(run_id=course.run_id, given=given, **about))
+        task = str((source.baseline.task or {}).get("name", ""))
+        about = replace(about, task=task, approach=source.approach, given={"referee": course.run_id})
+    return RefereeSession(course.run_id, course, about)
 
 
 def publish(conduct: Conduct) -> RefereeSession:

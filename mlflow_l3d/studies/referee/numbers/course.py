@@ -22,7 +22,7 @@ class SystemRecord:
     number
         Of the candidate, from 1; 0 is the baseline.
     title, key
-        As the source calls it, and what is equal for the same candidate.
+        Its name in a few words, and a text that is equal for the same candidate.
     given
         What it was given as, as JSON types.
     scores
@@ -48,7 +48,7 @@ class SystemRecord:
 
 @dataclass(frozen=True)
 class Course:
-    """Where a session stands.
+    """A session so far.
 
     Attributes
     ----------

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 
-from mlflow_l3d.report.draw import Axis, difference_bar
+import numpy as np
+
+from mlflow_l3d.report.draw import Axis, dot, drawn_line, svg, whisker
 from mlflow_l3d.report.numbers import (
     MISSING,
     between,
@@ -77,7 +78,7 @@ def steps(course: Course, source: Source) -> list[Step]:
     """Return what to do next."""
     command = source.command("referee", candidate="NAME=VALUE").replace(" referee ", " referee judge ", 1)
     left = [f"{each.number} ({shorten(each.title, 40)})" for each in course.systems[1:] if not each.verdict]
-    text = f"Judge what is undecided again: {listed(left[-3:])}. Or judge" if left else "Judge"
+    text = f"Judge the undecided again: {listed(left[-3:])}. Or judge" if left else "Judge"
     more = " What you name changes the champion, and what was kept stays:" if command else ""
     return [Step(f"{text} the next candidate.{more}", command)]
 
@@ -93,7 +94,6 @@ def notes(course: Course) -> Iterator[str]:
     failed = sum(not math.isfinite(score) for each in course.systems for score in each.scores.values())
     if failed:
         yield f"{counted(failed, 'run')} have no score and do not count. Look at why they failed."
-    yield "All claims are about these test examples, and take scores of runs to be about normal."
 
 
 def path_table(course: Course) -> Table | None:
@@ -101,27 +101,31 @@ def path_table(course: Course) -> Table | None:
     if not course.path:
         return None
     unit, level = unit_of(course.metric), percent(1 - course.rules.alpha)
-    totals = [sum(step.claimed for step in course.path[:at]) for at in range(1, len(course.path) + 1)]
-    places = [(step.confirmed, step.low, step.high, total) for step, total in zip(course.path, totals, strict=True)]
-    axis = Axis.over([0.0, *(unit.scale * value for value in itertools.chain(*places))])
+    claimed, shrunk = (np.cumsum([getattr(step, name) for step in course.path]) for name in ("claimed", "shrunk"))
+    ends = [value for step in course.path for value in (step.confirmed, step.low, step.high)]
+    axis = Axis.over(unit.scale * np.array([0.0, *claimed, *ends]))
     head, rows = axis.head("gain over the baseline"), []
-    for step, (confirmed, low, high, _) in zip(course.path, places, strict=True):
-        limits = between(low, high, unit.change)
-        said = with_limits(unit.change(confirmed), limits, "({})") if math.isfinite(confirmed) else MISSING
-        value, *ends = (unit.scale * each for each in (confirmed, low, high))
-        bar = difference_bar(value, ends[0], ends[1], axis, said.replace("\n", " "))
+    for step, *sums in zip(course.path, claimed, shrunk, strict=True):
+        limits = between(step.low, step.high, unit.change)
+        said = with_limits(unit.change(step.confirmed), limits, "({})")
+        first, second, at, low, high = (
+            axis.at(unit.scale * value) for value in (*sums, step.confirmed, step.low, step.high)
+        )
+        confirmed = [*whisker(low, high, 13), dot(at, 13, "confirmed", radius=4.5)] if limits != MISSING else []
+        marks = [dot(first, 13, "claimed so far", hollow=True), dot(second, 13, "shrunk so far", radius=2), *confirmed]
+        zero = drawn_line("mean", axis.at(0.0), axis.at(0.0), 0, 26)
         rows.append(
             {
                 "champion": f"{step.number}: {shorten(step.name, 50)}",
                 "claimed": unit.change(step.claimed),
                 "shrunk": unit.change(step.shrunk),
-                head: Drawn(bar),
+                head: Drawn(svg(26, said.replace("\n", " "), zero, *marks)),
                 f"confirmed, over the baseline ({level})": said,
             }
         )
     note = (
         "Claimed: gain over the champion before it, by the runs that decided. Shrunk: without its likely luck. "
-        "Confirmed: gain over the baseline, by fresh runs."
+        "Confirmed: gain over the baseline, by fresh runs. Circle, small dot and dot: all three over the baseline."
     )
     return Table.of(rows, note, kind="bars", kinds=("better",) * len(rows))
 
@@ -143,11 +147,9 @@ def candidates_table(course: Course, most: int | None = None) -> Table | None:
                 "runs": str(len(each.scores)),
             }
         )
-    gain = f"in {unit.name}" if unit.scale > 1 else f"in {metric_text(course.metric)}"
     left = len(course.systems) - 1 - len(chosen)
-    note = f"Gain: over the champion of its time, {gain}, with an interval that holds at every look." + (
-        f" {counted(left, 'earlier candidate')} not shown." if left else ""
-    )
+    note = f"Gain in {unit.name} over the champion of its time; its interval holds at every look."
+    note += f" {counted(left, 'earlier candidate')} not shown." * bool(left)
     kinds = tuple(_KINDS.get(each.verdict, "undecided") for each in chosen)
     return Table.of(rows, note, texts=frozenset({1}), title="Candidates", kinds=kinds)
 
@@ -174,7 +176,7 @@ def looks_table(course: Course) -> Table | None:
 def session_document(course: Course, source: Source | None = None) -> Document:
     """Return a session as people read it, and its origin."""
     source, unit, rules = source or Source(), unit_of(course.metric), course.rules
-    said = list(notes(course))
+    said = [*notes(course), "All claims are about these test examples, and assume that scores are about normal."]
     looked = "An interim analysis follows every run. Whoever reads them, or stops at one, loses no guarantee."
     return Document(
         title=course.title,
@@ -205,7 +207,7 @@ def session_document(course: Course, source: Source | None = None) -> Document:
 
 
 def judgement_lines(course: Course, number: int, spent: int, more: int) -> list[str]:
-    """Return what is said of a candidate before the line of JSON."""
+    """Return the lines about a candidate before the one of JSON."""
     system, unit = course.systems[number], unit_of(course.metric)
     look, runs, verdict = system.looks[-1], counted(spent, "run"), system.verdict or "undecided"
     gain = f"gain {unit.change(look.gain)}{unit.behind} over the champion ({_limits(course, look)}), {runs} now"
