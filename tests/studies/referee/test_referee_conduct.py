@@ -88,7 +88,7 @@ def test_two_that_judge_in_turn_see_what_the_other_kept(source: Trained) -> None
     second = other.judge({"x": 2.001})
     assert (second.number, second.verdict, second.champion) == (2, "reject", "x=2.0")
     assert one.judge({"x": 4.0}).number == 3
-    assert [each.number for each in other.status().systems] == [1, 2, 3]
+    assert [each.number for each in other.status().systems] == [0, 1, 2, 3]
 
 
 def test_a_limit_of_runs_leaves_it_open_and_the_next_call_continues(source: Trained) -> None:

@@ -93,7 +93,8 @@ def notes(course: Course) -> Iterator[str]:
         )
     failed = sum(not math.isfinite(score) for each in course.systems for score in each.scores.values())
     if failed:
-        yield f"{counted(failed, 'run')} have no score and do not count. Look at why they failed."
+        has = "has no score and does" if failed == 1 else "have no score and do"
+        yield f"{counted(failed, 'run')} {has} not count. Look at why."
 
 
 def path_table(course: Course) -> Table | None:
