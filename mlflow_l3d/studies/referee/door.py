@@ -74,11 +74,11 @@ class Referee:
     >>> import random, mlflow_l3d
     >>> def score(candidate, seed):
     ...     return candidate["quality"] + random.Random(seed).gauss(0, 1)
-    >>> referee = mlflow_l3d.Referee(score, baseline={"quality": 0}, candidates=20)
+    >>> referee = mlflow_l3d.Referee(score, baseline={"quality": 0}, smallest_effect=2, candidates=5, baseline_runs=8)
     >>> [referee.judge({"quality": quality}).verdict for quality in (-1, 3, 2)]
     ['reject', 'keep', 'reject']
     >>> round(referee.status().course.path[-1].confirmed, 1)
-    3.2
+    2.5
     """
 
     def __init__(
@@ -216,9 +216,10 @@ def referee(**parameters: Unpack[RefereeOptions]) -> RefereeSession:
     ...     investigation_runs=3, mitigation_runs=3, golden_runs=10, executor="inline",
     ... )
     >>> session = mlflow_l3d.referee(action="start", baseline=baseline.run_id, baseline_runs=10, executor="inline")
-    >>> change = {"hyperparameters": {"a_label_selection": 99, "a_model_initialisation": 99}}
-    >>> mlflow_l3d.referee(action="judge", candidate=change, executor="inline").judgement.verdict
-    'keep'
+    >>> change = {"hyperparameters": {"a_data_order": 0.5}}
+    >>> judged = mlflow_l3d.referee(action="judge", candidate=change, executor="inline")
+    >>> judged.judgement.verdict, judged.exit_status
+    ('reject', 1)
     """
     typed = read_arguments(parameters, REFEREE)
     action, texts = typed["action"], typed.texts

@@ -36,7 +36,8 @@ class RefereedStudy:
     >>> def score(candidate, seed):
     ...     return -((candidate["x"] - 3) ** 2) + random.Random(seed).gauss(0, 1)
     >>> study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=1))
-    >>> refereed = mlflow_l3d.RefereedStudy(study, mlflow_l3d.Referee(score, baseline={"x": 0}, candidates=20))
+    >>> referee = mlflow_l3d.Referee(score, baseline={"x": 0}, smallest_effect=3, candidates=5, baseline_runs=8)
+    >>> refereed = mlflow_l3d.RefereedStudy(study, referee)
     >>> judgements = refereed.optimize(lambda trial: {"x": round(trial.suggest_float("x", 0, 6), 2)}, n_trials=5)
     >>> [judgement.verdict for judgement in judgements]
     ['keep', 'reject', 'reject', 'reject', 'reject']
