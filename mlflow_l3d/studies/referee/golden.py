@@ -21,7 +21,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.parameters.values import file_text, json_of
-from mlflow_l3d.report.numbers import unit_of
+from mlflow_l3d.report.numbers import shorten, unit_of
 from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRuns
 from mlflow_l3d.studies.gate.request import metric_of
@@ -185,7 +185,7 @@ class GoldenSource:
                 runs = self._begun(candidate, side, number)
                 runs.advance(number + 1)
                 score = float(runs.scores[number])
-                say([f"{candidate.title}, run {number}: {unit_of(self.metric).text(score)}"])
+                say([f"{shorten(candidate.title, 40)}, run {number}: {unit_of(self.metric).text(score)}"])
                 yield number, score
 
     @contextmanager
@@ -211,7 +211,7 @@ class GoldenSource:
             if side.request is None:
                 allowed = f"has no run {number}, and no more can be trained here: {side.reason}"
                 raise ParameterError(side.name, side.run_id, allowed, "Investigate it again.")
-            key = content_key({"runs": side.request.key, "referee": self.run_id, "first": number})
+            key = content_key({"runs": side.request.key, "referee": self.run_id})
             request = replace(side.request, metric=self.metric, key=key, gate=self.run_id, first=number, runs=_AHEAD)
             # Only a candidate may be trained ahead by free workers: of others the runs that are missing are known.
             runs = GoldenRuns(request, takes_turns=candidate.key != self._judged)
