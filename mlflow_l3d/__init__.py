@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.judged.results import JudgedComparison, JudgedEvaluation
     from mlflow_l3d.studies.planning.result import Plan
     from mlflow_l3d.studies.planning.run import plan
+    from mlflow_l3d.studies.referee.conduct import Judgement
+    from mlflow_l3d.studies.referee.door import Referee, referee
+    from mlflow_l3d.studies.referee.results import RefereeSession
+    from mlflow_l3d.studies.referee.trials import RefereedStudy
     from mlflow_l3d.studies.search.dry_run import plan_search
     from mlflow_l3d.studies.search.results import HyperparameterSearch
     from mlflow_l3d.studies.search.run import search
@@ -74,10 +78,14 @@ __all__ = [
     "Investigation",
     "JudgedComparison",
     "JudgedEvaluation",
+    "Judgement",
     "L3DError",
     "Names",
     "ParameterError",
     "Plan",
+    "Referee",
+    "RefereeSession",
+    "RefereedStudy",
     "SeedFunction",
     "SeedsEvaluation",
     "SeedsRun",
@@ -111,6 +119,7 @@ __all__ = [
     "plan_strategies",
     "plan_sweep",
     "radial_importance",
+    "referee",
     "replicate",
     "search",
     "seeds",

@@ -37,6 +37,7 @@ VERBS = [
     "names",
     "new",
     "plan",
+    "referee",
     "replicate",
     "search",
     "seeds",

@@ -110,7 +110,7 @@ class Verb:
         return (
             ""
             if self.words
-            else next((name for name in ("source", "task", "parent_run_id") if name in self.parameters), "")
+            else next((name for name in ("action", "source", "task", "parent_run_id") if name in self.parameters), "")
         )
 
     @property
@@ -149,6 +149,10 @@ FIXED: Final[Mapping[str, Mapping[str, str]]] = {
         "Hyperparameter": "mlflow_l3d.approaches.hyperparameters",
         "make_task": "mlflow_l3d.tasks.identity",
         "cured": "mlflow_l3d.parameters.cures",
+    },
+    "Many candidates": {
+        "Referee": "mlflow_l3d.studies.referee.door",
+        "RefereedStudy": "mlflow_l3d.studies.referee.trials",
     },
     "Statistics, without MLflow": {
         "importance": "mlflow_l3d.analysis.importance.importance",

@@ -45,8 +45,8 @@ class Drawn(str):
 
 UNDECIDED: Final = "\N{CIRCLE WITH LEFT HALF BLACK}"
 SIGNS: Final = {
-    **dict.fromkeys(("dominates", "better", "worse", "yes"), "\N{BLACK CIRCLE}"),
-    **dict.fromkeys(("minor", "equivalent", "no"), "\N{WHITE CIRCLE}"),
+    **dict.fromkeys(("dominates", "better", "worse", "yes", "keep"), "\N{BLACK CIRCLE}"),
+    **dict.fromkeys(("minor", "equivalent", "no", "reject"), "\N{WHITE CIRCLE}"),
 }
 
 

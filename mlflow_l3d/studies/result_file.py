@@ -140,6 +140,8 @@ class _Reader:
         if kind is pd.DataFrame:
             frame = pd.DataFrame.from_dict(value, orient="tight")
             return frame.astype(dict(zip(frame.columns, value["types"], strict=True)))
+        if origin is list:
+            return [self.value(kinds[0], part) for part in value]
         if origin is tuple:
             kinds = kinds[:1] * len(value) if kinds[1:] == (...,) else kinds
             return tuple(self.value(each, part) for each, part in zip(kinds, value, strict=True))

@@ -36,8 +36,8 @@ from mlflow_l3d.tracking.pages import STUDIES
 from mlflow_l3d.tracking.parent import is_stale
 
 _REPORTS: Final = (names.REPORT, names.SWEEP_REPORT, names.SEARCH_REPORT)
-_NO_STUDIES: Final = (None, "golden_runs")
-"""Roles of runs that the list leaves out: those of other code, and those that a gate trained."""
+_NO_STUDIES: Final = (None, "golden_runs", "baseline", "candidate")
+"""Roles of runs that the list leaves out: those of other code, and those of a gate or a referee."""
 _HOSTS: Final = ("127.0.0.1", "localhost")
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 """Pages hold all that they show, and ask for nothing."""

@@ -52,7 +52,9 @@ class GoldenRequest(CellRequest):
     side
         Which side of a gate they are.
     gate
-        Run of the gate.
+        Run of the gate, or of the session of a referee.
+    first
+        Number of the first.
     """
 
     role = "golden_runs"
@@ -61,6 +63,7 @@ class GoldenRequest(CellRequest):
     runs: int = 0
     side: str = "candidate"
     gate: str = ""
+    first: int = 0
 
     @property
     def title(self) -> str:
@@ -82,7 +85,7 @@ class GoldenRequest(CellRequest):
 
     def cells(self) -> Iterator[Cell]:
         """Yield the golden runs in their order, or the base runs in theirs: every factor is redrawn."""
-        for number in range(self.runs):
+        for number in range(self.first, self.first + self.runs):
             configurations = dict.fromkeys(self.setup.all_factors, self.base + number)
             seeds = {name: configuration_seed(self.root_seed, name, at) for name, at in configurations.items()}
             row, index = (number, None) if self.phase == "base" else (None, number)
@@ -157,17 +160,17 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
     Attributes
     ----------
     scores
-        Shape (runs,): own metric of each run, nan if it has none, or none yet.
+        Own metric of each run by its number, nan if it has none, or none yet; shape (first + runs,).
     """
 
     unit = "run"
 
     def __init__(self, request: GoldenRequest, *, progress: bool = False, takes_turns: bool = False) -> None:
         super().__init__(request, progress=progress)
-        self.scores: FloatArray = np.full(request.runs, np.nan)
         self._takes_turns = takes_turns
-        self._cells = list(request.cells())
-        self._untried = set(range(request.runs))
+        self._cells = {self._number(cell): cell for cell in request.cells()}
+        self.scores: FloatArray = np.full(request.first + request.runs, np.nan)
+        self._untried = set(self._cells)
         self._needed = 0
         self._loop: CellLoop[GoldenRuns] = CellLoop(
             lambda: executor_of(request.setup), lambda: self.missing_runs(self._needed) - len(self._loop.under_way)
@@ -182,7 +185,7 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
     def open(self, *arguments: Any) -> RunRecorder[CellRecord]:
         """Open the parent, and take note of what is done."""
         recorder = super().open(*arguments)
-        for cell in self._cells:
+        for cell in self._cells.values():
             self.take_known(cell)
         return recorder
 
@@ -197,11 +200,11 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
 
     def carry_out(self) -> None:
         """Train all runs there may be, and end the parent."""
-        self.advance(self.request.runs)
-        self.finish(self.request.runs)
+        self.advance(len(self.scores))
+        self.finish(len(self.scores))
 
     def advance(self, runs: int) -> None:
-        """Train the missing ones of the first `runs` runs."""
+        """Train the missing ones of the runs whose numbers are below `runs`."""
         if self.missing_runs(runs) and not self.computed:
             self.take_tested(tested(self.request, progress=self.progress))
         self._needed, missing = runs, self.missing_runs(runs)
@@ -220,7 +223,7 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
                 bar.update(missing - self.missing_runs(runs))
 
     def missing_runs(self, runs: int) -> int:
-        """Return how many of the first `runs` runs were not tried."""
+        """Return how many of the runs whose numbers are below `runs` were not tried."""
         return sum(number < runs for number in self._untried)
 
     def pause(self) -> None:
@@ -247,7 +250,7 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
     def predictions(self, runs: int) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of the first `runs` runs; None of those that have none."""
         self.recorder.wait()  # what earlier commands trained is copied to the spool meanwhile
-        for cell in self._cells[:runs]:
+        for cell in [cell for number, cell in self._cells.items() if number < runs]:
             path = self.recorder.spool.predictions(cell.key) if self.recorder.spool.has(cell.key) else None
             yield None if path is None else read_rows(path).to_pandas()
 
@@ -268,7 +271,7 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
 
     def _frame(self) -> pd.DataFrame:
         spool, run_ids, rows = self.recorder.spool, self.recorder.run_ids(), []
-        for cell in self._cells:
+        for cell in self._cells.values():
             if spool.has(cell.key):
                 record = spool.record(cell.key)
                 row = {name: getattr(cell, name) for name in names.COORDINATES}

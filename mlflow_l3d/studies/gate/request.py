@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.leave_out import check_effect
+from mlflow_l3d.analysis.sequential.spending import FEWEST, SequentialPlan, planned_looks
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
@@ -19,7 +20,6 @@ from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.gate.golden import GoldenRequest
 from mlflow_l3d.studies.gate.numbers.power import MOST_AUTO, Noise, Outlook, power, runs_for_power
-from mlflow_l3d.studies.gate.numbers.sequential import FEWEST, SequentialPlan, planned_looks
 from mlflow_l3d.studies.gate.parameters import GATE
 from mlflow_l3d.studies.gate.sides import Side, changed_side, check_comparable, paired, recorded_side
 from mlflow_l3d.tracking.connection import Client
@@ -116,7 +116,7 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
     baseline = recorded_side(client, "baseline", given["baseline"], **machine)
     candidate = changed_side(parameters["candidate"], baseline, client, **machine)
     check_comparable(baseline, candidate)
-    metric = _metric(given["metric"], baseline, candidate)
+    metric = metric_of(given["metric"], baseline, candidate)
     scores = baseline.scores(metric.name, MOST_AUTO)
     known = scores[np.isfinite(scores)]
     if len(known) < FEWEST:
@@ -150,7 +150,7 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
     )
 
 
-def _metric(asked: str, baseline: Side, candidate: Side) -> Metric:
+def metric_of(asked: str, baseline: Side, candidate: Side) -> Metric:
     """Return the metric that is asked for, or that of both sides."""
     own = "f1_macro" if baseline.metric in (None, "auto") else str(baseline.metric)
     theirs = own if candidate.metric in (None, "auto") else str(candidate.metric)

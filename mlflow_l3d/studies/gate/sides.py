@@ -65,6 +65,13 @@ class Side:
     document: Mapping[str, Any] = field(default_factory=dict)
     changes: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def phase(self) -> str:
+        """Where its runs are in a design: ``base`` if they are base runs, as in a radial one, or ``golden``."""
+        if self.request is not None:
+            return self.request.phase
+        return "base" if self.cells is not None and self.cells["phase"].eq("base").any() else "golden"
+
     def scores(self, metric: str, runs: int) -> FloatArray:
         """Return the scores of the first `runs` golden runs, nan if there is none; shape (runs,)."""
         if self.cells is None or metric not in self.cells:
@@ -174,9 +181,8 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
         base = hyperparameters if isinstance(hyperparameters, dict) else {}
         hyperparameters = {**base, **source.values, **source.overrides} if source.source == "inline" else source.text
     parameters = {**parameters, "hyperparameters": hyperparameters, **changes}
-    phase = "base" if baseline.cells is not None and baseline.cells["phase"].eq("base").any() else "golden"
     try:
-        request = specify_golden("candidate", parameters, phase=phase, **machine)
+        request = specify_golden("candidate", parameters, phase=baseline.phase, **machine)
     except ParameterError as error:
         raise ParameterError(f"candidate: {error.name}", error.value, error.allowed, error.fix) from error
     setup, differences = request.setup, _differences(document, request)
@@ -194,14 +200,15 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
 
 def check_comparable(baseline: Side, candidate: Side) -> None:
     """Raise ParameterError if two sides cannot be compared: they are one, or of other data or test sets."""
+    the_baseline = f"{baseline.name} {baseline.run_id or baseline.title}"
     if candidate.run_id and candidate.run_id == baseline.run_id:
         raise ParameterError("candidate", candidate.run_id, "is the baseline itself")
     if dict(candidate.identity) == dict(baseline.identity):
-        allowed = f"is what baseline {baseline.run_id} is: their runs are the same"
+        allowed = f"is what {the_baseline} is: their runs are the same"
         raise ParameterError("candidate", candidate.run_id or candidate.title, allowed, "Name what is to differ.")
     if baseline.task is None or candidate.task is None:
         return
-    of_baseline, typed = f"of baseline {baseline.run_id}", candidate.run_id or candidate.title
+    of_baseline, typed = f"of {the_baseline}", candidate.run_id or candidate.title
     if baseline.task.get("fingerprint") != candidate.task.get("fingerprint"):
         data, allowed_data = candidate.task.get("name"), baseline.task.get("name")
         also = ", of other content" if data == allowed_data else ""

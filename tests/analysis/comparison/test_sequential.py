@@ -8,15 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mlflow_l3d.studies.gate.numbers.power import (
-    Noise,
-    measured_pairs,
-    outlook,
-    power,
-    runs_for_power,
-    simulate,
-)
-from mlflow_l3d.studies.gate.numbers.sequential import (
+from mlflow_l3d.analysis.sequential.spending import (
     Measured,
     SequentialPlan,
     alpha_spent,
@@ -24,6 +16,14 @@ from mlflow_l3d.studies.gate.numbers.sequential import (
     limits,
     nominal_levels,
     planned_looks,
+)
+from mlflow_l3d.studies.gate.numbers.power import (
+    Noise,
+    measured_pairs,
+    outlook,
+    power,
+    runs_for_power,
+    simulate,
 )
 
 SPENDINGS = ("pocock", "obrien_fleming")

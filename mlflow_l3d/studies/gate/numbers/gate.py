@@ -13,10 +13,10 @@ from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import Spread, spread
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.intervals import with_interval
+from mlflow_l3d.analysis.sequential.spending import Decision, Measured, SequentialPlan, decisions, limits
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.gate.numbers.power import Outlook
-from mlflow_l3d.studies.gate.numbers.sequential import Decision, Measured, SequentialPlan, decisions, limits
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Look:
     fraction
         Information as a fraction of that at the end of the budget.
     difference, error, degrees, skewness
-        As of :class:`mlflow_l3d.studies.gate.numbers.sequential.Measured`.
+        As of :class:`mlflow_l3d.analysis.sequential.spending.Measured`.
     low, high
         Repeated confidence interval of the difference, level 1 - alpha: all of its looks hold together.
     equivalence_low, equivalence_high

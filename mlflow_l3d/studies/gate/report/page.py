@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from mlflow_l3d.analysis.sequential.spending import SequentialPlan
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, difference_cell
 from mlflow_l3d.report.numbers import counted, metric_text, percent, plain, shorten, unit_of
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.table import Table, document, verdict_cell
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
-from mlflow_l3d.studies.gate.numbers.sequential import SequentialPlan
 from mlflow_l3d.studies.gate.report import words
 
 

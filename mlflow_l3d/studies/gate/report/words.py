@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mlflow_l3d.analysis.sequential.spending import SequentialPlan
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, share_text, shorten, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, advice, advise
 from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer, Look
-from mlflow_l3d.studies.gate.numbers.sequential import SequentialPlan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,280 @@
+"""A referee under way: the baseline is run once, then candidates are judged one after another."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.referee.numbers.course import Course, SystemRecord
+from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, Verdict, runs_left
+from mlflow_l3d.studies.referee.numbers.session import Session
+from mlflow_l3d.studies.referee.record import ROLE, Ledger
+from mlflow_l3d.studies.referee.source import Candidate, Source
+from mlflow_l3d.tracking.auxiliary import auxiliary_run
+from mlflow_l3d.tracking.connection import Client, connect
+from mlflow_l3d.tracking.parent import set_tags
+
+_EXIT_STATUS = {"keep": 0, "reject": 1, "undecided": 2}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a referee says of a candidate.
+
+    Attributes
+    ----------
+    verdict
+        ``keep``: it is better than the champion, and is the champion now. ``reject``: it is not, or by too little to be
+        seen. ``undecided``: more runs are needed than were allowed.
+    candidate, number
+        What it is in a few words, and its place in the session, from 1.
+    assessment
+        The last look.
+    spent, more
+        Runs that this call made, those of the champion included; and how many more a decision is expected to take.
+    champion
+        The champion now, in a few words.
+    run_id, candidate_run_id
+        MLflow runs of the session and of the candidate.
+    """
+
+    verdict: Verdict
+    candidate: str
+    number: int
+    assessment: Assessment
+    spent: int
+    more: int
+    champion: str
+    run_id: str
+    candidate_run_id: str
+
+    @property
+    def exit_status(self) -> int:
+        """0 if the candidate was kept, 1 if it was rejected, 2 if that is not decided."""
+        return _EXIT_STATUS[self.verdict]
+
+    def to_json(self) -> str:
+        """Return the answer as one line of JSON."""
+        look = self.assessment
+        numbers = {
+            **{"gain": look.gain, "low": look.low, "high": look.high, "evidence": look.evidence},
+            **{"needed": look.needed, "runs": look.runs, "spent": self.spent, "more": self.more},
+        }
+        content = {
+            **{"verdict": self.verdict, "candidate": self.candidate, "number": self.number},
+            **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
+            **{"champion": self.champion, "referee": self.run_id, "run": self.candidate_run_id},
+        }
+        return json.dumps(content)
+
+
+class Conduct:
+    """A session under way.
+
+    Parameters
+    ----------
+    source
+        What runs the baseline and the candidates.
+    ledger
+        What is recorded.
+    """
+
+    def __init__(self, source: Source, ledger: Ledger) -> None:
+        self.source, self.ledger = source, ledger
+        self.session: Session = ledger.session()
+        self._spent = 0
+
+    @classmethod
+    def start(
+        cls,
+        source: Source,
+        rules: Rules,
+        *,
+        baseline_runs: int = 20,
+        project_run: str | None = None,
+        client: Client | None = None,
+    ) -> Conduct:
+        """Begin a session: run the baseline, and learn what runs vary by.
+
+        Parameters
+        ----------
+        source
+            What runs the baseline and the candidates.
+        rules
+            What is fixed; an `effect` of nan becomes the standard deviation of the baseline's runs.
+        baseline_runs
+            How often the baseline is run.
+        project_run
+            The run that `mlflow run` made, if there is one.
+        client
+            The tracking server; None for that of MLflow's settings.
+
+        Raises
+        ------
+        L3DError
+            If fewer than two runs have a score, or all have the same.
+        """
+        rules = replace(rules, sign=source.metric.sign, step=source.step)
+        client = client or connect()
+        with auxiliary_run(client, project_run, role=ROLE, title=f"referee: {source.title}", parameters={}) as run:
+            key = content_key({"identity": source.identity})
+            tags = Ledger.tags(rules, baseline_runs, source.shares_seeds, source.identity, key)
+            set_tags(client, run.run_id, tags)
+            ledger = Ledger(client, client.get_run(run.run_id))
+            conduct = cls(source, ledger)
+            with ledger.held():
+                baseline = ledger.begin(source.describe(None), 0)
+                conduct._run(baseline, source.describe(None), range(baseline_runs))
+                scores = np.array([score for score in baseline.scores.values() if math.isfinite(score)])
+                _check_baseline(scores, source.metric)
+                if math.isnan(rules.effect):
+                    rules = ledger.rules = replace(rules, effect=float(scores.std(ddof=1)))
+                    set_tags(
+                        client, run.run_id, Ledger.tags(rules, baseline_runs, source.shares_seeds, source.identity, key)
+                    )
+                ledger.end(baseline)
+                conduct.session = ledger.session()
+        return conduct
+
+    @classmethod
+    def resume(cls, source: Source, run_id: str, client: Client | None = None) -> Conduct:
+        """Return a session that was begun.
+
+        Raises
+        ------
+        ParameterError
+            If the run is no session.
+        L3DError
+            If its baseline is another, or was not run.
+        """
+        ledger = Ledger.find(client or connect(), run_id)
+        if json.loads(json.dumps(source.identity)) != ledger.identity:
+            raise L3DError(f"Session {run_id} has another baseline, function or version than this. Start a new one.")
+        with ledger.held():
+            conduct = cls(source, ledger)
+        if math.isnan(ledger.rules.effect) or len(conduct.session.baseline.scores) < ledger.planned:
+            raise L3DError(f"The baseline of session {run_id} was not run to its end. Start a new one.")
+        return conduct
+
+    @property
+    def run_id(self) -> str:
+        """MLflow run of the session."""
+        return self.ledger.run_id
+
+    def judge(self, candidate: object, *, most_runs: int | None = None) -> Judgement:
+        """Run a candidate until it is kept or rejected.
+
+        A candidate that was judged before keeps its verdict; one that was interrupted continues, against the present
+        champion.
+
+        Parameters
+        ----------
+        candidate
+            As the source takes it.
+        most_runs
+            Runs of the candidate that this call may make; None for as many as the rules allow.
+        """
+        self._spent = 0
+        with entry_point(), self.ledger.held():
+            self.session = self.ledger.session()
+            described = self.source.describe(candidate)
+            self._confirm()
+            record = self.ledger.begin(described, len(self.ledger.systems))
+            try:
+                if not record.verdict:
+                    self._decide(record, described, most_runs)
+                look = record.looks[-1]
+                self._confirm()
+            except BaseException as error:
+                self.ledger.end(record, error)
+                raise
+            more = runs_left(look, self.ledger.rules, self.session.noise.estimate())
+            return Judgement(
+                verdict=record.verdict or "undecided",  # type: ignore[arg-type]
+                candidate=record.title,
+                number=record.number,
+                assessment=look,
+                spent=self._spent,
+                more=more,
+                champion=self.ledger.champion().title,
+                run_id=self.run_id,
+                candidate_run_id=record.run_id,
+            )
+
+    def status(self) -> Course:
+        """Return where the session stands."""
+        with self.ledger.held():
+            systems, path = tuple(self.ledger.systems), tuple(self.ledger.session().path)
+            return Course(self.run_id, self.ledger.title, self.source.metric, self.ledger.rules, systems, path)
+
+    def _decide(self, record: SystemRecord, candidate: Candidate, most_runs: int | None) -> None:
+        """Run and look until there is a verdict, or no more runs are allowed."""
+        session, first, made = self.session, self.session.next_number, 0
+        while True:
+            scores = {number: score for number, score in record.scores.items() if number >= first}
+            missing = [number for number in scores if number not in session.champion.scores]
+            self._run_champion(missing)
+            if len(record.looks) < len(record.scores):  # a look after each run, also if the process was killed between
+                look = session.look(scores)
+                self.ledger.note_look(record, look)
+                if look.verdict != "undecided":
+                    session.conclude(record.title, scores, look)
+                    return
+            number = max(scores, default=first - 1) + 1
+            if candidate.measured is not None:
+                if not self._take_measured(record, candidate.measured, first):
+                    return
+                continue
+            if most_runs is not None and made >= most_runs:
+                return
+            self._run_champion([number])
+            self._run(record, candidate, [number])
+            made += 1
+
+    def _take_measured(self, record: SystemRecord, measured: object, first: int) -> bool:
+        """Take over the next run that was measured elsewhere; return whether there was one."""
+        scores = dict(measured)  # type: ignore[call-overload]
+        left = sorted(number for number in scores if number >= first and number not in record.scores)
+        if left:
+            self.ledger.note_score(record, self.source.metric, left[0], scores[left[0]])
+        return bool(left)
+
+    def _confirm(self) -> None:
+        """Make the fresh runs that the champion lacks."""
+        session = self.session
+        if session.path and math.isnan(session.path[-1].confirmed):
+            if session.to_confirm:
+                self._run_champion(session.to_confirm)
+            session.confirm()
+
+    def _run_champion(self, numbers: Sequence[int]) -> None:
+        """Make those runs of the champion that are not there."""
+        record = self.ledger.champion()
+        missing = [number for number in numbers if number not in record.scores]
+        if missing:
+            candidate = self.source.describe(None) if not record.number else self.source.restore(record.given)
+            self._run(record, candidate, missing)
+        self.session.champion.scores.update(record.scores)
+
+    def _run(self, record: SystemRecord, candidate: Candidate, numbers: Sequence[int]) -> None:
+        """Make runs of a system, and record each."""
+        for number, score in self.source.run(candidate, [each for each in numbers if each not in record.scores]):
+            self.ledger.note_score(record, self.source.metric, number, score)
+            self._spent += 1
+
+
+def _check_baseline(scores: np.ndarray[tuple[int], np.dtype[np.float64]], metric: Metric) -> None:
+    """Raise L3DError if the noise of a baseline cannot be learned."""
+    if len(scores) < 2:
+        raise L3DError(f"{len(scores)} runs of the baseline have a score, and a referee learns the noise from them.")
+    if np.ptp(scores) == 0:
+        same = f"All {len(scores)} runs of the baseline have {metric.name}={scores[0]:.6g}"
+        raise L3DError(f"{same}: the seed has no effect. Pass the seed on, or compare single runs.")

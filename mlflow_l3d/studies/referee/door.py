@@ -1,0 +1,263 @@
+"""The class `Referee`, for loops in Python, and the entry point `referee`, for those of golden runs in a shell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any, Final, Unpack
+
+import numpy as np
+
+from mlflow_l3d.analysis.comparison.leave_out import check_effect
+from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
+from mlflow_l3d.parameters.shared import PLACE
+from mlflow_l3d.report.numbers import unit_of
+from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.referee.conduct import Conduct, Judgement
+from mlflow_l3d.studies.referee.golden import GoldenSource
+from mlflow_l3d.studies.referee.numbers.judge import Rules
+from mlflow_l3d.studies.referee.parameters import (
+    OF_JUDGE,
+    OF_START,
+    REFEREE,
+    RULES,
+    RefereeOptions,
+    RefereeRules,
+)
+from mlflow_l3d.studies.referee.record import KEY, ROLE, Ledger
+from mlflow_l3d.studies.referee.results import RefereeSession, publish, session_of
+from mlflow_l3d.studies.referee.source import FunctionSource
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import condition, search
+from mlflow_l3d.tracking.connection import Client, connect
+from mlflow_l3d.tracking.parent import current_experiment_id
+
+_OPTIONS: Final = {"start": (*OF_START, *PLACE), "judge": (*OF_JUDGE, *PLACE), "status": ("referee", *PLACE)}
+
+
+class Referee:
+    """A referee of candidates that come one after another, each of which is kept or rejected.
+
+    What holds, if scores of runs are about normal: of the kept candidates at most a share `alpha` is on average not
+    better than the champion that it replaced, however many candidates there are, whatever the earlier verdicts made you
+    try next, and whenever you look or stop. `confirmed` gains are from fresh runs alone, which decided nothing.
+
+    What does not hold: that a rejected candidate is not better (it may be, by little); that the claimed gain of a kept
+    one is right (it is too large on average: quote the confirmed one); that gains carry over to other test examples.
+    Nothing holds if the candidates' runs of these seeds were seen before: a candidate that is proposed because they
+    were lucky needs another root seed.
+
+    The same arguments in the same experiment continue the same session: after a kill, nothing is counted twice.
+
+    Parameters
+    ----------
+    score
+        Called with a candidate and a seed, from which it draws all randomness; trains, evaluates, returns the score.
+    baseline
+        The candidate that is there: anything of JSON types, such as a mapping of hyperparameters.
+    metric
+        Name of the score, as ``name``, or ``name:lower`` if less of it is better.
+    root_seed
+        The number that all seeds are derived from.
+    version
+        Change it with the function.
+    **rules
+        `smallest_effect`, `alpha`, `power`, `candidates`, `baseline_runs`, `confirm`: as on the command line, see
+        :data:`mlflow_l3d.studies.referee.parameters.REFEREE`; and `most_runs` of one candidate.
+
+    Examples
+    --------
+    >>> import random, mlflow_l3d
+    >>> def score(candidate, seed):
+    ...     return candidate["quality"] + random.Random(seed).gauss(0, 1)
+    >>> referee = mlflow_l3d.Referee(score, baseline={"quality": 0}, smallest_effect=2, candidates=5, baseline_runs=8)
+    >>> [referee.judge({"quality": quality}).verdict for quality in (-1, 3, 2)]
+    ['reject', 'keep', 'reject']
+    >>> round(referee.status().course.path[-1].confirmed, 1)
+    2.5
+    """
+
+    def __init__(
+        self,
+        score: Callable[[Any, int], float],
+        baseline: object = None,
+        *,
+        metric: str = "score",
+        root_seed: int = 0,
+        version: str = "1",
+        most_runs: int = 40,
+        **rules: Unpack[RefereeRules],
+    ) -> None:
+        source = FunctionSource(score, baseline, metric=metric, root_seed=root_seed, version=version)
+        declared = {**RULES, "most_runs": REFEREE["most_runs"]}
+        typed = read_arguments({**rules, "most_runs": most_runs}, declared)
+        asked = _rules(typed, unit_of(source.metric).scale)
+        with entry_point() as project_run:
+            client, key = connect(), content_key({"identity": source.identity})
+            wanted = replace(asked, sign=source.metric.sign)
+            planned = typed["baseline_runs"]
+            for run in reversed(_sessions(client, {KEY: key})):
+                ledger = Ledger(client, run)
+                found = ledger.rules if not math.isnan(asked.effect) else replace(ledger.rules, effect=math.nan)
+                is_whole = not math.isnan(ledger.rules.effect)
+                if is_whole and repr(found) == repr(wanted) and ledger.planned == planned:
+                    self.conduct = Conduct.resume(source, ledger.run_id, client)
+                    return
+            taken = project_run.take()
+            self.conduct = Conduct.start(source, asked, baseline_runs=planned, project_run=taken, client=client)
+            publish(self.conduct)
+
+    @classmethod
+    def start(cls, **options: Unpack[RefereeOptions]) -> Referee:
+        """Return a new session whose scores are golden runs.
+
+        Parameters
+        ----------
+        **options
+            As of ``mlflow-l3d referee start``.
+        """
+        with entry_point() as project_run:
+            client, typed = connect(), read_arguments({**options, "action": "start"}, REFEREE)
+            machine = {name: typed.texts[name] for name in PLACE}
+            baseline, metric, shares = typed.texts["baseline"], typed.texts["metric"], typed["shared_seeds"]
+            source = GoldenSource.of(client, baseline, machine, metric=metric, shared_seeds=shares)
+            rules = _rules(typed, unit_of(source.metric).scale)
+            scores = source.baseline.scores(source.metric.name, typed["baseline_runs"])
+            check_effect(rules.effect, source.metric, scores[np.isfinite(scores)], source.examples)
+            taken, planned = project_run.take(), typed["baseline_runs"]
+            with source.training():
+                conduct = Conduct.start(source, rules, baseline_runs=planned, project_run=taken, client=client)
+            publish(conduct)
+        return cls._of(conduct)
+
+    @classmethod
+    def resume(cls, run_id: str = "latest", **machine: str) -> Referee:
+        """Return a session of golden runs that was begun.
+
+        Parameters
+        ----------
+        run_id
+            Its run; ``latest`` is the latest one of the experiment.
+        **machine
+            ``device``, ``executor``, ``workers`` and others of the machine that trains.
+        """
+        with entry_point():
+            client = connect()
+            ledger = Ledger.find(client, _latest(client) if run_id == "latest" else run_id)
+            source = GoldenSource.again(client, ledger.identity, machine)
+            return cls._of(Conduct.resume(source, ledger.run_id, client))
+
+    @classmethod
+    def _of(cls, conduct: Conduct) -> Referee:
+        referee = cls.__new__(cls)
+        referee.conduct = conduct
+        if isinstance(source := conduct.source, GoldenSource):
+            ledger = conduct.ledger
+            source.run_id = ledger.run_id
+            source.champion = lambda: ledger.champion().given if ledger.champion().number else None
+        return referee
+
+    @property
+    def run_id(self) -> str:
+        """MLflow run of the session."""
+        return self.conduct.run_id
+
+    def judge(self, candidate: object, *, most_runs: int | None = None) -> Judgement:
+        """Run a candidate until it is kept or rejected, and update the report.
+
+        Parameters
+        ----------
+        candidate
+            What `score` is called with. Of golden runs, what `candidate` is on the command line: changes are relative
+            to the champion.
+        most_runs
+            Most runs of it now; None for as many as a verdict takes. The same call later continues.
+        """
+        source = self.conduct.source
+        with source.training() if isinstance(source, GoldenSource) else nullcontext():
+            judgement = self.conduct.judge(candidate, most_runs=most_runs)
+        publish(self.conduct)
+        return judgement
+
+    def status(self) -> RefereeSession:
+        """Return the session as it is now."""
+        return session_of(self.conduct)
+
+
+@with_signature(RefereeOptions)
+def referee(**parameters: Unpack[RefereeOptions]) -> RefereeSession:
+    """Start a session of golden runs, judge a candidate in it, or return its status.
+
+    Parameters
+    ----------
+    **parameters
+        As on the command line, see :data:`mlflow_l3d.studies.referee.parameters.REFEREE`. :class:`mlflow_l3d.Referee`
+        does the same for loops in Python, also with a function.
+
+    Returns
+    -------
+    RefereeSession
+        The session; of ``judge`` with the judgement and its `exit_status`: 0 (keep), 1 (reject) or 2 (undecided).
+
+    Raises
+    ------
+    L3DError
+        If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> baseline = mlflow_l3d.investigate(
+    ...     "synthetic", approach="synthetic",
+    ...     investigation_runs=3, mitigation_runs=3, golden_runs=10, executor="inline",
+    ... )
+    >>> session = mlflow_l3d.referee(action="start", baseline=baseline.run_id, baseline_runs=10, executor="inline")
+    >>> change = {"hyperparameters": {"a_data_order": 0.5}}
+    >>> judged = mlflow_l3d.referee(action="judge", candidate=change, executor="inline")
+    >>> judged.judgement.verdict, judged.exit_status
+    ('reject', 1)
+    """
+    typed = read_arguments(parameters, REFEREE)
+    action, texts = typed["action"], typed.texts
+    for name, value in texts.items():
+        if name not in ("action", *_OPTIONS[action]) and value != REFEREE[name].default:
+            raise ParameterError(name, value, f"has no effect on referee {action}", "Leave it out.")
+    if action == "start":
+        return Referee.start(**parameters).status()
+    if action == "judge" and texts["candidate"] == "none":
+        raise ParameterError("candidate", "none", "must be what to change of the champion, a run id, or scores")
+    begun = Referee.resume(texts["referee"], **{name: texts[name] for name in PLACE})
+    if action == "status":
+        return begun.status()
+    most = None if typed["most_runs"] == "auto" else typed["most_runs"]
+    judgement = begun.judge(parameters["candidate"], most_runs=most)
+    return replace(begun.status(), judgement=judgement)
+
+
+def _rules(typed: Arguments, scale: float) -> Rules:
+    """Return the rules that were given; differences are in a unit of so many to the unit of the scores."""
+    effect, most = typed["smallest_effect"], typed["most_runs"]
+    return Rules(
+        effect=float("nan") if effect == "auto" else effect / scale,
+        alpha=typed["alpha"],
+        power=typed["power"],
+        candidates=typed["candidates"],
+        most_runs=40 if most == "auto" else most,
+        confirm=typed["confirm"],
+    )
+
+
+def _sessions(client: Client, tags: dict[str, str]) -> list[Any]:
+    return list(search(client, [current_experiment_id(client)], condition({names.ROLE: ROLE, **tags})))
+
+
+def _latest(client: Client) -> str:
+    """Return the run of the experiment's latest session."""
+    sessions = _sessions(client, {})
+    if not sessions:
+        raise ParameterError("referee", "latest", "there is no session in this experiment", "Use referee start.")
+    return str(sessions[-1].info.run_id)

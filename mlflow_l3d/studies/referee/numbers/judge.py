@@ -1,0 +1,184 @@
+"""What the runs so far say of one candidate: keep it, reject it, or run it again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from mlflow_l3d.analysis.comparison.leave_out import least_error
+from mlflow_l3d.analysis.sequential.evidence import Estimate, confidence_sequence, evidence_of_gain
+from mlflow_l3d.analysis.sequential.spending import FEWEST
+from mlflow_l3d.studies.referee.numbers.noise import Noise
+
+Verdict: TypeAlias = Literal["keep", "reject", "undecided"]
+_OVERSHOOT: Final = 0.583
+"""By how many steps' standard deviations a random walk exceeds a bound on average (Siegmund 1985, chapter 10)."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is fixed when a session begins.
+
+    Attributes
+    ----------
+    effect
+        The smallest gain that is worth finding, in the unit of the scores.
+    alpha
+        Expected share of false ones among the kept candidates, at most.
+    power
+        With which probability a candidate that is better by `effect` is to survive all looks.
+    candidates
+        How many are planned; more are allowed, see :func:`~mlflow_l3d.analysis.sequential.discoveries.evidence_needed`.
+    most_runs
+        Runs of one candidate at most.
+    confirm
+        Fresh runs of a new champion.
+    sign
+        -1 if smaller scores are better.
+    step
+        What one test example moves a score by; 0 if not known.
+    """
+
+    effect: float
+    alpha: float = 0.05
+    power: float = 0.65
+    candidates: int = 300
+    most_runs: int = 40
+    confirm: int = 5
+    sign: float = 1.0
+    step: float = 0.0
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """One look at a candidate.
+
+    Attributes
+    ----------
+    runs
+        Its runs with a score.
+    gain
+        Estimated gain over the champion, above 0 if it is better.
+    error
+        Standard error of the gain.
+    low, high
+        Confidence sequence of the gain, level 1 - alpha: all looks at this candidate hold together.
+    evidence
+        E-value against "no gain".
+    needed
+        Evidence that a claim takes.
+    survival
+        Log-likelihood ratio of a gain of `effect` against none; below `floor` the candidate is rejected.
+    floor
+        See `survival`.
+    verdict
+        ``undecided`` if another run is to be made.
+    """
+
+    runs: int
+    gain: float
+    error: float
+    low: float
+    high: float
+    evidence: float
+    needed: float
+    survival: float
+    floor: float
+    verdict: Verdict
+
+
+def assess(
+    candidate: Mapping[int, float], champion: Mapping[int, float], noise: Noise, rules: Rules, needed: float
+) -> Assessment:
+    """Look at a candidate.
+
+    Parameters
+    ----------
+    candidate, champion
+        Scores by the number of the run; equal numbers share their seeds. Those that failed are nan.
+    noise
+        What runs vary by.
+    rules
+        Of the session.
+    needed
+        Evidence that a claim takes.
+
+    Notes
+    -----
+    The mean of the candidate is compared with that of all runs of the champion, corrected by what the champion's runs
+    with the same seeds were lucky by (a control variate): candidate - champion - r (champion, same seeds - champion),
+    with the correlation r of runs that share their seeds. Its variance is ``std^2 ((1 - r^2)/n + (1 - r)^2/m)`` for n
+    runs of the candidate and m of the champion. If the candidate's own runs vary more than that, their variance counts,
+    with their degrees of freedom (Satterthwaite 1946).
+    """
+    scores = {number: value for number, value in candidate.items() if math.isfinite(value)}
+    known = {number: value for number, value in champion.items() if math.isfinite(value)}
+    shared = [number for number in scores if number in known]
+    runs, spent = len(scores), len(candidate)
+    if not runs or not known:
+        verdict: Verdict = "reject" if spent >= min(FEWEST, rules.most_runs) and known else "undecided"
+        nan = math.nan
+        return Assessment(0, nan, nan, -math.inf, math.inf, 0.0, needed, nan, nan, verdict)
+    own = np.array(list(scores.values()))
+    others = np.array(list(known.values()))
+    correlation = noise.correlation if len(shared) == runs else 0.0
+    beside = np.array([known[number] for number in shared]) if correlation else np.zeros(0)
+    lucky = float(beside.mean() - others.mean()) if correlation else 0.0
+    gain = rules.sign * float(own.mean() - others.mean() - correlation * lucky)
+    left = own - correlation * beside if correlation else own
+    of_candidate, degrees = noise.std**2 * (1 - correlation**2), noise.degrees
+    of_champion = (noise.std * (1 - correlation)) ** 2 / len(others)
+    if runs >= FEWEST and (varied := float(left.var(ddof=1))) > of_candidate:
+        of_candidate = varied
+        parts = (varied / runs) ** 2 / (runs - 1) + of_champion**2 / noise.degrees
+        degrees = min(degrees, (varied / runs + of_champion) ** 2 / parts)
+    square = max(of_candidate / runs + of_champion, least_error(rules.step, runs) ** 2)
+    std = noise.std or math.sqrt(square)
+    estimate = Estimate(gain, square / std**2 if std else 1.0, std, degrees)
+    evidence = evidence_of_gain(estimate, rules.effect)
+    low, high = confidence_sequence(estimate, rules.effect, 1 - rules.alpha)
+    survival, floor = _survival(gain, square, of_candidate, rules)
+    verdict = "undecided"
+    if evidence >= needed and runs >= min(FEWEST, rules.most_runs):
+        verdict = "keep"
+    elif survival < floor or spent >= rules.most_runs:
+        verdict = "reject"
+    return Assessment(runs, gain, math.sqrt(square), low, high, evidence, needed, survival, floor, verdict)
+
+
+def runs_left(assessment: Assessment, rules: Rules, noise: Noise) -> int:
+    """Return how many more runs of a candidate a decision takes, if its gain is as estimated: all if none decides.
+
+    Parameters
+    ----------
+    assessment
+        The last look.
+    rules, noise
+        Of the session.
+    """
+    left = max(rules.most_runs - assessment.runs, 0)
+    if assessment.verdict != "undecided" or not assessment.runs or not noise.std:
+        return left if assessment.verdict == "undecided" else 0
+    for more in range(1, left):
+        square = assessment.error**2 * assessment.runs / (assessment.runs + more)
+        estimate = Estimate(assessment.gain, square / noise.std**2, noise.std, noise.degrees)
+        survival, floor = _survival(assessment.gain, square, noise.std**2 * (1 - noise.correlation**2), rules)
+        if survival < floor or evidence_of_gain(estimate, rules.effect) >= assessment.needed:
+            return max(more, FEWEST - assessment.runs if survival >= floor else more)
+    return left
+
+
+def _survival(gain: float, square: float, of_candidate: float, rules: Rules) -> tuple[float, float]:
+    """Return the log-likelihood ratio that a candidate survives by, and its floor.
+
+    Wald's bound for the power, corrected for what a walk of single runs exceeds it by.
+    """
+    if not square:
+        return (math.inf if gain > 0 else -math.inf), 0.0
+    ratio = rules.effect * (gain - rules.effect / 2) / square
+    step = rules.effect / math.sqrt(of_candidate) if of_candidate else 0.0
+    return ratio, min(math.log1p(-rules.power) + _OVERSHOOT * step, 0.5)

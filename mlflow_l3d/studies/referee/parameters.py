@@ -1,0 +1,80 @@
+"""The parameters of `referee`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, TypedDict
+
+from mlflow_l3d.annotations import Of
+from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
+from mlflow_l3d.parameters.shared import Place
+from mlflow_l3d.parameters.verbs import Verb
+
+
+class RefereeRules(TypedDict, total=False):
+    """What is fixed when a session begins."""
+
+    smallest_effect: Annotated[
+        float | Auto,
+        Of("auto", "start: smallest gain worth finding (points, or the metric's unit); auto: std of a baseline run"),
+    ]
+    alpha: Annotated[float, Of("0.05", "start: expected share of false ones among kept candidates, at most", high=0.5)]
+    power: Annotated[float, Of("0.7", "start: probability that a gain of smallest_effect survives all looks", high=1)]
+    candidates: Annotated[int, Of("300", "start: planned candidates; more are allowed", low=1, high=1_000_000)]
+    baseline_runs: Annotated[int, Of("20", "start: runs of the baseline, from which the noise is learned", low=3)]
+    confirm: Annotated[int, Of("5", "start: fresh runs that confirm each new champion", low=1)]
+
+
+class _Referee(TypedDict, total=False):
+    action: Annotated[
+        Literal["start", "judge", "status"],
+        Of("status", "start a session, judge a candidate, or show the status: the first word after the command"),
+    ]
+    referee: Annotated[str, Of("latest", "judge, status: run of the session; latest is the experiment's latest one")]
+    candidate: Annotated[
+        Any,
+        Of(
+            "none",
+            "(required) judge: what to change of the champion, as name=value pairs separated by semicolons or JSON; a "
+            'run id of an investigation; or JSON or a .json file, as {"name": ..., "seeds": "shared", "scores": {...}}',
+        ),
+    ]
+    most_runs: Annotated[
+        int | Auto, Of("auto", "start: most runs of a candidate, auto is 40; judge: most runs now", low=1, high=40)
+    ]
+    baseline: Annotated[str, Of("latest", "start: parent run to begin with; latest is the latest investigation")]
+    metric: Annotated[str, Of("auto", "start: metric that is judged; auto is the baseline's metric")]
+    shared_seeds: Annotated[
+        bool, Of("true", "start: true compares runs with equal seeds; false for scores measured without them")
+    ]
+
+
+class RefereeOptions(_Referee, RefereeRules, Place, total=False):
+    """Of `referee`."""
+
+
+REFEREE: Final[Parameters] = declared(RefereeOptions)
+"""Of `referee`."""
+RULES: Final[Parameters] = declared(RefereeRules)
+"""Those that are fixed when a session begins."""
+OF_START: Final = ("baseline", "metric", "most_runs", "shared_seeds", *RULES)
+"""Those that `start` has."""
+OF_JUDGE: Final = ("referee", "candidate", "most_runs")
+"""Those that `judge` has."""
+
+
+VERB = Verb(
+    "referee",
+    REFEREE,
+    "mlflow_l3d.studies.referee.door:referee",
+    "judge many candidates one after another, for a loop that keeps what is better",
+    failed=3,
+    question="Which of my many changes are better, and which are only lucky?",
+    examples=(
+        "referee start --baseline RUN_ID",
+        "referee judge --candidate 'hyperparameters=learning_rate=1e-4'",
+        "referee status",
+    ),
+    usual="action baseline candidate referee smallest_effect most_runs metric",
+    order=52,
+    returns=("mlflow_l3d.studies.referee.results:RefereeSession", "mlflow_l3d.studies.referee.conduct:Judgement"),
+)

@@ -1,0 +1,212 @@
+"""A session of a referee in MLflow: a run of its own, with a child run for the baseline and for each candidate."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, fields, replace
+from typing import Any, Final
+
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.studies.referee.numbers.course import SystemRecord
+from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules
+from mlflow_l3d.studies.referee.numbers.session import Session
+from mlflow_l3d.studies.referee.source import Candidate
+from mlflow_l3d.studies.shown import logger
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import children_of, found
+from mlflow_l3d.tracking.connection import Client, Run, again, error_line
+from mlflow_l3d.tracking.parent import end_early, log_metrics, log_params, set_tags
+
+ROLE: Final = "referee"
+_RULES: Final = "l3d.referee_rules"
+KEY: Final = "l3d.referee_key"
+_NUMBER: Final = "l3d.referee_number"
+_SCORES: Final = "l3d.referee_scores"
+_LOOKS: Final = "l3d.referee_looks"
+_COUNT: Final = "l3d.referee_count"
+_MOST: Final = 5000
+"""Characters of a tag that every server takes."""
+
+
+class Ledger:
+    """What is recorded of one session.
+
+    Parameters
+    ----------
+    client
+        The tracking server.
+    run
+        The run of the session.
+    """
+
+    def __init__(self, client: Client, run: Run) -> None:
+        self.client, self.run_id, self.experiment_id = client, str(run.info.run_id), str(run.info.experiment_id)
+        self.title, content = str(run.info.run_name), json.loads(run.data.tags[_RULES])
+        self.planned, self.shares_seeds = int(content["baseline_runs"]), bool(content["shares_seeds"])
+        self.identity: Mapping[str, Any] = content["identity"]
+        known = {each.name for each in fields(Rules)}
+        self.rules = Rules(**{name: value for name, value in content.items() if name in known})
+        self.systems: list[SystemRecord] = []
+        self._count = ""
+
+    @classmethod
+    def find(cls, client: Client, run_id: str) -> Ledger:
+        """Return the session that a run is.
+
+        Raises
+        ------
+        ParameterError
+            If it is none.
+        """
+        run = found(client.get_run, run_id)
+        if run is None or run.data.tags.get(names.ROLE) != ROLE or _RULES not in run.data.tags:
+            raise ParameterError("referee", run_id, "must be the run of a session", "`referee start` begins one.")
+        return cls(client, run)
+
+    @staticmethod
+    def tags(rules: Rules, planned: int, shares_seeds: bool, identity: Mapping[str, Any], key: str) -> dict[str, str]:
+        """Return the tags of a new session."""
+        content = {**asdict(rules), "baseline_runs": planned, "shares_seeds": shares_seeds, "identity": identity}
+        return {_RULES: json.dumps(content, sort_keys=True), KEY: key, _COUNT: "0", names.STATE: "running"}
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes of this machine from judging in this session."""
+        from filelock import FileLock, Timeout
+
+        folder = cache_folder() / "referee"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        lock = FileLock(folder / f"{self.run_id}.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            logger.warning("Another process judges in session %s: waiting for it.", self.run_id)
+            lock.acquire()
+        try:
+            self._read()
+            yield
+        finally:
+            lock.release()
+
+    def session(self) -> Session:
+        """Return the session that the records make."""
+        baseline, *candidates = self.systems or [SystemRecord("", 0, "", "")]
+        session = Session(self.rules, baseline.scores, planned=self.planned, shares_seeds=self.shares_seeds)
+        for each in candidates:
+            if not each.verdict or not each.looks:
+                continue
+            first = session.next_number
+            decided = {number: score for number, score in each.scores.items() if first <= number < each.decided}
+            session.conclude(each.title, decided, replace(each.looks[-1], verdict=each.verdict))  # type: ignore[arg-type]
+            if each.verdict == "keep":
+                session.champion.scores.update(each.scores)
+                if not session.to_confirm:
+                    session.confirm()
+        return session
+
+    def champion(self) -> SystemRecord:
+        """Return the record of the champion."""
+        kept = [each for each in self.systems if each.verdict == "keep"]
+        return kept[-1] if kept else self.systems[0]
+
+    def begin(self, candidate: Candidate, number: int) -> SystemRecord:
+        """Return the record of a system: a new run, or that which was begun."""
+        earlier = next((each for each in self.systems if each.key == candidate.key), None)
+        if earlier is not None:
+            if not earlier.verdict:
+                self.client.update_run(earlier.run_id, status="RUNNING")
+            return earlier
+        tags = {names.PARENT_RUN_ID: self.run_id, names.ROLE: "candidate" if number else "baseline"}
+        tags |= {names.SCHEMA_TAG: names.SCHEMA, KEY: candidate.key, _NUMBER: str(number), names.STATE: "running"}
+        text = json.dumps(candidate.content, sort_keys=True)
+        now = int(time.time() * 1000)
+        run = self.client.create_run(self.experiment_id, start_time=now, tags=tags, run_name=candidate.title[:250])
+        log_params(self.client, str(run.info.run_id), {"candidate": text})
+        record = SystemRecord(str(run.info.run_id), number, candidate.title, candidate.key, candidate.content)
+        self.systems.append(record)
+        self._counted()
+        return record
+
+    def note_score(self, system: SystemRecord, metric: Metric, number: int, score: float) -> None:
+        """Record a run."""
+        system.scores[number] = score
+        text = json.dumps({str(key): _number(value) for key, value in system.scores.items()})
+        again(lambda: set_tags(self.client, system.run_id, {_SCORES: text}))
+        if math.isfinite(score):
+            log_metrics(self.client, system.run_id, {number: {metric.name: score}})
+
+    def note_look(self, system: SystemRecord, look: Assessment) -> None:
+        """Record an interim analysis; the last one decides, in the same call."""
+        system.looks.append(look)
+        rows = [
+            [_number(value) if isinstance(value, float) else value for value in asdict(x).values()]
+            for x in system.looks
+        ]
+        tags = {_LOOKS: json.dumps(rows)}
+        if look.verdict != "undecided":
+            system.verdict, system.decided = look.verdict, max(system.scores, default=-1) + 1
+            tags |= {names.DECISION: look.verdict, names.STATE: "complete", "l3d.referee_decided": str(system.decided)}
+        again(lambda: set_tags(self.client, system.run_id, tags))
+        numbers = {"gain": look.gain, "gain_ci_low": look.low, "gain_ci_high": look.high, "evidence": look.evidence}
+        finite = {name: value for name, value in numbers.items() if math.isfinite(value)}
+        log_metrics(self.client, system.run_id, {look.runs: finite})
+        if system.verdict:
+            self.client.set_terminated(system.run_id, "FINISHED")
+            self._counted()
+
+    def end(self, system: SystemRecord, error: BaseException | None = None) -> None:
+        """End the run of a system: that of a champion whose fresh runs are there, or one that an error stopped."""
+        if error is None:
+            self.client.set_terminated(system.run_id, "FINISHED")
+        elif not system.verdict:
+            status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
+            end_early(self.client, system.run_id, error_line(error), status)
+
+    def _counted(self) -> None:
+        """Let other processes see that there is something new."""
+        self._count = str(int(time.time() * 1e6))
+        set_tags(self.client, self.run_id, {_COUNT: self._count})
+
+    def _read(self) -> None:
+        """Read all records, unless nobody else has written since."""
+        count = self.client.get_run(self.run_id).data.tags.get(_COUNT, "0")
+        if self.systems and count == self._count:
+            return
+        children = children_of(self.client, self.experiment_id, self.run_id)
+        records = [_system(run) for run in children if _NUMBER in run.data.tags]
+        self.systems, self._count = sorted(records, key=lambda each: (each.number, each.run_id)), count
+
+
+def _system(run: Run) -> SystemRecord:
+    tags = run.data.tags
+    scores = {int(key): _float(value) for key, value in json.loads(tags.get(_SCORES, "{}")).items()}
+    looks = [Assessment(*map(_float_or, row)) for row in json.loads(tags.get(_LOOKS, "[]"))]
+    return SystemRecord(
+        str(run.info.run_id),
+        int(tags[_NUMBER]),
+        str(run.info.run_name),
+        tags[KEY],
+        json.loads(run.data.params.get("candidate", "null")),
+        scores,
+        tags.get(names.DECISION, ""),
+        looks,
+        int(tags.get("l3d.referee_decided", 0)),
+    )
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _float(value: float | str) -> float:
+    return float(value)
+
+
+def _float_or(value: Any) -> Any:
+    return float(value) if value in ("nan", "inf", "-inf") else value

@@ -1,0 +1,231 @@
+"""A session as people read it: the champion, the price, its path, every candidate and every interim analysis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from mlflow_l3d.report.draw import Axis, dot, drawn_line, svg, whisker
+from mlflow_l3d.report.numbers import (
+    MISSING,
+    between,
+    counted,
+    listed,
+    metric_text,
+    percent,
+    plain,
+    shorten,
+    unit_of,
+    with_limits,
+)
+from mlflow_l3d.report.page import Document, Section
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.table import Drawn, Table, verdict_cell
+from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.studies.referee.numbers.course import Course
+from mlflow_l3d.studies.referee.numbers.judge import Assessment
+
+_SHOWN = 20
+"""Candidates that the terminal lists, the last ones."""
+_KINDS = {"keep": "better", "reject": "equivalent"}
+
+
+def headline(course: Course) -> str:
+    """Return the sentence that says what the session has gained."""
+    if not course.path:
+        return f"No candidate of {course.judged} was kept: the baseline is the champion."
+    last, unit = course.path[-1], unit_of(course.metric)
+    name = shorten(last.name, 60)
+    if not math.isfinite(last.confirmed):
+        return f"The champion is {name}; its gain is not confirmed yet."
+    if last.low <= 0:
+        return f"The champion is {name}; fresh runs do not settle whether it is better than the baseline."
+    return f"The champion is {name}, better than the baseline by {unit.size(last.confirmed)}."
+
+
+def answers(course: Course) -> list[Answer]:
+    """Return what the report opens with: the champion's gain, what claims are worth, and the price."""
+    rules, unit, kept = course.rules, unit_of(course.metric), len(course.path)
+    gain = "The baseline is the champion: **no candidate was kept**."
+    more: tuple[str, ...] = ()
+    if course.path:
+        last, level = course.path[-1], percent(1 - rules.alpha)
+        claimed = f"the runs that decided add up to {unit.change(sum(step.claimed for step in course.path))}"
+        gain = f"Not confirmed yet; {claimed}, which is too much on average."
+        if math.isfinite(last.confirmed):
+            limits = between(last.low, last.high, unit.change)
+            gain = f"**{unit.change(last.confirmed)}{unit.behind}** over the baseline ({level} interval **{limits}**)."
+            more = (f"It is from fresh runs alone: {claimed}, too much on average (the winner's curse).",)
+    claims = (
+        f"**{counted(course.judged, 'candidate')} judged, {kept} kept.** On average at most {percent(rules.alpha)} of "
+        "the kept ones are no better than the champion that they replaced."
+    )
+    kinds = "A rejected candidate may be better by little: to see that takes more runs than it is worth."
+    price = f"**{counted(course.spent, 'run')}**, {len(course.systems[0].scores)} of the baseline."
+    if course.judged:
+        single = course.judged + 1
+        price += f" One run of each system would be {single}: it took **{plain(course.spent / single, 1)} times** that."
+    return [
+        Answer("How much was gained?", "", (gain, *more)),
+        Answer("Could it be luck?", "", (claims, kinds)),
+        Answer("What did it cost?", "", (price,)),
+    ]
+
+
+def steps(course: Course, source: Source) -> list[Step]:
+    """Return what to do next."""
+    command = source.command("referee", candidate="NAME=VALUE").replace(" referee ", " referee judge ", 1)
+    left = [f"{each.number} ({shorten(each.title, 40)})" for each in course.systems[1:] if not each.verdict]
+    text = f"Judge the undecided again: {listed(left[-3:])}. Or judge" if left else "Judge"
+    more = " What you name changes the champion, and what was kept stays:" if command else ""
+    return [Step(f"{text} the next candidate.{more}", command)]
+
+
+def notes(course: Course) -> Iterator[str]:
+    """Yield what to be wary of."""
+    unit = unit_of(course.metric)
+    if course.lead_by_luck > course.rules.effect:
+        yield (
+            f"The test examples were used often: the best of {course.judged} equal candidates may be ahead by "
+            f"{unit.amount(course.lead_by_luck)} through luck of the examples alone. Confirm the champion on new ones."
+        )
+    failed = sum(not math.isfinite(score) for each in course.systems for score in each.scores.values())
+    if failed:
+        has = "has no score and does" if failed == 1 else "have no score and do"
+        yield f"{counted(failed, 'run')} {has} not count. Look at why."
+
+
+def path_table(course: Course) -> Table | None:
+    """Return one champion after another: claimed, shrunk and confirmed."""
+    if not course.path:
+        return None
+    unit, level = unit_of(course.metric), percent(1 - course.rules.alpha)
+    claimed, shrunk = (np.cumsum([getattr(step, name) for step in course.path]) for name in ("claimed", "shrunk"))
+    ends = [value for step in course.path for value in (step.confirmed, step.low, step.high)]
+    axis = Axis.over(unit.scale * np.array([0.0, *claimed, *ends]))
+    head, rows = axis.head("gain over the baseline"), []
+    for step, *sums in zip(course.path, claimed, shrunk, strict=True):
+        limits = between(step.low, step.high, unit.change)
+        said = with_limits(unit.change(step.confirmed), limits, "({})")
+        first, second, at, low, high = (
+            axis.at(unit.scale * value) for value in (*sums, step.confirmed, step.low, step.high)
+        )
+        confirmed = [*whisker(low, high, 13), dot(at, 13, "confirmed", radius=4.5)] if limits != MISSING else []
+        marks = [dot(first, 13, "claimed so far", hollow=True), dot(second, 13, "shrunk so far", radius=2), *confirmed]
+        zero = drawn_line("mean", axis.at(0.0), axis.at(0.0), 0, 26)
+        rows.append(
+            {
+                "champion": f"{step.number}: {shorten(step.name, 50)}",
+                "claimed": unit.change(step.claimed),
+                "shrunk": unit.change(step.shrunk),
+                head: Drawn(svg(26, said.replace("\n", " "), zero, *marks)),
+                f"confirmed, over the baseline ({level})": said,
+            }
+        )
+    note = (
+        "Claimed: gain over the champion before it, by the runs that decided. Shrunk: without its likely luck. "
+        "Confirmed: gain over the baseline, by fresh runs. Circle, small dot and dot: all three over the baseline."
+    )
+    return Table.of(rows, note, kind="bars", kinds=("better",) * len(rows))
+
+
+def candidates_table(course: Course, most: int | None = None) -> Table | None:
+    """Return the candidates, or the last ones, the newest first."""
+    chosen = course.systems[1:][::-1][:most]
+    if not chosen:
+        return None
+    unit, rows = unit_of(course.metric), []
+    for each in chosen:
+        look = each.looks[-1] if each.looks else None
+        rows.append(
+            {
+                "candidate": f"{each.number}: {shorten(each.title, 50)}",
+                "verdict": verdict_cell(each.verdict or "undecided"),
+                "gain": MISSING if look is None else _gain(course, look),
+                "evidence": MISSING if look is None else _evidence(look.evidence),
+                "runs": str(len(each.scores)),
+            }
+        )
+    left = len(course.systems) - 1 - len(chosen)
+    note = f"Gain in {unit.name} over the champion of its time; its interval holds at every look."
+    note += f" {counted(left, 'earlier candidate')} not shown." * bool(left)
+    kinds = tuple(_KINDS.get(each.verdict, "undecided") for each in chosen)
+    return Table.of(rows, note, texts=frozenset({1}), title="Candidates", kinds=kinds)
+
+
+def looks_table(course: Course) -> Table | None:
+    """Return every interim analysis."""
+    rows = [
+        {
+            "candidate": f"{each.number}: {shorten(each.title, 30)}",
+            "runs": str(look.runs),
+            "gain": _gain(course, look),
+            "evidence": _evidence(look.evidence),
+            "needed to keep": _evidence(look.needed),
+            "survival": plain(look.survival),
+            "floor": plain(look.floor),
+            "verdict": look.verdict,
+        }
+        for each in course.systems[1:]
+        for look in each.looks
+    ]
+    return Table.of(rows, texts=frozenset({7})) if rows else None
+
+
+def session_document(course: Course, source: Source | None = None) -> Document:
+    """Return a session as people read it, and its origin."""
+    source, unit, rules = source or Source(), unit_of(course.metric), course.rules
+    said = [*notes(course), "All claims are about these test examples, and assume that scores are about normal."]
+    looked = "An interim analysis follows every run. Whoever reads them, or stops at one, loses no guarantee."
+    return Document(
+        title=course.title,
+        headline=headline(course),
+        about=source.about(metric_text(course.metric), counted(course.judged, "candidate")),
+        place=source.place(counted(course.spent, "run")),
+        answers=answers(course),
+        table=path_table(course),
+        steps=steps(course, source),
+        lines=source.lines,
+        remarks=[candidates_table(course, _SHOWN), "", *said],
+        notes=said,
+        sections=[
+            Section("Every candidate", [candidates_table(course)]),
+            Section("Every interim analysis", [looked, looks_table(course)]),
+        ],
+        settings={
+            "MLflow run": course.run_id,
+            "baseline": course.systems[0].title,
+            "smallest effect": unit.amount(rules.effect),
+            "false ones among kept candidates": f"{percent(rules.alpha)} at most, on average",
+            "planned power": percent(rules.power),
+            "planned candidates": str(rules.candidates),
+            "most runs of a candidate": str(rules.most_runs),
+            "fresh runs of a champion": str(rules.confirm),
+        },
+    )
+
+
+def judgement_lines(course: Course, number: int, spent: int, more: int) -> list[str]:
+    """Return the lines about a candidate before the one of JSON."""
+    system, unit = course.systems[number], unit_of(course.metric)
+    look, runs, verdict = system.looks[-1], counted(spent, "run"), system.verdict or "undecided"
+    gain = f"gain {unit.change(look.gain)}{unit.behind} over the champion ({_limits(course, look)}), {runs} now"
+    what = {
+        "keep": "It is the champion now; the next changes are relative to it.",
+        "reject": "It is not better, or by too little to be seen with the runs that are allowed.",
+    }.get(verdict, f"About {counted(more, 'more run')} of it decide.")
+    return [f"{verdict}: {shorten(system.title, 60)}", f"{gain}. {what}", *notes(course)]
+
+
+def _gain(course: Course, look: Assessment) -> str:
+    return with_limits(unit_of(course.metric).change(look.gain), _limits(course, look), "({})")
+
+
+def _limits(course: Course, look: Assessment) -> str:
+    return between(look.low, look.high, unit_of(course.metric).change)
+
+
+def _evidence(value: float) -> str:
+    return plain(value, 2) if value < 100 else f"{value:,.0f}" if value < 1e6 else "> 1,000,000"

@@ -1,0 +1,103 @@
+"""The result of a session so far: its run holds it, and the command prints it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import pandas as pd
+
+from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.about import heading
+from mlflow_l3d.studies.files import save_report, temporary_folder
+from mlflow_l3d.studies.referee.conduct import Conduct, Judgement
+from mlflow_l3d.studies.referee.golden import GoldenSource
+from mlflow_l3d.studies.referee.numbers.course import Course
+from mlflow_l3d.studies.referee.report.page import judgement_lines, session_document
+from mlflow_l3d.studies.result_file import LEFT_OUT, write_result
+from mlflow_l3d.studies.shown import OnOneScreen, built_once
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.pages import runs_page
+from mlflow_l3d.tracking.parent import log_metrics, log_results
+
+_NUMBERS: Final = ("gain", "low", "high", "evidence", "needed")
+
+
+@dataclass(frozen=True, repr=False)
+class RefereeSession(OnOneScreen):
+    """A session so far.
+
+    Attributes
+    ----------
+    run_id
+        Its MLflow run.
+    course
+        Its candidates and champions so far.
+    source
+        Its origin, for its report.
+    judgement
+        What the command found of a candidate; None if it judged none.
+    """
+
+    run_id: str
+    course: Course
+    source: Source
+    judgement: Judgement | None = field(default=None, metadata=LEFT_OUT)
+
+    @property
+    def exit_status(self) -> int:
+        """That of the judgement, 0 if there is none."""
+        return self.judgement.exit_status if self.judgement else 0
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per candidate with its last look; gains are differences of scores."""
+        columns = ["number", "title", "verdict", "run_id"]
+        rows = [
+            {name: getattr(each, name) for name in columns}
+            | {"runs": len(each.scores)}
+            | {name: getattr(look, name) for look in each.looks[-1:] for name in _NUMBERS}
+            for each in self.course.systems[1:]
+        ]
+        return pd.DataFrame(rows, columns=[*columns, "runs", *_NUMBERS])
+
+    @built_once
+    def report(self) -> Document:
+        """Return the session as people read it."""
+        return session_document(self.course, self.source)
+
+    def summary(self) -> str:
+        """Return the text that the command line prints: of a judgement lines for people, and the last one is JSON."""
+        if (judgement := self.judgement) is None:
+            return super().summary()
+        said = judgement_lines(self.course, judgement.number, judgement.spent, judgement.more)
+        return "\n".join([*said, judgement.to_json()])
+
+
+def session_of(conduct: Conduct) -> RefereeSession:
+    """Return a session as it is now."""
+    course, ledger, source = conduct.status(), conduct.ledger, conduct.source
+    about = Source(run_id=course.run_id, address=runs_page(ledger.client, ledger.experiment_id))
+    about = replace(about, date=heading(course.run_id)["date"][:10])
+    if isinstance(source, GoldenSource):
+        course = replace(course, luck_of_examples=source.luck_of_examples)
+        task = str((source.baseline.task or {}).get("name", ""))
+        about = replace(about, task=task, approach=source.approach, given={"referee": course.run_id})
+    return RefereeSession(course.run_id, course, about)
+
+
+def publish(conduct: Conduct) -> RefereeSession:
+    """Write the report, the result and the numbers of a session as it is now to its run; return the session."""
+    session, client = session_of(conduct), conduct.ledger.client
+    course, report = session.course, session.report()
+    numbers = {"judged": float(course.judged), "kept": float(len(course.path)), "runs_used": float(course.spent)}
+    if course.path and math.isfinite(course.path[-1].confirmed):
+        last = course.path[-1]
+        numbers |= {"gain": last.confirmed, "gain_ci_low": last.low, "gain_ci_high": last.high}
+    log_metrics(client, session.run_id, {course.judged: numbers})
+    with temporary_folder() as folder:
+        write_result(folder, session)
+        save_report(folder, names.REPORT, report)
+        log_results(client, session.run_id, folder, {names.NOTE: report.description()}, ())
+    return session

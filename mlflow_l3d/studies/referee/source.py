@@ -1,0 +1,184 @@
+"""Where the scores of a referee come from: a function of a candidate and a seed, or anything with these methods."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.cells.factors import configuration_seed
+from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.parameters.values import public_parameter
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A changed system.
+
+    Attributes
+    ----------
+    title
+        What it is, in a few words.
+    content
+        All that decides its scores but the seeds, as JSON types: the same content is the same candidate.
+    given
+        As it was given.
+    measured
+        Number of a run -> score, of a candidate that was run elsewhere; None if it is run here.
+    """
+
+    title: str
+    content: Mapping[str, Any]
+    given: object = None
+    measured: Mapping[int, float] | None = None
+
+    @property
+    def key(self) -> str:
+        """Equal for the same candidate."""
+        return content_key(self.content)
+
+
+class Source(Protocol):
+    """What runs the baseline and the candidates of a session.
+
+    Attributes
+    ----------
+    title
+        What the baseline is, in a few words.
+    metric
+        What a score is.
+    step
+        What one test example moves a score by; 0 if not known.
+    shares_seeds
+        Whether runs of equal numbers have equal seeds.
+    identity
+        What tells the baseline and its runs from others, as JSON types.
+    """
+
+    title: str
+    metric: Metric
+    step: float
+    shares_seeds: bool
+    identity: Mapping[str, Any]
+
+    def describe(self, candidate: object) -> Candidate:
+        """Return a candidate as it was given, checked; None is the baseline.
+
+        Raises
+        ------
+        ParameterError
+            If it cannot be run.
+        """
+        ...
+
+    def restore(self, content: Mapping[str, Any]) -> Candidate:
+        """Return the candidate that a session has recorded, by its content."""
+        ...
+
+    def run(self, candidate: Candidate, numbers: Sequence[int]) -> Iterator[tuple[int, float]]:
+        """Yield number and score of each run as soon as it is known, nan if it failed."""
+        ...
+
+
+class FunctionSource:
+    """Scores of a function: ``score(candidate, seed)``.
+
+    Parameters
+    ----------
+    score
+        Trains and evaluates one candidate with one seed; it draws all randomness from the seed. Returns the score.
+    baseline
+        The candidate that is there: anything of JSON types, such as a mapping of hyperparameters.
+    metric
+        Name of the score, as ``name`` or ``name:lower`` if less of it is better.
+    root_seed
+        Where the seeds come from.
+    version
+        Change it with the function: candidates of another version are others.
+    """
+
+    step = 0.0
+    shares_seeds = True
+
+    def __init__(
+        self,
+        score: Callable[[Any, int], float],
+        baseline: object = None,
+        *,
+        metric: str = "score",
+        root_seed: int = 0,
+        version: str = "1",
+    ) -> None:
+        self.score, self.baseline, self.metric, self.root_seed = score, baseline, named(metric), root_seed
+        self.title = _title(baseline)
+        function = str(getattr(score, "__qualname__", type(score).__name__))
+        self.identity: Mapping[str, Any] = {
+            "function": function,
+            "version": version,
+            "root_seed": root_seed,
+            "baseline": baseline,
+        }
+        content_key(self._content(baseline))
+
+    def describe(self, candidate: object) -> Candidate:
+        """Return a candidate: the value that the function is called with."""
+        given = self.baseline if candidate is None else candidate
+        return Candidate(_title(given), self._content(given), given)
+
+    def restore(self, content: Mapping[str, Any]) -> Candidate:
+        """Return a candidate: its content is all that the function sees."""
+        return self.describe(content["candidate"])
+
+    def run(self, candidate: Candidate, numbers: Sequence[int]) -> Iterator[tuple[int, float]]:
+        """Call the function once per number.
+
+        Raises
+        ------
+        ParameterError
+            If it returns anything but a number.
+        """
+        for number in numbers:
+            value = self.score(candidate.given, configuration_seed(self.root_seed, "referee", number))
+            try:
+                yield number, float(value)
+            except (TypeError, ValueError):
+                raise ParameterError("score", type(value).__name__, "must return a number") from None
+
+    def _content(self, candidate: object) -> dict[str, Any]:
+        try:
+            return {"candidate": json.loads(json.dumps(candidate, sort_keys=True))}
+        except TypeError:
+            allowed = "must be of JSON types: numbers, texts, lists, mappings"
+            raise ParameterError("candidate", type(candidate).__name__, allowed) from None
+
+
+def _title(candidate: object) -> str:
+    """Return a candidate in a few words, without secrets."""
+    if isinstance(candidate, Mapping):
+        parts = [f"{name}={public_parameter(str(name), str(value))}" for name, value in candidate.items()]
+        return ", ".join(parts) or "no changes"
+    return "the baseline" if candidate is None else str(candidate)
+
+
+def check_measured(scores: Mapping[Any, Any]) -> dict[int, float]:
+    """Return scores that were measured elsewhere, by the number of the run.
+
+    Raises
+    ------
+    ParameterError
+        If a number is not a whole one of 0 or more, or a score no number.
+    """
+    checked: dict[int, float] = {}
+    for number, score in scores.items():
+        try:
+            checked[int(str(number))] = math.nan if score is None else float(score)
+        except (TypeError, ValueError):
+            raise ParameterError("candidate", f"{number}: {score}", "must be scores by whole numbers of runs") from None
+    if not checked or min(checked) < 0:
+        raise ParameterError("candidate", str(list(scores)[:3]), "must be scores of runs with numbers from 0")
+    return checked

@@ -1,0 +1,143 @@
+"""The verb `referee`: sessions of golden runs, candidates relative to the champion, and scores measured elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_helpers import Place, copied, sqlite_place
+
+from mlflow_l3d import Referee, cli, load, referee
+from mlflow_l3d.approaches.synthetic import FACTORS
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.evaluation.view import studies_of
+from mlflow_l3d.studies.referee.results import RefereeSession
+
+pytestmark = pytest.mark.slow
+
+LOW = {f"a_{factor}": 0.5 for factor in FACTORS}
+FINE: dict[str, Any] = {"baseline_runs": 10, "candidates": 10, "most_runs": 20, "confirm": 2, "executor": "inline"}
+FINE["smallest_effect"] = 20  # points: runs of BETTER vary by as much
+
+"""A session that keeps BETTER after few runs."""
+BETTER = "hyperparameters=" + ",".join(f"a_{factor}=99" for factor in FACTORS[:5])
+KEPT = ", ".join(f"a_{factor}=99.0" for factor in FACTORS[:5])
+AFTER = "hyperparameters=a_model_randomness=0.3"
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tuple[Place, str, str]:
+    """Give a session without candidates, with its baseline; the tests take a copy."""
+    place = sqlite_place(migrated_store, tmp_path_factory.mktemp("begun"))
+    baseline = place.investigate(golden_runs=12, hyperparameters=LOW).run_id
+    with place.entered():
+        session = referee(action="start", baseline=baseline, **FINE)
+    assert isinstance(session, RefereeSession)
+    return place, baseline, session.run_id
+
+
+@pytest.fixture
+def place(begun: tuple[Place, str, str], tmp_path: Path) -> Place:
+    return copied(begun[0], tmp_path / "place")
+
+
+def test_what_is_better_is_kept_and_the_next_change_is_relative_to_it(
+    place: Place, begun: tuple[Place, str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    _, baseline, session = begun
+    with place.entered():
+        command = ["referee", "judge", "--candidate", BETTER, "--executor", "inline"]
+        assert cli.main([*command, "--most-runs", "1"]) == 2
+        first = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+        assert (first["verdict"], first["spent"]) == ("undecided", 1)
+        assert first["more"] > 0
+        assert cli.main(command) == 0
+        lines = capsys.readouterr().out.strip().splitlines()
+        answer = json.loads(lines[-1])
+        assert (answer["verdict"], answer["number"], answer["referee"]) == ("keep", 1, session)
+        assert lines[0].startswith("keep: a_label_selection=99")
+        assert answer["low"] > 0
+        # Its runs, those that decided and the fresh ones, are golden runs with the seeds of the baseline's.
+        own = {int(run.data.tags["l3d.index"]): run for run in golden(place)}
+        deciding = range(2, 2 + answer["runs"])
+        assert [*deciding] == [number for number in sorted(own) if number in deciding]
+        assert len(own) >= answer["runs"] + 2
+        theirs = {run.data.tags["l3d.index"]: run for run in place.cells(baseline) if "l3d.index" in run.data.tags}
+        seeds = {name: value for name, value in own[2].data.params.items() if name.startswith("seed.")}
+        assert {name: theirs["2"].data.params[name] for name in seeds} == seeds
+        # A change on top of it that changes little is rejected after a few runs; it keeps the champion's change.
+        assert cli.main(["referee", "judge", "--candidate", AFTER, "--executor", "inline", "--referee", session]) == 1
+        second = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+        assert (second["verdict"], second["champion"]) == ("reject", KEPT)
+        assert golden(place, a_model_randomness="0.3")
+        # The same again is neither run nor counted again, also that of the champion.
+        judge = Referee.resume(executor="inline")
+        for again, verdict in ((AFTER, "reject"), (BETTER, "keep")):
+            repeated = judge.judge(again)
+            assert (repeated.verdict, repeated.spent) == (verdict, 0)
+        status = judge.status()
+        assert [each.verdict for each in status.course.systems] == ["", "keep", "reject"]
+        assert [look.runs for look in status.course.systems[1].looks] == [*range(1, answer["runs"] + 1)]
+        fresh = [own[number].data.metrics["synthetic_score"] for number in sorted(own)[-2:]]
+        reserve = [theirs[number].data.metrics["synthetic_score"] for number in ("0", "1")]
+        assert status.course.path[0].confirmed == pytest.approx(sum(fresh) / 2 - sum(reserve) / 2)
+        assert load(session).summary() == status.summary()
+        assert [run.data.tags["l3d.role"] for run in studies_of(place.client)] == ["referee", "investigation"]
+    page = place.download(session, "report.html", tmp_path).read_text(encoding="utf-8")
+    assert f"The champion is {KEPT[:50]}" in page
+    assert "Every interim analysis" in page
+
+
+def golden(place: Place, **more: str) -> list[Any]:
+    """Return the golden runs of the champion, or with one more change."""
+    wanted = {f"hyperparameter.{name}": value for name, value in {"a_model_randomness": "0.5", **more}.items()}
+    wanted |= {"hyperparameter.a_data_order": "99.0", "hyperparameter.a_sample_choice": "99.0"}
+    parents = place.runs("tags.`l3d.role` = 'golden_runs'")
+    own = [run for run in parents if wanted.items() <= run.data.params.items()]
+    return [cell for parent in own for cell in place.cells(parent.info.run_id)]
+
+
+def test_scores_that_were_measured_elsewhere_are_judged_as_far_as_they_go(place: Place, tmp_path: Path) -> None:
+    with place.entered():
+        judge = Referee.resume()
+        of_baseline = judge.status().course.systems[0].scores
+        # From number 2: the first two confirm. All are better by 30 points or so, which a few runs show.
+        scores = {str(number): of_baseline[number] + 0.3 for number in range(2, 10)}
+        few = {"name": "mine", "seeds": "shared", "scores": {"2": scores["2"]}}
+        assert judge.judge(few).verdict == "undecided"
+        (tmp_path / "mine.json").write_text(json.dumps({"seeds": "shared", "scores": scores}), encoding="utf-8")
+        with pytest.raises(L3DError, match=r"was measured elsewhere: runs 1[0-9] to 1[0-9] of it are needed"):
+            judge.judge(str(tmp_path / "mine.json"))
+        more = {**few, "scores": {**scores, **dict.fromkeys(map(str, range(10, 14)), 0.8)}}
+        kept = judge.judge(more)
+        assert (kept.verdict, kept.number) == ("keep", 1)
+        assert judge.status().course.path[0].confirmed == pytest.approx(0.8 - (of_baseline[0] + of_baseline[1]) / 2)
+        with pytest.raises(ParameterError, match="no change of it can be trained"):
+            judge.judge(AFTER)
+
+
+def test_bad_input_is_refused_before_anything_is_recorded(begun: tuple[Place, str, str]) -> None:
+    candidates: dict[str, Any] = {
+        "must have a name": {"scores": {"2": 0.5}},
+        '"seeds": "shared"': {"name": "mine", "scores": {"2": 0.5}},
+        "whole numbers of runs": {"name": "mine", "seeds": "shared", "scores": {"two": 0.5}},
+        "their runs are the same": "hyperparameters=a_data_order=0.5",
+        "is the baseline itself": begun[1],
+        "must have root_seed=0": "root_seed=7",
+        "golden_runs": "golden_runs=7",
+    }
+    with begun[0].entered():
+        judge = Referee.resume(executor="inline")
+        for message, candidate in candidates.items():
+            with pytest.raises(ParameterError, match=message):
+                judge.judge(candidate)
+        assert len(judge.status().course.systems) == 1
+        with pytest.raises(ParameterError, match="must be what to change"):
+            referee(action="judge")
+        with pytest.raises(ParameterError, match=r"alpha=0\.1: has no effect on referee judge"):
+            referee(action="judge", candidate=AFTER, alpha=0.1)
+        with pytest.raises(ParameterError, match="must be the run of a session"):
+            referee(referee=begun[1])
+        assert cli.main(["referee", "judge", "--candidate", "nonsense"]) == 3

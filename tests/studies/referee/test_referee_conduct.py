@@ -1,0 +1,143 @@
+"""Sessions in MLflow: what is recorded, continued, shared by two processes, and refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.referee.conduct import Conduct
+from mlflow_l3d.studies.referee.numbers.judge import Rules
+from mlflow_l3d.studies.referee.source import Candidate, FunctionSource, check_measured
+from mlflow_l3d.tracking.connection import connect
+
+RULES = Rules(effect=math.nan, candidates=20)
+
+
+class Trained(FunctionSource):
+    """Scores of one deviation around a mean of `x`; it counts what it runs, and may be stopped."""
+
+    def __init__(self) -> None:
+        super().__init__(self.train, {"x": 0.0}, metric="accuracy")
+        self.made: list[tuple[float, int]] = []
+        self.stop_after = math.inf
+
+    def train(self, candidate: Any, seed: int) -> float:
+        if len(self.made) >= self.stop_after:
+            raise KeyboardInterrupt
+        self.made.append((candidate["x"], seed))
+        luck = np.random.default_rng(seed).standard_normal()
+        own = np.random.default_rng([seed, round(1000 * candidate["x"])]).standard_normal()
+        return float(0.7 + 0.02 * (candidate["x"] + 0.9 * luck + 0.3 * own))
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tracking_uri: str) -> Trained:
+    del tracking_uri
+    monkeypatch.setenv("L3D_CACHE", str(tmp_path / "cache"))
+    return Trained()
+
+
+def test_a_session_interrupted_at_every_run_is_the_same_and_runs_nothing_twice(source: Trained) -> None:
+    candidates = [{"x": 0.01}, {"x": 2.0}, {"x": 2.01}, {"x": 1.0}]
+    whole = Conduct.start(source, RULES, baseline_runs=8)
+    expected = [whole.judge(each) for each in candidates]
+    cost, path = len(source.made), whole.status().path
+    assert [each.verdict for each in expected] == ["reject", "keep", "reject", "reject"]
+    assert [each.exit_status for each in expected] == [1, 0, 1, 1]
+    assert len(set(source.made)) == cost == whole.status().spent
+    assert sum(each.spent for each in expected) == cost - 8
+
+    source.made.clear()
+    stopped = Conduct.start(source, RULES, baseline_runs=8)
+    verdicts = []
+    for candidate in candidates:
+        for _ in range(40):
+            source.stop_after = len(source.made) + 1
+            try:
+                verdicts.append(Conduct.resume(source, stopped.run_id).judge(candidate).verdict)
+                break
+            except KeyboardInterrupt:
+                runs = connect().search_runs([stopped.ledger.experiment_id], "attributes.status = 'RUNNING'")
+                assert not [run.info.run_name for run in runs]
+    assert verdicts == [each.verdict for each in expected]
+    assert len(source.made) == cost
+    assert Conduct.resume(source, stopped.run_id).status().path == path
+
+
+def test_what_was_judged_keeps_its_verdict(source: Trained) -> None:
+    conduct = Conduct.start(source, RULES, baseline_runs=8)
+    first = conduct.judge({"x": 2.0})
+    made = len(source.made)
+    again = Conduct.resume(source, conduct.run_id).judge({"x": 2.0})
+    assert (again.verdict, again.number, again.spent, len(source.made)) == (first.verdict, 1, 0, made)
+    line = json.loads(again.to_json())
+    assert (line["verdict"], line["champion"], line["referee"]) == ("keep", "x=2.0", conduct.run_id)
+
+
+def test_two_that_judge_in_turn_see_what_the_other_kept(source: Trained) -> None:
+    one = Conduct.start(source, RULES, baseline_runs=8)
+    other = Conduct.resume(source, one.run_id)
+    assert one.judge({"x": 2.0}).verdict == "keep"
+    second = other.judge({"x": 2.001})
+    assert (second.number, second.verdict, second.champion) == (2, "reject", "x=2.0")
+    assert one.judge({"x": 4.0}).number == 3
+    assert [each.number for each in other.status().systems] == [0, 1, 2, 3]
+
+
+def test_a_limit_of_runs_leaves_it_open_and_the_next_call_continues(source: Trained) -> None:
+    conduct = Conduct.start(source, RULES, baseline_runs=8)
+    open_ = conduct.judge({"x": 2.0}, most_runs=2)
+    assert (open_.verdict, open_.exit_status, open_.assessment.runs) == ("undecided", 2, 2)
+    assert 1 <= open_.more <= 38
+    made = len(source.made)
+    closed = conduct.judge({"x": 2.0})
+    assert (closed.verdict, closed.number) == ("keep", 1)
+    assert abs(closed.assessment.runs - 2 - open_.more) <= 6
+    assert closed.assessment.runs - 2 <= len(source.made) - made
+
+
+class Measured(Trained):
+    """Candidates that were run elsewhere."""
+
+    def describe(self, candidate: object) -> Candidate:
+        if not isinstance(candidate, dict) or "scores" not in candidate:
+            return super().describe(candidate)
+        return Candidate("measured", candidate, candidate, check_measured(candidate["scores"]))
+
+    def run(self, candidate: Candidate, numbers: Sequence[int]) -> Iterator[tuple[int, float]]:
+        assert candidate.measured is None
+        return super().run(candidate, numbers)
+
+
+def test_scores_that_were_measured_elsewhere(source: Trained) -> None:
+    elsewhere = Measured()
+    conduct = Conduct.start(elsewhere, RULES, baseline_runs=8)
+    numbers = range(conduct.session.next_number, conduct.session.next_number + 3)
+    other = Trained()
+    scores = {str(number): score for number, score in other.run(other.describe({"x": 2.0}), numbers)}
+    judged = conduct.judge({"scores": scores})
+    assert (judged.verdict, judged.assessment.runs) == ("undecided", 3)
+    for wrong in ({}, {"a": 1.0}, {"-1": 0.5}, {"0": "high"}):
+        with pytest.raises(ParameterError, match="candidate"):
+            check_measured(wrong)
+
+
+def test_refused(source: Trained) -> None:
+    with pytest.raises(L3DError, match="the seed has no effect"):
+        Conduct.start(FunctionSource(lambda candidate, seed: 0.5), RULES, baseline_runs=5)
+    with pytest.raises(ParameterError, match="must return a number"):
+        Conduct.start(FunctionSource(lambda candidate, seed: [1]), RULES, baseline_runs=5)  # type: ignore[arg-type,return-value]
+    with pytest.raises(ParameterError, match="JSON types"):
+        FunctionSource(lambda candidate, seed: 0.5, object())
+    conduct = Conduct.start(source, RULES, baseline_runs=8)
+    with pytest.raises(L3DError, match="another baseline"):
+        Conduct.resume(FunctionSource(lambda candidate, seed: 0.5, {"x": 0.0}), conduct.run_id)
+    with pytest.raises(ParameterError, match="must be the run of a session"):
+        Conduct.resume(source, "0" * 32)

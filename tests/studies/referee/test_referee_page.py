@@ -1,0 +1,96 @@
+"""The report of a session: what it says of known courses, and the luck of test examples that are used often."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.referee.numbers.course import Course, SystemRecord
+from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, Verdict
+from mlflow_l3d.studies.referee.numbers.session import Step
+from mlflow_l3d.studies.referee.report.page import judgement_lines, session_document
+
+
+def look(runs: int, gain: float, verdict: Verdict) -> Assessment:
+    return Assessment(runs, gain, 0.01, gain - 0.03, gain + 0.03, 500.0, 400.0, 1.0, -0.5, verdict)
+
+
+def system(number: int, title: str, verdict: str, *looks: Assessment) -> SystemRecord:
+    scores = {at: 0.5 + at / 100 for at in range(2, 2 + len(looks))}
+    return SystemRecord("a" * 32, number, title, title, None, scores, verdict, list(looks))
+
+
+BASELINE = SystemRecord("b" * 32, 0, "the head", "0", None, {0: 0.5, 1: 0.6, 2: math.nan})
+COURSE = Course(
+    "c" * 32,
+    "referee: the head",
+    named("accuracy"),
+    Rules(effect=0.02),
+    (
+        BASELINE,
+        system(1, "learning_rate=1", "reject", look(1, -0.08, "reject")),
+        system(2, "dropout=0", "keep", look(1, 0.02, "undecided"), look(2, 0.06, "keep")),
+        system(3, "<epochs=20>", "", look(1, 0.01, "undecided")),
+    ),
+    (Step("dropout=0", 2, 0.06, 0.05, 0.04, 0.01, 0.07),),
+)
+
+
+def test_first_screen_answers_champion_luck_price_and_next_step() -> None:
+    document = session_document(COURSE, Source(given={"referee": "c" * 32}))
+    assert document.headline == "The champion is dropout=0, better than the baseline by 4.0 points."
+    text = " ".join(document.to_text().split())
+    assert "+4.00 points over the baseline (95 % interval +1.00 to +7.00)" in text
+    assert "2 candidates judged, 1 kept. On average at most 5 % of the kept ones" in text
+    assert "7 runs, 3 of the baseline. One run of each system would be 3: it took 2.3 times that." in text
+    assert "Judge the undecided again: 3 (<epochs=20>). Or judge the next candidate." in text
+    assert f"mlflow-l3d referee judge --referee {'c' * 32} --candidate NAME=VALUE" in text
+    assert "1 run have no score" not in text
+    assert "1 run has no score and does not count." in text
+    page = document.to_html()
+    assert "&lt;epochs=20&gt;" in page
+    assert "<epochs" not in page
+    assert page.count(">undecided<") == 0 or "Every interim analysis" in page
+    assert "claimed so far" in page
+    assert "add up to +6.00" in page
+
+
+def test_gains_that_are_not_confirmed_are_not_called_better() -> None:
+    step = COURSE.path[0]
+    open_ = replace(COURSE, path=(replace(step, confirmed=math.nan, low=-math.inf, high=math.inf),))
+    assert session_document(open_).headline.endswith("its gain is not confirmed yet.")
+    assert "Not confirmed yet; the runs that decided add up to +6.00" in session_document(open_).to_text()
+    wide = replace(COURSE, path=(replace(step, low=-0.01),))
+    assert session_document(wide).headline.endswith("fresh runs do not settle whether it is better than the baseline.")
+    none = replace(COURSE, path=(), systems=COURSE.systems[:2])
+    assert session_document(none).headline == "No candidate of 1 was kept: the baseline is the champion."
+
+
+@pytest.mark.parametrize(
+    ("number", "first", "last"),
+    [
+        (1, "reject: learning_rate=1", "too little to be seen with the runs that are allowed."),
+        (2, "keep: dropout=0", "the next changes are relative to it."),
+        (3, "undecided: <epochs=20>", "About 9 more runs of it decide."),
+    ],
+)
+def test_a_judgement_is_said_in_two_lines(number: int, first: str, last: str) -> None:
+    lines = judgement_lines(COURSE, number, 4, 9)
+    assert lines[0] == first
+    assert lines[1].endswith(last)
+
+
+def test_best_of_equal_candidates_is_ahead_by_luck_of_the_examples_about_as_much_as_is_said() -> None:
+    judged = (BASELINE, *(system(number, str(number), "reject", look(1, 0.0, "reject")) for number in range(1, 201)))
+    course = replace(COURSE, systems=judged, luck_of_examples=0.01)
+    lead = np.random.default_rng(1).normal(0, 0.01, (2_000, 200)).max(axis=1).mean()
+    assert course.lead_by_luck == pytest.approx(lead, rel=0.2)
+    text = " ".join(session_document(course).to_text().split())
+    assert "the best of 200 equal candidates may be ahead by 3.26 points through luck of the examples alone" in text
+    for fine in (replace(course, luck_of_examples=0.005), replace(course, luck_of_examples=math.nan)):
+        assert "used often" not in session_document(fine).to_text()

@@ -1,0 +1,163 @@
+"""A session of a referee with known truth: what is kept, what it costs, and what it says of the gain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from mlflow_l3d.studies.referee.numbers.judge import Rules, assess, runs_left
+from mlflow_l3d.studies.referee.numbers.noise import Noise, NoiseSoFar
+from mlflow_l3d.studies.referee.numbers.session import Session
+
+RULES = Rules(effect=1.0, candidates=60)
+Draw = Callable[[np.random.Generator], float]
+
+
+def play(
+    seed: int, gains: list[float], rules: Rules = RULES, correlation: float = 0.9, noise: Draw | None = None
+) -> tuple[Session, list[str], int, float]:
+    """Play a session; return it, the verdicts, the number of runs, and the true mean of the last champion."""
+    random, seeds = np.random.default_rng(seed), {}
+    draw = noise or np.random.Generator.standard_normal
+    mean, verdicts, runs = 0.0, [], 20
+
+    def run(mean: float, number: int, draw: Draw = np.random.Generator.standard_normal) -> float:
+        luck = seeds.setdefault(number, float(random.standard_normal()))
+        return mean + math.sqrt(correlation) * luck + math.sqrt(1 - correlation) * draw(random)
+
+    session = Session(rules, {number: run(0.0, number) for number in range(20)}, shares_seeds=correlation > 0)
+    for index, gain in enumerate(gains):
+        scores: dict[int, float] = {}
+        while not verdicts[index:]:
+            number = session.next_number + len(scores)
+            if number not in session.champion.scores:
+                session.champion.scores[number], runs = run(mean, number), runs + 1
+            scores[number], runs = run(mean + gain, number, draw), runs + 1
+            look = session.look(scores)
+            if look.verdict != "undecided":
+                session.conclude(f"candidate {index}", scores, look)
+                verdicts.append(look.verdict)
+        if verdicts[-1] == "keep":
+            mean += gain
+            for number in session.to_confirm:
+                session.champion.scores[number], runs = run(mean, number), runs + 1
+            session.confirm()
+    return session, verdicts, runs, mean
+
+
+def test_what_is_better_is_kept_and_little_else_at_few_runs() -> None:
+    """Five of 60 are better by two deviations of a run: nine of ten are kept, at two and a half runs a candidate."""
+    gains = [2.0 if number % 12 == 5 else 0.0 for number in range(60)]
+    played = [play(seed, gains) for seed in range(6)]
+    kept = [
+        [gain for gain, verdict in zip(gains, verdicts, strict=True) if verdict == "keep"] for _, verdicts, *_ in played
+    ]
+    assert sum(each.count(2.0) for each in kept) >= 27
+    assert sum(each.count(0.0) for each in kept) == 0
+    assert np.mean([runs for *_, runs, _ in played]) <= 2.5 * 60
+    claimed = [session.path[-1].confirmed - mean for session, _, _, mean in played]
+    assert abs(np.mean(claimed)) < 3 * math.sqrt(2 / 5) / math.sqrt(6)
+    inside = [session.path[-1].low <= mean <= session.path[-1].high for session, _, _, mean in played]
+    assert sum(inside) >= 5
+
+
+@pytest.mark.parametrize(
+    ("name", "noise"),
+    [
+        ("runs of a candidate that vary eight times as much", lambda random: 8 * random.standard_normal()),
+        ("one of ten collapses", lambda random: -5.0 if random.random() < 0.1 else 0.55),
+        ("one of ten is lucky", lambda random: 5.0 if random.random() < 0.1 else -0.55),
+    ],
+)
+def test_other_luck_is_no_gain(name: str, noise: Draw) -> None:
+    """No gain anywhere: of 4 sessions with 30 candidates each one at most keeps any; at alpha 5 % one in 20 may."""
+    verdicts = [verdict for seed in range(4) for verdict in play(seed, [0.0] * 30, noise=noise)[1]]
+    assert verdicts.count("keep") <= 1, name
+
+
+def test_the_gain_has_the_variance_that_is_written() -> None:
+    random, correlation, gains = np.random.default_rng(5), 0.7, []
+    noise = Noise(1.0, correlation, 200.0)
+    for _ in range(3000):
+        luck = random.standard_normal(12)
+        champion, candidate = (
+            math.sqrt(correlation) * luck + math.sqrt(1 - correlation) * random.standard_normal(12) for _ in range(2)
+        )
+        look = assess(dict(enumerate(candidate[:4])), dict(enumerate(champion)), noise, RULES, 100.0)
+        gains.append(look.gain)
+    assert look.error == pytest.approx(math.sqrt((1 - 0.49) / 4 + 0.3**2 / 12))
+    assert np.std(gains) == pytest.approx(look.error, rel=0.04)
+    assert np.mean(gains) == pytest.approx(0, abs=4 * look.error / math.sqrt(3000))
+
+
+def test_noise_is_learned_from_champions_and_candidates_and_one_that_collapses_spoils_nothing() -> None:
+    random, learned = np.random.default_rng(2), NoiseSoFar()
+    luck = random.standard_normal(400)
+    champion = 3 + 2 * (math.sqrt(0.6) * luck + math.sqrt(0.4) * random.standard_normal(400))
+    learned.add_champion(champion[:20])
+    first = learned.estimate()
+    assert (first.degrees, first.correlation) == (19, 0.5)
+    for start in range(0, 400, 4):
+        part = slice(start, start + 4)
+        own = 2 * (math.sqrt(0.6) * luck[part] + math.sqrt(0.4) * random.standard_normal(4))
+        learned.add_candidate(own if start else own * np.array([1, 1, 1, 500]), champion[part])
+    noise = learned.estimate()
+    assert noise.std == pytest.approx(2.0, rel=0.15)
+    assert noise.correlation == pytest.approx(0.6, abs=0.12)
+    independent = NoiseSoFar(shares_seeds=False)
+    independent.add_champion([1.0, 2.0])
+    assert independent.estimate().correlation == 0
+
+
+def test_failed_runs_decide_nothing_but_are_paid() -> None:
+    champion, noise = dict.fromkeys(range(8), 0.0), Noise(1.0, 0.5, 20.0)
+    failing = [assess(dict.fromkeys(range(runs), math.nan), champion, noise, RULES, 100.0) for runs in (1, 4, 5)]
+    assert [each.verdict for each in failing] == ["undecided", "undecided", "reject"]
+    some = {0: math.nan, 1: 3.0, 2: math.nan, 3: 3.0}
+    whole = assess({1: 3.0, 3: 3.0}, champion, noise, RULES, 100.0)
+    assert assess(some, champion, noise, RULES, 100.0) == whole
+    assert (whole.runs, whole.verdict) == (2, "undecided")  # however large the gain: five runs at least
+
+
+def test_scores_without_any_spread_have_that_of_one_test_example() -> None:
+    """Equal scores of nearly deterministic systems: five runs do not keep a gain of less than one test example."""
+    champion, still = dict.fromkeys(range(10), 0.5), Noise(0.0, 0.0, 9.0)
+    look = assess(dict.fromkeys(range(5), 0.507), champion, still, Rules(effect=0.01, step=0.01), 1000.0)
+    assert look.error == pytest.approx(2 * 0.01 / 9)
+    assert look.verdict == "undecided"
+    assert (
+        assess(dict.fromkeys(range(5), 0.6), champion, still, Rules(effect=0.01, step=0.01), 1000.0).verdict == "keep"
+    )
+
+
+def test_smaller_is_better_turns_the_gain() -> None:
+    noise, champion = Noise(1.0, 0.0, 50.0), {0: 5.0, 1: 6.0}
+    up = assess({2: 9.0}, champion, noise, RULES, 100.0)
+    down = assess({2: 9.0}, champion, noise, Rules(effect=1.0, sign=-1.0), 100.0)
+    assert (down.gain, down.low, down.high) == (-up.gain, -up.high, -up.low)
+    assert down.verdict == "reject"
+
+
+def test_more_runs_are_foretold() -> None:
+    noise, champion = Noise(1.0, 0.8, 100.0), dict(enumerate(np.tile([-1.0, 0.0, 1.0], 10)))
+    rules = Rules(effect=1.0)
+    look = assess({number: champion[number] + 0.9 for number in range(3)}, champion, noise, rules, 1000.0)
+    left = runs_left(look, rules, noise)
+    assert look.verdict == "undecided"
+    later = {number: champion[number] + 0.9 for number in range(3 + left + 4)}
+    assert assess(later, champion, noise, rules, 1000.0).verdict == "keep"
+    for number in range(left - 1, 3 + left + 4):
+        del later[number]
+    assert assess(later, champion, noise, rules, 1000.0).verdict == "undecided"
+
+
+def test_a_session_is_what_its_records_say() -> None:
+    """The same runs one after another, and read back at once, give the same noise and path."""
+    session, verdicts, *_ = play(1, [0.0, 2.0, 0.0, 2.0])
+    assert verdicts.count("keep") == 2
+    again, *_ = play(1, [0.0, 2.0, 0.0, 2.0])
+    assert again.path == session.path
+    assert again.noise == session.noise
