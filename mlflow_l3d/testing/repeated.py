@@ -1,0 +1,34 @@
+"""The decorator of tests that are run with several seeds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def luck(runs: int = 100, rate: float = 0.8) -> pytest.MarkDecorator:
+    """Return ``pytest.mark.luck``: with ``pytest --l3d``, a test runs with several seeds.
+
+    Parameters
+    ----------
+    runs
+        The most runs of a suite. To show that a rate is too low takes many: of 100 cases, about 45 runs find one
+        that passes every second time where 80 % are required, and 20 runs only one that passes in 20 % or less.
+    rate
+        Share of runs that must pass if the test gives no score.
+
+    Notes
+    -----
+    The docstring of the fixture `luck` lists what is not guaranteed.
+
+    Examples
+    --------
+    >>> from mlflow_l3d.testing import luck
+    >>> luck(runs=20).name
+    'luck'
+    """
+    import pytest
+
+    return pytest.mark.luck(runs=runs, rate=rate)
