@@ -1,6 +1,7 @@
 """The plugin of pytest: `pytest --l3d` runs tests marked `luck` with several seeds and controls the error of the suite.
 
 pytest imports this module whenever it starts, so it loads nothing else before a marked test or `--l3d` needs it.
+Whoever has imported this package before pytest starts is spared a warning: PYTEST_DONT_REWRITE.
 """
 
 from __future__ import annotations

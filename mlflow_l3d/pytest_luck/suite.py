@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import pytest
+from _pytest.outcomes import Failed
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.paths import cache_folder
@@ -22,7 +23,7 @@ from mlflow_l3d.pytest_luck.summary import line_of, sum_up
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-class RequirementNotMet(pytest.fail.Exception, AssertionError):
+class RequirementNotMet(Failed, AssertionError):
     """The error of a case that fails."""
 
     __module__ = "builtins"  # as pytest's own: a summary line begins with the name alone
@@ -95,6 +96,9 @@ class Suite:
             item._report_sections.clear()
             if hasattr(item, "_request") and not item._request:
                 item._initrequest()  # type: ignore[attr-defined]
+                if getattr(item, "instance", None) is not None:  # each run has an instance of the class of its own
+                    del item._instance  # type: ignore[attr-defined]
+                    item._obj = None  # type: ignore[attr-defined]
             report, error = _phase(item, "setup")
             reports = [report]
             if report.passed:
@@ -126,8 +130,8 @@ class Suite:
             self.failed += verdict == "failed"
             kind, against, keep = case.requirement.is_rate, case.requirement.label, verdict != "failed"
             self.memory.add(item.nodeid, case.values, is_rate=kind, against=against, label=case.recorded, keep=keep)
-        reports[-1].l3d_case = summary
-        reports[-1].user_properties += [(f"l3d_{name}", summary[name]) for name in ("verdict", "runs", "estimate")]
+        reports[-1].l3d_case = summary  # type: ignore[attr-defined]
+        teardown.user_properties += [(f"l3d_{name}", summary[name]) for name in ("verdict", "runs", "estimate")]
         return [*reports, teardown]
 
     def _judge(self, item: pytest.Item, verdict: str, text: str, failure: str) -> pytest.TestReport:
