@@ -65,15 +65,14 @@ class Case:
     def add(self, index: int, value: float, requirement: Requirement) -> None:
         """Add a run; all runs of a test have the same requirement."""
         if self.requirement not in (None, requirement):
-            raise ValueError(
-                f"one run requires {self.requirement}, another {requirement}; do not assert before the score"
-            )
+            text = f"one run requires {self.requirement}, another {requirement}"
+            raise ValueError(f"{text}; do not assert before the score")
         self.requirement, self.values[index] = requirement, value
 
     def verdict(self, needed: float) -> Verdict | None:
         """Return the verdict, None if it takes more runs; to fail it needs the e-value `needed`."""
         assert self.requirement is not None
-        if self.is_recording:
+        if self.recorded and self.requirement.label == self.recorded:  # nothing is there to compare with
             return "passed" if len(self.values) >= min(self.runs, PATIENCE) else None
         if self.requirement.label and self.requirement.label not in self.record.runs:
             return "undecided"
@@ -83,11 +82,6 @@ class Case:
         if verdict == "undecided" and is_patient and len(self.values) < self.runs and self.next_index() is not None:
             return None
         return verdict
-
-    @property
-    def is_recording(self) -> bool:
-        """Whether the case is compared with the very scores that it records."""
-        return self.requirement is not None and self.requirement.label == self.recorded != ""
 
     def reading(self) -> Reading:
         """Return the evidence so far."""
@@ -122,18 +116,18 @@ class Case:
         numbers, remembered = dict.fromkeys(("estimate", "low", "high", "evidence", "needed"), math.nan), 0
         if self.requirement is not None and self.values:
             values, others = self._scores()
-            every, remembered = values if verdict == "failed" else [*values, *others], len(others)
+            reading = self.reading()
+            is_as_before = verdict != "failed" and reading.changed <= reading.clear
+            every, remembered = [*values, *others] if is_as_before else values, len(others)
             estimate, *limits = read_estimate(every, 0.95, is_rate=self.requirement.is_rate)
             sign = 1.0 if self.requirement.label else self.requirement.sign
             low, high = limits if sign > 0 else (-limits[1], -limits[0])
-            numbers = {"estimate": sign * estimate, "low": low, "high": high, "needed": needed}
-            numbers["evidence"] = self.reading().below
+            numbers = {"estimate": sign * estimate, "low": low, "high": high}
+            numbers |= {"evidence": reading.below, "needed": needed}
             if not self.requirement.is_rate and len(self.values) > 1 and len({*self.values.values()}) == 1:
                 texts.append("a seed without effect: all scores are equal")
-            if not every and not self.is_recording:
+            if not every and self.requirement.label != self.recorded:
                 texts.append(f"first run pytest --l3d --l3d-record {self.requirement.label} there")
         finite = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
-        counts = {"runs": len(self.values), "remembered": remembered, "notes": texts}
-        return (
-            {"case": self.record.case, "verdict": verdict, "requirement": str(self.requirement or "")} | counts | finite
-        )
+        words = {"case": self.record.case, "verdict": verdict, "requirement": str(self.requirement or "")}
+        return words | {"runs": len(self.values), "remembered": remembered, "notes": texts} | finite

@@ -9,9 +9,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-MOST: Final = 100
+MOST: Final = 500
 """Remembered runs of a case, the newest ones."""
 
 
@@ -43,14 +43,26 @@ class Record:
     runs: dict[str, dict[int, float]] = field(default_factory=dict)
     is_damaged: bool = False
 
-    def add(self, runs: Mapping[int, float], labels: set[str], *, is_rate: bool) -> None:
-        """Add runs; the newest are kept, and those of another kind are not."""
+    def add(self, runs: Mapping[int, float], label: str, *, is_rate: bool, against: str, keep: bool = True) -> None:
+        """Add the runs of a suite; those of another kind are forgotten.
+
+        Parameters
+        ----------
+        runs
+            Number of the seed -> score.
+        label
+            Under which they are remembered in addition, if any.
+        is_rate, against
+            As above.
+        keep
+            False if the case failed: once it is corrected, it is another one.
+        """
         if self.is_rate != is_rate:
             self.runs.clear()
-        self.is_rate, self.suites = is_rate, self.suites + 1
-        for label in labels:
-            kept = {index: value for index, value in self.runs.get(label, {}).items() if index not in runs}
-            self.runs[label] = dict([*kept.items(), *runs.items()][-MOST:])
+        self.is_rate, self.against, self.suites, self.is_damaged = is_rate, against, self.suites + 1, False
+        for place in {"", label}:
+            kept = {index: value for index, value in self.runs.get(place, {}).items() if index not in runs}
+            self.runs[place] = dict([*kept.items(), *runs.items()][-MOST:]) if keep or place else {}
 
 
 @dataclass(frozen=True)
@@ -77,31 +89,14 @@ class Memory:
             pass
         return Record(case, is_damaged=True)
 
-    def add(self, case: str, runs: Mapping[int, float], *, is_rate: bool, against: str, label: str, keep: bool) -> None:
-        """Add the runs of a suite to what any process has written.
-
-        Parameters
-        ----------
-        case
-            The node id of the test.
-        runs
-            Number of the seed -> score.
-        is_rate, against
-            As in :class:`Record`.
-        label
-            Under which they are remembered in addition, if any.
-        keep
-            False if the case failed: once it is corrected, it is another one.
-        """
+    def add(self, case: str, runs: Mapping[int, float], **given: Any) -> None:
+        """Add the runs of a suite to what any process has written, as :meth:`Record.add` does."""
         from filelock import FileLock
 
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / "lock"):
             record = self.read(case)
-            record.is_damaged, record.against = False, against
-            record.add(runs, {"", label}, is_rate=is_rate)
-            if not keep:
-                record.runs[""] = {}
+            record.add(runs, **given)
             draft = self._path(case).with_suffix(f".{os.getpid()}")
             draft.write_text(json.dumps(asdict(record)), encoding="utf-8")
             draft.replace(self._path(case))

@@ -33,18 +33,15 @@ class Suite:
     """The plugin of a session with ``--l3d``; with pytest-xdist each worker has one, and the controller sums up."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.config, self.begun, self.cases, self.done, self.failed = config, time.monotonic(), 0, 0, 0
+        self.config, self.begun, self.cases, self.done, self.failed = config, 0.0, 0, 0, 0
         self.told, self.trouble = list[dict[str, Any]](), ""
         self.workers = getattr(config, "workerinput", {}).get("workercount", 0)
         self.alpha, self.checks, self.root = (config.getoption(f"l3d_{name}") for name in ("alpha", "checks", "seed"))
-        try:
-            _check("--l3d-alpha", self.alpha, 0 < self.alpha < 1, "must be above 0 and below 1")
-            _check("--l3d-checks", self.checks, 1 <= self.checks < math.inf, "must be 1 or more")
-            _check("--l3d-seed", self.root, self.root >= 0, "must be 0 or more")
-            self.seconds = _seconds(config.getoption("l3d_budget") or "inf")
-            self.memory = Memory(_folder(config) / f"seed-{self.root}")
-        except L3DError as error:
-            raise pytest.UsageError(str(error)) from error
+        _check("--l3d-alpha", self.alpha, 0 < self.alpha < 1, "must be above 0 and below 1")
+        _check("--l3d-checks", self.checks, 1 <= self.checks < math.inf, "must be 1 or more")
+        _check("--l3d-seed", self.root, self.root >= 0, "must be 0 or more")
+        self.seconds = _seconds(config.getoption("l3d_budget") or "inf")
+        self.memory = Memory(_folder(config) / f"seed-{self.root}")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
@@ -59,23 +56,18 @@ class Suite:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Count the cases, and check their markers before anything is run."""
-        markers = [(item.nodeid, marker) for item in session.items if (marker := item.get_closest_marker("luck"))]
-        self.cases = len(markers)
-        for name, marker in markers:
-            try:
-                _limits(marker)
-            except L3DError as error:
-                raise pytest.UsageError(f"{name}: {error}") from error
+        self.cases = sum(_limits(item) is not None for item in session.items)
+        self.begun = time.monotonic()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:
         """Run a marked test until its verdict is known, and report it as one test."""
-        marker = item.get_closest_marker("luck")
-        if marker is None or self.config.getoption("setuponly", False):
+        limits = _limits(item)
+        if limits is None or self.config.getoption("setuponly", False):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         record, label = self.memory.read(item.nodeid), self.config.getoption("l3d_record")
-        case = Case(record, *_limits(marker), self.alpha, self.checks, label)
+        case = Case(record, *limits, self.alpha, self.checks, label)
         for report in self._reports(item, nextitem, case):
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
@@ -109,15 +101,13 @@ class Suite:
                 if error is None or (is_failure and not isinstance(error, pytest.xfail.Exception)):
                     verdict = _add(case, index, luck, report, error is None) or case.verdict(needed)
                     if error is not None:
-                        failure = (
-                            f"\n\nThe last run that failed, with seed {luck.seed}:\n{report.longreprtext or error}"
-                        )
-                else:
-                    verdict = "skipped" if report.skipped else "error"
-            else:
+                        failure = f"\n\nThe last failed run, with seed {luck.seed}:\n{report.longreprtext or error}"
+                    if verdict is None and time.monotonic() > deadline:
+                        verdict = "undecided"
+                    error = None
+            if error is not None:
                 verdict = "skipped" if report.skipped else "error"
-            if verdict is None and time.monotonic() > deadline:
-                verdict = "undecided"
+                report.sections.append(("luck", f"seed {luck.seed}"))
             teardown, _ = _phase(item, "teardown", nextitem=item.parent if verdict is None else nextitem)
             item._request, item.funcargs = False, None  # type: ignore[attr-defined]
             if teardown.failed:
@@ -128,8 +118,8 @@ class Suite:
             reports[1:] = [self._judge(item, verdict, line_of(summary), failure)]
             reports[1].duration = spent
             self.failed += verdict == "failed"
-            kind, against, keep = case.requirement.is_rate, case.requirement.label, verdict != "failed"
-            self.memory.add(item.nodeid, case.values, is_rate=kind, against=against, label=case.recorded, keep=keep)
+            kind = {"is_rate": case.requirement.is_rate, "against": case.requirement.label}
+            self.memory.add(item.nodeid, case.values, label=case.recorded, keep=verdict != "failed", **kind)
         reports[-1].l3d_case = summary  # type: ignore[attr-defined]
         teardown.user_properties += [(f"l3d_{name}", summary[name]) for name in ("verdict", "runs", "estimate")]
         return [*reports, teardown]
@@ -205,18 +195,23 @@ def _phase(
     return report, call.excinfo.value if call.excinfo else None
 
 
-def _limits(marker: pytest.Mark) -> tuple[int, float]:
-    """Return the most runs and the required rate of a marker."""
-    runs, rate = marker.kwargs.get("runs", 100), marker.kwargs.get("rate", 0.8)
-    _check("luck", marker, not marker.args and {*marker.kwargs} <= {"runs", "rate"}, "takes runs= and rate= only")
-    _check("runs", runs, isinstance(runs, int) and runs >= 1, "must be a whole number, 1 or more")
-    _check("rate", rate, isinstance(rate, float) and 0 < rate < 1, "must be a number above 0 and below 1")
+def _limits(item: pytest.Item) -> tuple[int, float] | None:
+    """Return the most runs and the required rate of a marked test."""
+    marker = item.get_closest_marker("luck")
+    if marker is None:
+        return None
+    given = {"runs": 100, "rate": 0.8} | marker.kwargs
+    is_known, place = not marker.args and len(given) == 2, f"{item.nodeid}: "
+    _check(f"{place}luck", marker, is_known, "takes runs= and rate= only")
+    runs, rate = given["runs"], given["rate"]
+    _check(f"{place}runs", runs, isinstance(runs, int) and runs >= 1, "must be a whole number, 1 or more")
+    _check(f"{place}rate", rate, isinstance(rate, float) and 0 < rate <= 0.99, "must be above 0, and 0.99 at most")
     return runs, rate
 
 
 def _check(name: str, value: object, is_allowed: bool, allowed: str) -> None:
     if not is_allowed:
-        raise ParameterError(name, value, allowed)
+        raise pytest.UsageError(str(ParameterError(name, value, allowed)))
 
 
 def _seconds(text: str) -> float:

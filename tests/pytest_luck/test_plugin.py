@@ -76,7 +76,7 @@ def test_other(): pass
     assert sessions.result.ret == 1
     sessions.result.stdout.fnmatch_lines(
         [
-            "The last run that failed, with seed *",
+            "The last failed run, with seed *",
             "*AssertionError: seen",
             "passed    test_it.py::test_same: 3, required*",
         ]
@@ -229,7 +229,8 @@ def test_undecided_cases_may_fail_and_a_spent_budget_leaves_one_run(sessions: Se
 
 
 def test_cases_of_a_parameter_and_renamed_ones_have_a_memory_of_their_own(sessions: Sessions) -> None:
-    test = "@luck\n@pytest.mark.parametrize('x', [{}])\ndef test_one(luck, x): luck.score(x + draw(luck).random()).at_least(0)\n"
+    test = "@luck\n@pytest.mark.parametrize('x', [{}])\n"
+    test += "def test_one(luck, x): luck.score(x + draw(luck).random()).at_least(0)\n"
     sessions.write(test.format("5, 6"))
     assert {*sessions.cases()} == {"one[5]", "one[6]"}
     sessions.write(test.format("6, 7"))
@@ -275,7 +276,7 @@ def test_workers_of_xdist_share_the_suite(sessions: Sessions) -> None:
     ("mark", "flags", "line"),
     [
         ("@luck(runs=0)", [], "*test_it.py::test_one: runs=0: must be a whole number, 1 or more."),
-        ("@luck(rate=1)", [], "*rate=1: must be a number above 0 and below 1."),
+        ("@luck(rate=1)", [], "*rate=1: must be above 0, and 0.99 at most."),
         ("@luck(20)", [], "*takes runs= and rate= only."),
         ("@luck", ["--l3d-alpha", "1"], "*--l3d-alpha=1.0: must be above 0 and below 1."),
         ("@luck", ["--l3d-checks", "0"], "*--l3d-checks=0.0: must be 1 or more."),
