@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -49,52 +49,37 @@ def scores(rate: float) -> Draw:
     return lambda random: random.normal(mean, STD)
 
 
-def suite(
-    records: Sequence[Record], draws: Sequence[Draw], random: np.random.Generator, checks: float, required: Requirement
-) -> list[Case]:
-    """Run a suite; return its cases, with the verdict of each as an attribute `said`, and remember the runs."""
-    cases, failed = [], 0
-    for record, draw in zip(records, draws, strict=True):
-        case, said = Case(record, 100, RATE.bound, ALPHA, checks), None
-        needed = len(records) / (ALPHA * (1 + failed))
-        while said is None:
-            case.add(case.next_index() or 0, draw(random), required)
-            said = case.verdict(needed)
-        record.add(case.values, "", is_rate=required.is_rate, against="", keep=said != "failed")
-        failed += said == "failed"
-        case.said = said
-        cases.append(case)
-    return cases
-
-
 def histories(
-    repeats: int, seed: int, checks: float, before: Draw, after: Draw, required: Requirement, suites: int
-) -> np.ndarray:
-    """Return runs, false failures, undecided cases, and whether case 0 failed, by suite; it drops at LEARNING."""
-    numbers = np.zeros((repeats, suites, 4))
-    for repeat in range(repeats):
-        random = np.random.default_rng([seed, repeat])
-        records = [Record(f"case {index}") for index in range(CASES)]
+    number: int, seed: int, checks: float, required: Requirement, before: Draw, after: Draw, suites: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return runs and verdicts of cases by suite, which drop after LEARNING suites; each is one of a suite of CASES."""
+    runs, verdicts = np.zeros((number, suites), int), np.zeros((number, suites), object)
+    for index in range(number):
+        random, record = np.random.default_rng([seed, index]), Record(f"case {index}")
         for place in range(suites):
-            draws = [after if place >= LEARNING and not index else before for index in range(CASES)]
-            cases = suite(records, draws, random, checks, required)
-            said = [case.said for case in cases]
-            dropped = place >= LEARNING
-            numbers[repeat, place] = (
-                sum(len(case.values) for case in cases[dropped:]) / len(cases[dropped:]),
-                "failed" in said[dropped:],
-                np.mean([each == "undecided" for each in said[dropped:]]),
-                said[0] == "failed",
-            )
-    return numbers
+            case, verdict = Case(record, 100, RATE.bound, ALPHA, checks), None
+            while verdict is None:
+                case.add(case.next_index() or 0, (after if place >= LEARNING else before)(random), required)
+                verdict = case.verdict(CASES / ALPHA)
+            record.add(case.values, "", is_rate=required.is_rate, against="", keep=verdict != "failed")
+            runs[index, place], verdicts[index, place] = len(case.values), verdict
+    return runs, verdicts
+
+
+def failed_suites(verdicts: np.ndarray) -> float:
+    """Return the share of suites in % with a failed case; cases are independent, so any CASES of them are a suite."""
+    return 100 * float((verdicts == "failed").reshape(-1, CASES).any(axis=1).mean())
 
 
 def by_suite(repeats: int, seed: int) -> Iterator[dict[str, object]]:
     """Yield runs, false failures and undecided cases of each suite, with rates of 95 %."""
-    numbers = histories(repeats, seed, 1.4, passes(0.95), passes(0.95), RATE, LEARNING + 2)
-    for place, (runs, false, undecided, _) in enumerate(numbers.mean(axis=0)):
-        row = {"suite": place + 1, "runs per case": f"{runs:.2f}", "undecided in %": f"{100 * undecided:.1f}"}
-        yield row | {"suites that fail falsely in %": 100 * false, "of suites": repeats}
+    draw = passes(0.95)
+    runs, verdicts = histories(CASES * repeats, seed, 1.4, RATE, draw, draw, LEARNING + 4)
+    for place in range(LEARNING + 4):
+        column = verdicts[:, place]
+        row: dict[str, object] = {"suite": place + 1, "runs per case": f"{runs[:, place].mean():.2f}"}
+        row["undecided in %"] = f"{100 * (column == 'undecided').mean():.1f}"
+        yield row | {"suites that fail falsely in %": failed_suites(column), "of suites": repeats}
     last = {"suite": "plain pytest", "runs per case": "1", "undecided in %": "0"}
     yield last | {"suites that fail falsely in %": 100 * (1 - 0.95**CASES), "of suites": "all"}
 
@@ -104,21 +89,20 @@ def found(repeats: int, seed: int) -> Iterator[dict[str, object]]:
     kinds = {"passed or failed": (passes, RATE), "graded score": (scores, MEAN)}
     for kind, (draws, required) in kinds.items():
         for checks in (1.0, 1.4, 2.0, 4.0):
-            numbers = histories(repeats, seed, checks, draws(0.95), draws(0.5), required, LEARNING + 4)
-            by = np.maximum.accumulate(numbers[:, LEARNING:, 3], axis=1).mean(axis=0)
-            known = numbers[:, LEARNING:, 0].mean()
-            row: dict[str, object] = {"cases": kind, "--l3d-checks": checks, "runs per case": f"{known:.2f}"}
-            row |= {f"found by suite {place + 1} in %": 100 * value for place, value in enumerate(by)}
-            yield row | {"false in %": 100 * numbers[:, :, 1].mean()}
+            runs, verdicts = histories(10 * repeats, seed, checks, required, draws(0.95), draws(0.5), LEARNING + 4)
+            by = np.maximum.accumulate(verdicts[:, LEARNING:] == "failed", axis=1).mean(axis=0)
+            row: dict[str, object] = {"cases": kind, "--l3d-checks": checks}
+            row["runs per case before"] = f"{runs[:, LEARNING - 1].mean():.2f}"
+            row["runs that find it"] = f"{runs[:, LEARNING:][verdicts[:, LEARNING:] == 'failed'].mean():.0f}"
+            yield row | {f"found by suite {place + 1} in %": 100 * value for place, value in enumerate(by)}
 
 
 def at_the_bound(repeats: int, seed: int) -> Iterator[dict[str, object]]:
     """Yield how often a suite fails whose cases all just meet their requirement."""
     kinds = {"passed or failed": (passes, RATE), "graded score": (scores, MEAN)}
     for kind, (draws, required) in kinds.items():
-        draw = draws(0.8)
-        numbers = histories(repeats, seed, 1.4, draw, draw, required, 2)
-        yield {"cases": kind, "first suite": 100 * numbers[:, 0, 1].mean(), "second": 100 * numbers[:, 1, 1].mean()}
+        _, verdicts = histories(CASES * repeats, seed, 1.4, required, draws(0.8), draws(0.8), 2)
+        yield {"cases": kind, "first suite": failed_suites(verdicts[:, 0]), "second": failed_suites(verdicts[:, 1])}
 
 
 def procedures(repeats: int, seed: int) -> Iterator[dict[str, object]]:

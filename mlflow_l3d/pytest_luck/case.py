@@ -51,14 +51,14 @@ class Case:
 
     def next_index(self) -> int | None:
         """Return the number of the next seed: a new one if few are remembered, else the oldest; None if all are run."""
-        known, label = self.record.runs.get("", {}), self.record.against
+        past, label = self.record.runs.get("", {}), self.record.against
         if self.requirement is not None:
             label = self.requirement.label
         base = self.record.runs.get(label, {}) if label != self.recorded else {}
-        new = base or (count() if len(known) < MOST else ())
+        new = base or (count() if len(past) < MOST else ())
         order = [
-            (index for index in new if index not in known),
-            (index for index in known if not base or index in base),
+            (index for index in new if index not in past),
+            (index for index in past if not base or index in base),
         ]
         return next((index for indices in order for index in indices if index not in self.values), None)
 
@@ -91,19 +91,19 @@ class Case:
             return Reading(0.0, 0.0, math.inf, 0.0)
         # A fraction is met on average: half of the cases have one more in this suite, the others in the next one.
         phase = int(hashlib.sha256(self.record.case.encode()).hexdigest()[:8], 16) / 2**32
-        before, after = (int(suites * self.checks + phase) for suites in (self.record.suites, self.record.suites + 1))
-        checks = max(after - before, 1)
+        whole = [int(suites * self.checks + phase) for suites in (self.record.suites, self.record.suites + 1)]
+        checks = max(whole[1] - whole[0], 1)
         if not self.requirement.is_rate:
             return read_scores(values, others, self.requirement.bound, checks)
-        passed, known = round(sum(values)), round(sum(others))
-        return read_outcomes(passed, len(values) - passed, (known, len(others) - known), self.rate, checks)
+        passed, before = round(sum(values)), round(sum(others))
+        return read_outcomes(passed, len(values) - passed, (before, len(others) - before), self.rate, checks)
 
     def _scores(self) -> tuple[list[float], list[float]]:
         """Return scores of this suite and remembered ones of other seeds, more is better; differences if compared."""
         assert self.requirement is not None
         sign, label, is_rate = self.requirement.sign, self.requirement.label, self.requirement.is_rate
-        known = self.record.runs.get("", {}) if is_rate == self.record.is_rate else {}
-        groups = [self.values, {index: value for index, value in known.items() if index not in self.values}]
+        past = self.record.runs.get("", {}) if is_rate == self.record.is_rate else {}
+        groups = [self.values, {index: value for index, value in past.items() if index not in self.values}]
         if label:
             base = self.record.runs.get(label, {})
             groups = [{index: value - base[index] for index, value in runs.items() if index in base} for runs in groups]

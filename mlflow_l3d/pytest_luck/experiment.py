@@ -38,10 +38,10 @@ def write_suite(summary: Mapping[str, Any], folder: Path) -> None:
     metrics = {name: float(summary[name]) for name in ("runs", "seconds")}
     metrics |= {f"cases_{verdict}": float(number) for verdict, number in summary["verdicts"].items()}
     remembered = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
-    given = {"alpha": str(summary["alpha"])}
+    parameters = {"alpha": str(summary["alpha"])}
     with (
         tempfile.TemporaryDirectory() as scratch,
-        auxiliary_run(client, None, role=_ROLE, title="pytest --l3d", parameters=given) as run,
+        auxiliary_run(client, None, role=_ROLE, title="pytest --l3d", parameters=parameters) as run,
     ):
         for name, content in {_FILE: remembered, "suite.json": summary}.items():
             (Path(scratch) / name).write_text(json.dumps(content, allow_nan=False), encoding="utf-8")

@@ -89,14 +89,14 @@ class Memory:
             pass
         return Record(case, is_damaged=True)
 
-    def add(self, case: str, runs: Mapping[int, float], **given: Any) -> None:
+    def add(self, case: str, runs: Mapping[int, float], **kind: Any) -> None:
         """Add the runs of a suite to what any process has written, as :meth:`Record.add` does."""
         from filelock import FileLock
 
         self.folder.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder / "lock"):
             record = self.read(case)
-            record.add(runs, **given)
+            record.add(runs, **kind)
             draft = self._path(case).with_suffix(f".{os.getpid()}")
             draft.write_text(json.dumps(asdict(record)), encoding="utf-8")
             draft.replace(self._path(case))

@@ -186,24 +186,22 @@ def _add(case: Case, index: int, luck: Luck, report: pytest.TestReport, passed: 
 
 
 def _phase(
-    item: pytest.Item, when: Literal["setup", "call", "teardown"], **given: Any
+    item: pytest.Item, when: Literal["setup", "call", "teardown"], **arguments: Any
 ) -> tuple[pytest.TestReport, BaseException | None]:
     """Run one part of a test as pytest does; return its report, and the exception if there was one."""
     hook, leaving = getattr(item.ihook, f"pytest_runtest_{when}"), (pytest.exit.Exception, KeyboardInterrupt)
-    call = pytest.CallInfo.from_call(lambda: hook(item=item, **given), when=when, reraise=leaving)
+    call = pytest.CallInfo.from_call(lambda: hook(item=item, **arguments), when=when, reraise=leaving)
     report: pytest.TestReport = item.ihook.pytest_runtest_makereport(item=item, call=call)
     return report, call.excinfo.value if call.excinfo else None
 
 
 def _limits(item: pytest.Item) -> tuple[int, float] | None:
     """Return the most runs and the required rate of a marked test."""
-    marker = item.get_closest_marker("luck")
-    if marker is None:
+    if (marker := item.get_closest_marker("luck")) is None:
         return None
-    given = {"runs": 100, "rate": 0.8} | marker.kwargs
-    is_known, place = not marker.args and len(given) == 2, f"{item.nodeid}: "
-    _check(f"{place}luck", marker, is_known, "takes runs= and rate= only")
-    runs, rate = given["runs"], given["rate"]
+    place, options = f"{item.nodeid}: ", {"runs": 100, "rate": 0.8, **marker.kwargs}
+    runs, rate = options["runs"], options["rate"]
+    _check(f"{place}luck", marker, not marker.args and len(options) == 2, "takes runs= and rate= only")
     _check(f"{place}runs", runs, isinstance(runs, int) and runs >= 1, "must be a whole number, 1 or more")
     _check(f"{place}rate", rate, isinstance(rate, float) and 0 < rate <= 0.99, "must be above 0, and 0.99 at most")
     return runs, rate
