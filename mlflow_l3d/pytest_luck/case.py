@@ -113,7 +113,10 @@ class Case:
     def summary(self, verdict: str, needed: float) -> dict[str, Any]:
         """Return verdict and numbers, for JSON; unknown numbers are None."""
         texts = ["its remembered runs were damaged"] if self.record.is_damaged else []
-        numbers, remembered = dict.fromkeys(("estimate", "low", "high", "evidence", "needed"), math.nan), 0
+        numbers, remembered = (
+            dict.fromkeys(("estimate", "low", "high", "fails", "fails_needed", "passes", "passes_needed"), math.nan),
+            0,
+        )
         if self.requirement is not None and self.values:
             values, others = self._scores()
             reading = self.reading()
@@ -123,7 +126,10 @@ class Case:
             sign = 1.0 if self.requirement.label else self.requirement.sign
             low, high = limits if sign > 0 else (-limits[1], -limits[0])
             numbers = {"estimate": sign * estimate, "low": low, "high": high}
-            numbers |= {"evidence": reading.below, "needed": needed}
+            numbers |= {"fails": reading.below, "fails_needed": needed, "passes": reading.met}
+            numbers["passes_needed"] = 1 / self.alpha
+            if verdict == "undecided" and reading.changed > reading.clear and others:
+                texts.append("these runs differ from the remembered ones")
             if not self.requirement.is_rate and len(self.values) > 1 and len({*self.values.values()}) == 1:
                 texts.append("a seed without effect: all scores are equal")
             if not every and self.requirement.label != self.recorded:

@@ -162,12 +162,12 @@ class Suite:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Write one line per case."""
-        summary = sum_up(self.told, self.alpha)
         if self.told:
+            summary = sum_up(self.told, self.alpha)
             terminalreporter.section("luck")
-        for told in summary["cases"]:
-            terminalreporter.line(f"{told['verdict']:<9} {told['case']}: {line_of(told)}")
-        terminalreporter.line(summary["text"])
+            for told in summary["cases"]:
+                terminalreporter.line(f"{told['verdict']:<9} {told['case']}: {line_of(told)}")
+            terminalreporter.line(summary["text"])
         if self.trouble:
             terminalreporter.line(self.trouble, red=True)
 

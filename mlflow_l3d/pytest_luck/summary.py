@@ -13,7 +13,7 @@ def line_of(case: Mapping[str, Any]) -> str:
     Examples
     --------
     >>> case = {"estimate": 0.95, "low": 0.8, "high": 1.0, "requirement": "rate at least 0.8", "runs": 2}
-    >>> line_of(case | {"remembered": 40, "verdict": "passed", "notes": [], "evidence": 0.1, "needed": 2000.0})
+    >>> line_of(case | {"remembered": 40, "verdict": "passed", "notes": []})
     '0.95 [0.8, 1], required: rate at least 0.8; 2 runs, 40 remembered'
     """
     parts = [f"{case['runs']} run{'' if case['runs'] == 1 else 's'}"]
@@ -22,9 +22,9 @@ def line_of(case: Mapping[str, Any]) -> str:
     if case["estimate"] is not None:
         limits = "" if case["low"] is None else f" [{case['low']:.4g}, {case['high']:.4g}]"
         parts.insert(0, f"{case['estimate']:.4g}{limits}, required: {case['requirement']}")
-    if case["verdict"] in ("failed", "undecided") and case["evidence"] is not None:
-        parts.append(f"evidence that it fails {case['evidence']:.3g}, {case['needed']:.4g} needed")
-    return "; ".join([*parts, *case["notes"]])
+    claims = {"failed": ["fails"], "undecided": ["fails", "passes"]}.get(case["verdict"], [])
+    texts = (f"evidence that it {name} {case[name]:.3g}, {case[f'{name}_needed']:.4g} needed" for name in claims)
+    return "; ".join([*parts, *(texts if case["estimate"] is not None else ()), *case["notes"]])
 
 
 def sum_up(cases: Sequence[Mapping[str, Any]], alpha: float) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def sum_up(cases: Sequence[Mapping[str, Any]], alpha: float) -> dict[str, Any]:
     verdicts = Counter(str(case["verdict"]) for case in cases)
     runs, seconds = (sum(case[name] for case in cases) for name in ("runs", "seconds"))
     counts = ", ".join(f"{number} {verdict}" for verdict, number in sorted(verdicts.items())) or "no case"
-    text = f"{counts}; {runs} runs, {seconds:.1f} s; if all meet their requirements, one fails in {alpha:.2g} of suites"
+    text = f"{counts}; {runs} runs, {seconds:.1f} s; by chance alone a suite fails with probability {alpha:.2g} at most"
     ordered = sorted(cases, key=lambda case: str(case["case"]))
     return {"version": 1, "alpha": alpha, "verdicts": verdicts, "runs": runs, "seconds": seconds, "text": text} | {
         "cases": ordered

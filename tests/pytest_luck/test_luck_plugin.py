@@ -69,7 +69,10 @@ def test_other(): pass
     for name, truth in (("loss", 0.9), ("never", 0), ("even", 0.8)):
         assert cases[name]["low"] <= truth <= cases[name]["high"]
     assert (cases["loss"]["requirement"], cases["even"]["requirement"]) == ("at most 0.8", "rate at least 0.8")
-    assert (cases["even"]["runs"], cases["never"]["needed"]) == (10, 5 / 0.05 / 2)  # one had failed before
+    assert (cases["even"]["runs"], cases["never"]["fails_needed"]) == (10, 5 / 0.05 / 2)  # one had failed before
+    sessions.result.stdout.fnmatch_lines(
+        ["*; evidence that it fails *, 33.33 needed; evidence that it passes *, 20 needed"]
+    )
     assert cases["same"]["notes"] == ["a seed without effect: all scores are equal"]
     assert sessions.summary["verdicts"] == {"passed": 2, "failed": 2, "undecided": 1}
     assert sessions.summary["runs"] == sum(case["runs"] for case in cases.values())
@@ -267,7 +270,7 @@ def test_workers_of_xdist_share_the_suite(sessions: Sessions) -> None:
     sessions.write("@luck\n@pytest.mark.parametrize('x', range(6))\ndef test_one(luck, x): assert x < 5\n")
     cases = sessions.cases("-p", "xdist", "-n", "2", subprocess=True)
     sessions.result.assert_outcomes(passed=5, failed=1)
-    assert cases["one[5]"]["needed"] == 6 / 0.05
+    assert cases["one[5]"]["fails_needed"] == 6 / 0.05
     assert {case["verdict"] for case in sessions.cases().values()} == {"passed", "failed"}
     assert sessions.summary["runs"] < 6 * 4
 

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import doctest
 import math
+from types import ModuleType
 
 import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from mlflow_l3d.analysis.sequential import cases
 from mlflow_l3d.analysis.sequential.cases import read_estimate, read_outcomes, read_scores
+from mlflow_l3d.pytest_luck import summary
 from mlflow_l3d.pytest_luck.case import Case
 from mlflow_l3d.pytest_luck.memory import Record
 from mlflow_l3d.pytest_luck.requirement import Requirement, seed_of
+from mlflow_l3d.testing import repeated
 
 RATE = Requirement(0.8, is_rate=True)
+
+
+@pytest.mark.parametrize("module", [cases, summary, repeated])
+def test_examples_are_true(module: ModuleType) -> None:
+    result = doctest.testmod(module)
+    assert result.attempted
+    assert not result.failed
 
 
 def test_evidence_of_rates_is_the_mixture_of_likelihood_ratios() -> None:
@@ -68,10 +80,10 @@ def test_losses_mirror_scores(sign: float) -> None:
     case = Case(record, 20, 0.8, 0.05, 1.0)
     case.add(0, sign * 0.3, Requirement(0.4, sign=sign))
     case.add(1, sign * 0.35, Requirement(0.4, sign=sign))
-    summary = case.summary(case.verdict(20), 20)
-    assert summary["evidence"] == pytest.approx(read_scores([0.3, 0.35], [0.9, 0.8, 0.85], 0.4, 1).below)
-    assert summary["estimate"] == pytest.approx(sign * 0.325)
-    assert summary["low"] is None or summary["low"] <= summary["estimate"] <= summary["high"]
+    told = case.summary(case.verdict(20), 20)
+    assert told["fails"] == pytest.approx(read_scores([0.3, 0.35], [0.9, 0.8, 0.85], 0.4, 1).below)
+    assert told["estimate"] == pytest.approx(sign * 0.325)
+    assert told["low"] is None or told["low"] <= told["estimate"] <= told["high"]
 
 
 def conduct(records: list[Record], rates: list[float], random: np.random.Generator) -> tuple[list[str], int]:

@@ -116,7 +116,7 @@ def read_scores(values: Sequence[float], others: Sequence[float], bound: float, 
     'passed'
     >>> read_scores([0.70, 0.71], [0.85, 0.87, 0.86, 0.88, 0.84], 0.8, 1).verdict(2000, 0.05)
     'undecided'
-    >>> read_scores([0.70, 0.71, 0.69, 0.72], [0.85, 0.87, 0.86, 0.88, 0.84], 0.8, 1).verdict(2000, 0.05)
+    >>> read_scores([0.70, 0.71], [0.85, 0.87, 0.86, 0.88, 0.84] * 4, 0.8, 1).verdict(2000, 0.05)
     'failed'
     """
     every, clear = [*values, *others], _SAME**checks / (checks + 1)
@@ -137,9 +137,10 @@ def read_scores(values: Sequence[float], others: Sequence[float], bound: float, 
 
 def _estimate(values: Sequence[float], others: Sequence[float]) -> Estimate:
     """Return the mean of `values`, with the standard deviation within both."""
-    groups = [group for group in (values, others) if group]
-    squares = sum(math.fsum((value - math.fsum(group) / len(group)) ** 2 for value in group) for group in groups)
-    degrees = sum(map(len, groups)) - len(groups)
+    squares, degrees = 0.0, 0
+    for group in filter(None, (values, others)):
+        mean, degrees = math.fsum(group) / len(group), degrees + len(group) - 1
+        squares += math.fsum((value - mean) ** 2 for value in group)
     std = math.sqrt(squares / degrees) if degrees else math.nan
     return Estimate(math.fsum(values) / len(values), 1 / len(values), std, degrees)
 
