@@ -78,7 +78,7 @@ class Suite:
         """Return the reports of setup, call and teardown that stand for all runs."""
         # The error rate is split among the cases; a case that fails gives its part to later ones (e-LOND).
         needed = self.cases / (self.alpha * (1 + self.failed))
-        begin, spent, failure, verdict = time.monotonic(), 0.0, "", None
+        begin, failure, verdict = time.monotonic(), "", None
         # The rest of the time is shared by the remaining cases.
         rest = self.begun + self.seconds - begin
         deadline = begin + rest / max(self.cases / max(self.workers, 1) - self.done, 1.0)
@@ -95,7 +95,6 @@ class Suite:
             reports = [report]
             if report.passed:
                 report, error = _phase(item, "call")
-                spent += report.duration
                 reports.append(report)
                 is_failure = isinstance(error, AssertionError | pytest.fail.Exception) and luck.value is None
                 if error is None or (is_failure and not isinstance(error, pytest.xfail.Exception)):
@@ -116,7 +115,7 @@ class Suite:
         if verdict in ("passed", "failed", "undecided"):
             assert case.requirement is not None
             reports[1:] = [self._judge(item, verdict, line_of(summary), failure)]
-            reports[1].duration = spent
+            reports[1].duration = summary["seconds"]
             self.failed += verdict == "failed"
             kind = {"is_rate": case.requirement.is_rate, "against": case.requirement.label}
             self.memory.add(item.nodeid, case.values, label=case.recorded, keep=verdict != "failed", **kind)

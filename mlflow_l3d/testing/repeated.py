@@ -25,9 +25,9 @@ def luck(runs: int = 100, rate: float = 0.8) -> pytest.MarkDecorator:
 
     Examples
     --------
-    >>> from mlflow_l3d.testing import luck
-    >>> luck(runs=20).name
-    'luck'
+    >>> @luck(runs=20)
+    ... def test_quality(luck):
+    ...     luck.score(train(seed=luck.seed)).at_least(0.80)
     """
     import pytest
 

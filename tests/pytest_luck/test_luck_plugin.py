@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -241,6 +242,16 @@ def test_cases_of_a_parameter_and_renamed_ones_have_a_memory_of_their_own(sessio
         "one[6]": True,
         "one[7]": False,
     }
+
+
+def test_without_the_cache_of_pytest_the_cache_of_this_package_remembers(
+    sessions: Sessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("L3D_CACHE", str(tmp_path / "cache"))
+    body = "luck.score(draw(luck).random()).at_least(-9)"
+    assert sessions.verdict_of(body, "-p", "no:cacheprovider")["remembered"] == 0
+    assert sessions.cases("-p", "no:cacheprovider")["one"]["remembered"] > 0
+    assert len(list((tmp_path / "cache").glob("pytest/*/seed-0/*.json"))) == 1
 
 
 def test_a_damaged_memory_begins_again(sessions: Sessions) -> None:

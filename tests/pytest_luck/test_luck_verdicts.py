@@ -17,12 +17,11 @@ from mlflow_l3d.pytest_luck import summary
 from mlflow_l3d.pytest_luck.case import Case
 from mlflow_l3d.pytest_luck.memory import Record
 from mlflow_l3d.pytest_luck.requirement import Requirement, seed_of
-from mlflow_l3d.testing import repeated
 
 RATE = Requirement(0.8, is_rate=True)
 
 
-@pytest.mark.parametrize("module", [cases, summary, repeated])
+@pytest.mark.parametrize("module", [cases, summary])
 def test_examples_are_true(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert result.attempted
