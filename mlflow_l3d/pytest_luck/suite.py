@@ -55,19 +55,30 @@ class Suite:
                 raise pytest.UsageError(str(error)) from error
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Count the cases, and check their markers before anything is run."""
-        self.cases = sum(_limits(item) is not None for item in session.items)
+        """Count the cases."""
+        self.cases = sum(item.get_closest_marker("luck") is not None for item in session.items)
         self.begun = time.monotonic()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Let a test whose marker is wrong end with an error; a worker that ended could not say why."""
+        if marker := item.get_closest_marker("luck"):
+            runs, rate = _limits(marker)
+            _check(
+                "luck", marker, not marker.args and {*marker.kwargs} <= {"runs", "rate"}, "takes runs= and rate= only"
+            )
+            _check("runs", runs, isinstance(runs, int) and runs >= 1, "must be a whole number, 1 or more")
+            _check("rate", rate, isinstance(rate, float) and 0 < rate <= 0.99, "must be above 0, and 0.99 at most")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:
         """Run a marked test until its verdict is known, and report it as one test."""
-        limits = _limits(item)
-        if limits is None or self.config.getoption("setuponly", False):
+        marker = item.get_closest_marker("luck")
+        if marker is None or self.config.getoption("setuponly", False):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         record, label = self.memory.read(item.nodeid), self.config.getoption("l3d_record")
-        case = Case(record, *limits, self.alpha, self.checks, label)
+        case = Case(record, *_limits(marker), self.alpha, self.checks, label)
         for report in self._reports(item, nextitem, case):
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
@@ -194,16 +205,9 @@ def _phase(
     return report, call.excinfo.value if call.excinfo else None
 
 
-def _limits(item: pytest.Item) -> tuple[int, float] | None:
-    """Return the most runs and the required rate of a marked test."""
-    if (marker := item.get_closest_marker("luck")) is None:
-        return None
-    place, options = f"{item.nodeid}: ", {"runs": 100, "rate": 0.8, **marker.kwargs}
-    runs, rate = options["runs"], options["rate"]
-    _check(f"{place}luck", marker, not marker.args and len(options) == 2, "takes runs= and rate= only")
-    _check(f"{place}runs", runs, isinstance(runs, int) and runs >= 1, "must be a whole number, 1 or more")
-    _check(f"{place}rate", rate, isinstance(rate, float) and 0 < rate <= 0.99, "must be above 0, and 0.99 at most")
-    return runs, rate
+def _limits(marker: pytest.Mark) -> tuple[int, float]:
+    """Return the most runs and the required rate."""
+    return marker.kwargs.get("runs", 100), marker.kwargs.get("rate", 0.8)
 
 
 def _check(name: str, value: object, is_allowed: bool, allowed: str) -> None:

@@ -287,19 +287,31 @@ def test_workers_of_xdist_share_the_suite(sessions: Sessions) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mark", "flags", "line"),
+    ("mark", "line"),
     [
-        ("@luck(runs=0)", [], "*test_it.py::test_one: runs=0: must be a whole number, 1 or more."),
-        ("@luck(rate=1)", [], "*rate=1: must be above 0, and 0.99 at most."),
-        ("@luck(20)", [], "*takes runs= and rate= only."),
-        ("@luck", ["--l3d-alpha", "1"], "*--l3d-alpha=1.0: must be above 0 and below 1."),
-        ("@luck", ["--l3d-checks", "0"], "*--l3d-checks=0.0: must be 1 or more."),
-        ("@luck", ["--l3d-budget", "ten"], "*--l3d-budget=ten: must be a time such as 90s, 10m or 1h."),
-        ("@luck", ["--l3d-seed", "-1"], "*--l3d-seed=-1: must be 0 or more."),
+        ("@luck(runs=0)", "*runs=0: must be a whole number, 1 or more."),
+        ("@luck(rate=1)", "*rate=1: must be above 0, and 0.99 at most."),
+        ("@luck(20)", "*takes runs= and rate= only."),
     ],
 )
-def test_what_cannot_be_meant_ends_before_a_run(sessions: Sessions, mark: str, flags: list[str], line: str) -> None:
-    sessions.write(f"{mark}\ndef test_one(): raise SystemExit\n")
-    result = sessions.run("--l3d", *flags)
+def test_a_wrong_marker_is_an_error_of_its_test(sessions: Sessions, mark: str, line: str) -> None:
+    sessions.write(f"{mark}\ndef test_one(): raise SystemExit\ndef test_two(): pass\n")
+    result = sessions.run("--l3d")
+    result.assert_outcomes(errors=1, passed=1)
+    result.stdout.fnmatch_lines([line])
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "line"),
+    [
+        ("--l3d-alpha", "1", "*--l3d-alpha=1.0: must be above 0 and below 1."),
+        ("--l3d-checks", "0", "*--l3d-checks=0.0: must be 1 or more."),
+        ("--l3d-budget", "ten", "*--l3d-budget=ten: must be a time such as 90s, 10m or 1h."),
+        ("--l3d-seed", "-1", "*--l3d-seed=-1: must be 0 or more."),
+    ],
+)
+def test_a_wrong_option_ends_the_session_before_a_run(sessions: Sessions, flag: str, value: str, line: str) -> None:
+    sessions.write("@luck\ndef test_one(): raise SystemExit\n")
+    result = sessions.run("--l3d", flag, value)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([line])
