@@ -72,7 +72,7 @@ class Case:
     def verdict(self, needed: float) -> Verdict | None:
         """Return the verdict, None if it takes more runs; to fail it needs the e-value `needed`."""
         assert self.requirement is not None
-        if self.recorded and self.requirement.label == self.recorded:  # nothing is there to compare with
+        if self.is_recording:
             return "passed" if len(self.values) >= min(self.runs, PATIENCE) else None
         if self.requirement.label and self.requirement.label not in self.record.runs:
             return "undecided"
@@ -82,6 +82,11 @@ class Case:
         if verdict == "undecided" and is_patient and len(self.values) < self.runs and self.next_index() is not None:
             return None
         return verdict
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether the case is compared with the very runs that it records: they say nothing about themselves."""
+        return self.requirement is not None and self.requirement.label == self.recorded != ""
 
     def reading(self) -> Reading:
         """Return the evidence so far."""
@@ -94,7 +99,8 @@ class Case:
         whole = [int(suites * self.checks + phase) for suites in (self.record.suites, self.record.suites + 1)]
         checks = max(whole[1] - whole[0], 1)
         if not self.requirement.is_rate:
-            return read_scores(values, others, self.requirement.bound, checks)
+            is_difference = bool(self.requirement.label)
+            return read_scores(values, others, self.requirement.bound, checks, is_difference=is_difference)
         passed, before = round(sum(values)), round(sum(others))
         return read_outcomes(passed, len(values) - passed, (before, len(others) - before), self.rate, checks)
 
@@ -120,19 +126,22 @@ class Case:
         if self.requirement is not None and self.values:
             values, others = self._scores()
             reading = self.reading()
-            is_as_before = verdict != "failed" and reading.changed <= reading.clear
-            every, remembered = [*values, *others] if is_as_before else values, len(others)
-            estimate, *limits = read_estimate(every, 0.95, is_rate=self.requirement.is_rate)
+            remembered, has_changed = len(others), reading.changed > 1
+            is_apart, same_spread = has_changed or verdict == "failed", () if self.requirement.label else others
+            runs = (values, same_spread) if is_apart else ([*values, *others], ())
+            estimate, *limits = read_estimate(*runs, 0.95, is_rate=self.requirement.is_rate)
             sign = 1.0 if self.requirement.label else self.requirement.sign
             low, high = limits if sign > 0 else (-limits[1], -limits[0])
             numbers = {"estimate": sign * estimate, "low": low, "high": high}
             numbers |= {"fails": reading.below, "fails_needed": needed, "passes": reading.met}
             numbers["passes_needed"] = 1 / self.alpha
-            if verdict == "undecided" and reading.changed > reading.clear and others:
+            if verdict == "undecided" and has_changed and others:
                 texts.append("these runs differ from the remembered ones")
             if not self.requirement.is_rate and len(self.values) > 1 and len({*self.values.values()}) == 1:
                 texts.append("a seed without effect: all scores are equal")
-            if not every and self.requirement.label != self.recorded:
+            if self.is_recording:
+                texts.append(f"remembered as {self.recorded}")
+            elif not values:
                 texts.append(f"first run pytest --l3d --l3d-record {self.requirement.label} there")
         finite = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
         words = {"case": self.record.case, "verdict": verdict, "requirement": str(self.requirement or "")}

@@ -55,7 +55,8 @@ class Record:
         is_rate, against
             As above.
         keep
-            False if the case failed: once it is corrected, it is another one.
+            False if only the label is to be kept: a case that failed is another one once it is corrected, and runs that
+            others are compared with would be compared with themselves.
         """
         if self.is_rate != is_rate:
             self.runs.clear()

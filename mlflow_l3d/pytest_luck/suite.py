@@ -129,7 +129,8 @@ class Suite:
             reports[1].duration = summary["seconds"]
             self.failed += verdict == "failed"
             kind = {"is_rate": case.requirement.is_rate, "against": case.requirement.label}
-            self.memory.add(item.nodeid, case.values, label=case.recorded, keep=verdict != "failed", **kind)
+            keep = verdict != "failed" and not case.is_recording
+            self.memory.add(item.nodeid, case.values, label=case.recorded, keep=keep, **kind)
         reports[-1].l3d_case = summary  # type: ignore[attr-defined]
         teardown.user_properties += [(f"l3d_{name}", summary[name]) for name in ("verdict", "runs", "estimate")]
         return [*reports, teardown]

@@ -21,13 +21,11 @@ def luck(runs: int = 100, rate: float = 0.8) -> pytest.MarkDecorator:
 
     Notes
     -----
-    The docstring of the fixture `luck` lists what is not guaranteed.
+    The docstring of the fixture `luck` (``pytest --fixtures -v``) lists what is not guaranteed. In a file of tests::
 
-    Examples
-    --------
-    >>> @luck(runs=20)
-    ... def test_quality(luck):
-    ...     luck.score(train(seed=luck.seed)).at_least(0.80)
+        @mlflow_l3d.testing.luck(runs=20)
+        def test_quality(luck):
+            luck.score(train(seed=luck.seed)).at_least(0.80)
     """
     import pytest
 

@@ -95,7 +95,9 @@ def _changed_rate(passed: int, failed: int, others: tuple[int, int], bound: floa
     return math.exp(min(changed - float(remembered), 700.0))
 
 
-def read_scores(values: Sequence[float], others: Sequence[float], bound: float, checks: int) -> Reading:
+def read_scores(
+    values: Sequence[float], others: Sequence[float], bound: float, checks: int, *, is_difference: bool = False
+) -> Reading:
     """Return the evidence of runs that give scores, of which more is better.
 
     Parameters
@@ -109,6 +111,9 @@ def read_scores(values: Sequence[float], others: Sequence[float], bound: float, 
     checks
         A case whose scores are far above the bound is done after one run; one that is close to it needs more if this
         is larger.
+    is_difference
+        Whether they are differences to other runs of the same seeds. These are 0 until something changes, so remembered
+        ones say nothing about the spread of new ones.
 
     Examples
     --------
@@ -119,37 +124,45 @@ def read_scores(values: Sequence[float], others: Sequence[float], bound: float, 
     >>> read_scores([0.70, 0.71], [0.85, 0.87, 0.86, 0.88, 0.84] * 4, 0.8, 1).verdict(2000, 0.05)
     'failed'
     """
-    every, clear = [*values, *others], _SAME**checks / (checks + 1)
-    if len(set(every)) == 1:
-        below = evidence_of_lower_rate(0, len(values), _SAME) if values[0] < bound else 0.0
-        met = evidence_of_lower_rate(0, len(every), _SAME) if values[0] >= bound else 0.0
-        return Reading(below, met, 0.0, clear)
-    pooled, today = _estimate(values, others), _estimate(every, ())
-    if pooled.std == 0:  # of equal scores, each group has another
-        below = evidence_of_lower_rate(0, len(values), _SAME) if values[0] < bound else 0.0
-        return Reading(below, 0.0, math.inf, clear)
-    met = evidence_of_gain(today._replace(difference=today.difference - bound), today.std)
-    if pooled.degrees < 1:
-        return Reading(0.0, met, math.inf, clear)
-    below = evidence_of_gain(pooled._replace(difference=bound - pooled.difference), pooled.std)
-    return Reading(below, met, _changed_mean(pooled, others, bound) if len(others) > 1 else 0.0, clear)
+    every, clear, changed = [*values, *others], _SAME**checks / (checks + 1), 0.0
+    below = _evidence(_estimate(values, () if is_difference else others), -1.0, bound)
+    met = _evidence(_estimate(every), 1.0, bound)
+    if len(others) > 1 and len(set(every)) > 1:
+        changed = _changed_mean(_estimate(values, others), others, bound)
+    return Reading(below, met, changed, clear)
 
 
-def _estimate(values: Sequence[float], others: Sequence[float]) -> Estimate:
-    """Return the mean of `values`, with the standard deviation within both."""
+def _evidence(estimate: Estimate, sign: float, bound: float) -> float:
+    """Return the e-value that a mean lies above the bound, or below it with the sign -1."""
+    difference = sign * (estimate.difference - bound)
+    if estimate.std > 0:
+        return evidence_of_gain(estimate._replace(difference=difference), estimate.std)
+    is_met = difference > 0 or (difference == 0 and sign > 0)
+    return evidence_of_lower_rate(0, round(1 / estimate.variance), _SAME) if is_met and estimate.degrees else 0.0
+
+
+def _estimate(values: Sequence[float], others: Sequence[float] = ()) -> Estimate:
+    """Return the mean of `values`, with the standard deviation within both; equal others have none to share."""
     squares, degrees = 0.0, 0
-    for group in filter(None, (values, others)):
-        mean, degrees = math.fsum(group) / len(group), degrees + len(group) - 1
+    for group in (values, others) if len(set(others)) > 1 else (values,):
+        mean, degrees = _mean(group), degrees + len(group) - 1
         squares += math.fsum((value - mean) ** 2 for value in group)
     std = math.sqrt(squares / degrees) if degrees else math.nan
-    return Estimate(math.fsum(values) / len(values), 1 / len(values), std, degrees)
+    return Estimate(_mean(values), 1 / len(values), std, degrees)
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Return the mean; that of equal scores is the score, to the last digit."""
+    return values[0] if min(values) == max(values) else math.fsum(values) / len(values)
 
 
 def _changed_mean(now: Estimate, others: Sequence[float], bound: float) -> float:
     """Return the density of a mean below the bound, by about one standard deviation, relative to the remembered one."""
     from scipy.special import ndtr
 
-    mean = math.fsum(others) / len(others)
+    if not now.std > 0:
+        return math.inf
+    mean = _mean(others)
     same = now.variance + 1 / len(others)
     distance, lower = (now.difference - mean) / now.std, (now.difference - bound) / now.std
     wide = now.variance + 1
@@ -158,12 +171,25 @@ def _changed_mean(now: Estimate, others: Sequence[float], bound: float) -> float
     return below * math.sqrt(same / wide) * math.exp(exponent)
 
 
-def read_estimate(values: Sequence[float], level: float, *, is_rate: bool) -> tuple[float, float, float]:
+def read_estimate(
+    values: Sequence[float], others: Sequence[float], level: float, *, is_rate: bool
+) -> tuple[float, float, float]:
     """Return the mean of runs, and the limits of an interval that holds at every look together; nan if unknown.
+
+    Parameters
+    ----------
+    values
+        The runs: scores, or 1 and 0.
+    others
+        Further scores that have the same spread.
+    level
+        Such as 0.95.
+    is_rate
+        Whether runs pass or fail.
 
     Examples
     --------
-    >>> [round(number, 2) for number in read_estimate([1.0] * 20, 0.95, is_rate=True)]
+    >>> [round(number, 2) for number in read_estimate([1.0] * 20, [], 0.95, is_rate=True)]
     [1.0, 0.74, 1.0]
     """
     if not values:
@@ -171,7 +197,7 @@ def read_estimate(values: Sequence[float], level: float, *, is_rate: bool) -> tu
     if is_rate:
         passed = round(math.fsum(values))
         return passed / len(values), *rate_sequence(passed, len(values) - passed, level)
-    estimate = _estimate(values, ())
+    estimate = _estimate(values, others)
     if not estimate.degrees or not estimate.std:
         return estimate.difference, math.nan, math.nan
     return estimate.difference, *confidence_sequence(estimate, estimate.std, level)
