@@ -14,8 +14,8 @@ def luck(runs: int = 100, rate: float = 0.8) -> pytest.MarkDecorator:
     Parameters
     ----------
     runs
-        The most runs of a suite. To show that a rate is too low takes many: of 100 cases, about 45 runs find one
-        that passes every second time where 80 % are required, and 20 runs only one that passes in 20 % or less.
+        The most runs in a suite. In a suite of 100 cases it takes about 40 runs to show that a case that passes every
+        second time does not pass in 80 %; 20 runs show this only of one that passes in 20 % or less.
     rate
         Share of runs that must pass if the test gives no score.
 
