@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.testing.cells import changed, design_cells, differences, one_cell
     from mlflow_l3d.testing.designs import check_design
     from mlflow_l3d.testing.executors import bench_job, check_executor
+    from mlflow_l3d.testing.repeated import luck
     from mlflow_l3d.testing.trouble import Trouble
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "check_executor",
     "design_cells",
     "differences",
+    "luck",
     "one_cell",
 ]
 _NAMES: Final = {
@@ -37,6 +39,7 @@ _NAMES: Final = {
     "cells": ("changed", "design_cells", "differences", "one_cell"),
     "designs": ("check_design",),
     "executors": ("bench_job", "check_executor"),
+    "repeated": ("luck",),
     "trouble": ("Trouble",),
 }
 

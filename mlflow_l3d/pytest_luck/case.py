@@ -1,0 +1,148 @@
+"""One test of a suite: which seed is next, and what its runs say."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final
+
+from mlflow_l3d.analysis.sequential.cases import Reading, Verdict, read_estimate, read_outcomes, read_scores
+from mlflow_l3d.pytest_luck.memory import MOST, Record
+from mlflow_l3d.pytest_luck.requirement import Requirement
+
+PATIENCE: Final = 20
+"""Runs after which a case stays undecided, unless they look as if it fails."""
+_DOUBT: Final = 0.1
+"""E-value against a requirement below which they do not."""
+
+
+@dataclass
+class Case:
+    """A test in this suite.
+
+    Attributes
+    ----------
+    record
+        The remembered runs of it.
+    runs
+        How many it may have in this suite.
+    rate
+        Rate of passed runs that is required if the test gives no score.
+    alpha
+        Error rate of the claim that it meets its requirement.
+    checks
+        Passed runs after which it is done if it is known to meet it, on average over suites.
+    recorded
+        Label that its scores are to be remembered under, if any.
+    values
+        Number of the seed -> score of the runs of this suite; 1 and 0 for passed and failed.
+    """
+
+    record: Record
+    runs: int
+    rate: float
+    alpha: float
+    checks: float
+    recorded: str = ""
+    requirement: Requirement | None = None
+    values: dict[int, float] = field(default_factory=dict)
+
+    def next_index(self) -> int | None:
+        """Return the number of the next seed: a new one if few are remembered, else the oldest; None if all are run."""
+        past, label = self.record.runs.get("", {}), self.record.against
+        if self.requirement is not None:
+            label = self.requirement.label
+        base = self.record.runs.get(label, {}) if label != self.recorded else {}
+        new = base or (count() if len(past) < MOST else ())
+        order = [
+            (index for index in new if index not in past),
+            (index for index in past if not base or index in base),
+        ]
+        return next((index for indices in order for index in indices if index not in self.values), None)
+
+    def add(self, index: int, value: float, requirement: Requirement) -> None:
+        """Add a run; all runs of a test have the same requirement."""
+        if self.requirement not in (None, requirement):
+            text = f"one run requires {self.requirement}, another {requirement}"
+            raise ValueError(f"{text}; do not assert before the score")
+        self.requirement, self.values[index] = requirement, value
+
+    def verdict(self, needed: float) -> Verdict | None:
+        """Return the verdict, None if it takes more runs; to fail it needs the e-value `needed`."""
+        assert self.requirement is not None
+        if self.is_recording:
+            return "passed" if len(self.values) >= min(self.runs, PATIENCE) else None
+        if self.requirement.label and self.requirement.label not in self.record.runs:
+            return "undecided"
+        reading = self.reading()
+        verdict = reading.verdict(needed, self.alpha)
+        is_patient = len(self.values) < (PATIENCE if reading.below < _DOUBT else self.runs)
+        if verdict == "undecided" and is_patient and len(self.values) < self.runs and self.next_index() is not None:
+            return None
+        return verdict
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether the case is compared with the very runs that it records: they say nothing about themselves."""
+        return self.requirement is not None and self.requirement.label == self.recorded != ""
+
+    def reading(self) -> Reading:
+        """Return the evidence so far."""
+        assert self.requirement is not None
+        values, others = self._scores()
+        if not values:
+            return Reading(0.0, 0.0, math.inf, 0.0)
+        # A fraction is met on average: half of the cases have one more in this suite, the others in the next one.
+        phase = int(hashlib.sha256(self.record.case.encode()).hexdigest()[:8], 16) / 2**32
+        whole = [int(suites * self.checks + phase) for suites in (self.record.suites, self.record.suites + 1)]
+        checks = max(whole[1] - whole[0], 1)
+        if not self.requirement.is_rate:
+            is_difference = bool(self.requirement.label)
+            return read_scores(values, others, self.requirement.bound, checks, is_difference=is_difference)
+        passed, before = round(sum(values)), round(sum(others))
+        return read_outcomes(passed, len(values) - passed, (before, len(others) - before), self.rate, checks)
+
+    def _scores(self) -> tuple[list[float], list[float]]:
+        """Return scores of this suite and remembered ones of other seeds, more is better; differences if compared."""
+        assert self.requirement is not None
+        sign, label, is_rate = self.requirement.sign, self.requirement.label, self.requirement.is_rate
+        past = self.record.runs.get("", {}) if is_rate == self.record.is_rate else {}
+        groups = [self.values, {index: value for index, value in past.items() if index not in self.values}]
+        if label:
+            base = self.record.runs.get(label, {})
+            groups = [{index: value - base[index] for index, value in runs.items() if index in base} for runs in groups]
+        now, before = ([sign * value for value in runs.values()] for runs in groups)
+        return now, before
+
+    def summary(self, verdict: str, needed: float) -> dict[str, Any]:
+        """Return verdict and numbers, for JSON; unknown numbers are None."""
+        texts = ["its remembered runs were damaged"] if self.record.is_damaged else []
+        numbers, remembered = (
+            dict.fromkeys(("estimate", "low", "high", "fails", "fails_needed", "passes", "passes_needed"), math.nan),
+            0,
+        )
+        if self.requirement is not None and self.values:
+            values, others = self._scores()
+            reading = self.reading()
+            remembered, has_changed = len(others), reading.changed > 1
+            is_apart, same_spread = has_changed or verdict == "failed", () if self.requirement.label else others
+            runs = (values, same_spread) if is_apart else ([*values, *others], ())
+            estimate, *limits = read_estimate(*runs, 0.95, is_rate=self.requirement.is_rate)
+            sign = 1.0 if self.requirement.label else self.requirement.sign
+            low, high = limits if sign > 0 else (-limits[1], -limits[0])
+            numbers = {"estimate": sign * estimate, "low": low, "high": high}
+            numbers |= {"fails": reading.below, "fails_needed": needed, "passes": reading.met}
+            numbers["passes_needed"] = 1 / self.alpha
+            if verdict == "undecided" and has_changed and others:
+                texts.append("these runs differ from the remembered ones")
+            if not self.requirement.is_rate and len(self.values) > 1 and len({*self.values.values()}) == 1:
+                texts.append("a seed without effect: all scores are equal")
+            if self.is_recording:
+                texts.append(f"remembered as {self.recorded}")
+            elif not values:
+                texts.append(f"first run pytest --l3d --l3d-record {self.requirement.label} there")
+        finite = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
+        words = {"case": self.record.case, "verdict": verdict, "requirement": str(self.requirement or "")}
+        return words | {"runs": len(self.values), "remembered": remembered, "notes": texts} | finite

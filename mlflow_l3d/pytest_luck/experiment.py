@@ -1,0 +1,48 @@
+"""What the current MLflow experiment keeps of suites: one run each, with all that is remembered of the cases."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import auxiliary_run
+from mlflow_l3d.tracking.children import condition, search
+from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.earlier.reader import file_of
+from mlflow_l3d.tracking.parent import current_experiment_id
+
+_ROLE: Final = "tests"
+_FILE: Final = "remembered.json"
+
+
+def read_memory(folder: Path) -> None:
+    """Write the remembered cases of the newest suite of the current experiment to a folder, if it has none of them."""
+    client = connect()
+    runs = list(search(client, [current_experiment_id(client)], condition({names.ROLE: _ROLE}, "FINISHED")))
+    with tempfile.TemporaryDirectory() as scratch:
+        path = runs and file_of(str(runs[-1].info.artifact_uri), _FILE, Path(scratch), str(client.tracking_uri))
+        files = json.loads(path.read_text(encoding="utf-8")) if path else {}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        if not (place := folder / Path(name).name).exists():
+            place.write_text(text, encoding="utf-8")
+
+
+def write_suite(summary: Mapping[str, Any], folder: Path) -> None:
+    """Log a suite as one run: verdicts, runs and seconds as metrics, the summary and the remembered cases as files."""
+    client = connect()
+    metrics = {name: float(summary[name]) for name in ("runs", "seconds")}
+    metrics |= {f"cases_{verdict}": float(number) for verdict, number in summary["verdicts"].items()}
+    remembered = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
+    parameters = {"alpha": str(summary["alpha"])}
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        auxiliary_run(client, None, role=_ROLE, title="pytest --l3d", parameters=parameters) as run,
+    ):
+        for name, content in {_FILE: remembered, "suite.json": summary}.items():
+            (Path(scratch) / name).write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
+        run.finish(Path(scratch), metrics=metrics, tags={})

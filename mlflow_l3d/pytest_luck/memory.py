@@ -1,0 +1,106 @@
+"""What is remembered of each case between suites: a file per case, which processes may write at once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+MOST: Final = 500
+"""Remembered runs of a case, the newest ones."""
+
+
+@dataclass
+class Record:
+    """The remembered runs of a case.
+
+    Attributes
+    ----------
+    case
+        Node id of the test.
+    suites
+        How many suites had the case.
+    is_rate
+        Whether its runs pass or fail, without score.
+    against
+        Label that it was compared with, if any.
+    runs
+        Label -> number of the seed -> score, or 1 and 0 for passed and failed; oldest first. Label "" has the last
+        suites, whatever their label.
+    is_damaged
+        Whether its file could not be read, so that it begins again.
+    """
+
+    case: str
+    suites: int = 0
+    is_rate: bool = False
+    against: str = ""
+    runs: dict[str, dict[int, float]] = field(default_factory=dict)
+    is_damaged: bool = False
+
+    def add(self, runs: Mapping[int, float], label: str, *, is_rate: bool, against: str, keep: bool = True) -> None:
+        """Add the runs of a suite; those of another kind are forgotten.
+
+        Parameters
+        ----------
+        runs
+            Number of the seed -> score.
+        label
+            Under which they are remembered in addition, if any.
+        is_rate, against
+            As above.
+        keep
+            False if only the label is to be kept: a case that failed is another one once it is corrected, and runs that
+            others are compared with would be compared with themselves.
+        """
+        if self.is_rate != is_rate:
+            self.runs.clear()
+        self.is_rate, self.against, self.suites, self.is_damaged = is_rate, against, self.suites + 1, False
+        for place in {"", label}:
+            kept = {index: value for index, value in self.runs.get(place, {}).items() if index not in runs}
+            self.runs[place] = dict([*kept.items(), *runs.items()][-MOST:]) if keep or place else {}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A folder of remembered cases, whose seeds have one root."""
+
+    folder: Path
+
+    def read(self, case: str) -> Record:
+        """Return what is remembered of a case; nothing if it is new, or its file is damaged."""
+        try:
+            record = Record(**json.loads(self._path(case).read_text(encoding="utf-8")))
+            record.runs = {
+                label: {int(index): float(value) for index, value in runs.items()}
+                for label, runs in record.runs.items()
+            }
+            if record.case == case and all(
+                math.isfinite(value) for runs in record.runs.values() for value in runs.values()
+            ):
+                return record
+        except FileNotFoundError:
+            return Record(case)
+        except (ValueError, TypeError, AttributeError):
+            pass
+        return Record(case, is_damaged=True)
+
+    def add(self, case: str, runs: Mapping[int, float], **kind: Any) -> None:
+        """Add the runs of a suite to what any process has written, as :meth:`Record.add` does."""
+        from filelock import FileLock
+
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / "lock"):
+            record = self.read(case)
+            record.add(runs, **kind)
+            draft = self._path(case).with_suffix(f".{os.getpid()}")
+            draft.write_text(json.dumps(asdict(record)), encoding="utf-8")
+            draft.replace(self._path(case))
+
+    def _path(self, case: str) -> Path:
+        return self.folder / f"{hashlib.sha256(case.encode()).hexdigest()[:24]}.json"

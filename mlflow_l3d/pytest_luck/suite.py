@@ -1,0 +1,229 @@
+"""What `pytest --l3d` does: runs marked tests until their verdicts are known, and sums up."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import time
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pytest
+from _pytest.outcomes import Failed
+
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.pytest_luck.case import Case
+from mlflow_l3d.pytest_luck.memory import Memory
+from mlflow_l3d.pytest_luck.requirement import CURRENT, Luck, Requirement, seed_of
+from mlflow_l3d.pytest_luck.summary import line_of, sum_up
+
+_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class RequirementNotMet(Failed, AssertionError):
+    """The error of a case that fails."""
+
+    __module__ = "builtins"  # as pytest's own: a summary line begins with the name alone
+
+
+class Suite:
+    """The plugin of a session with ``--l3d``; with pytest-xdist each worker has one, and the controller sums up."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config, self.begun, self.cases, self.done, self.failed = config, 0.0, 0, 0, 0
+        self.told, self.trouble = list[dict[str, Any]](), ""
+        self.workers = getattr(config, "workerinput", {}).get("workercount", 0)
+        self.alpha, self.checks, self.root = (config.getoption(f"l3d_{name}") for name in ("alpha", "checks", "seed"))
+        _check("--l3d-alpha", self.alpha, 0 < self.alpha < 1, "must be above 0 and below 1")
+        _check("--l3d-checks", self.checks, 1 <= self.checks < math.inf, "must be 1 or more")
+        _check("--l3d-seed", self.root, self.root >= 0, "must be 0 or more")
+        self.seconds = _seconds(config.getoption("l3d_budget") or "inf")
+        self.memory = Memory(_folder(config) / f"seed-{self.root}")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Take over what the MLflow experiment remembers, before workers start."""
+        if self.config.getoption("l3d_mlflow") and not self.workers:
+            from mlflow_l3d.pytest_luck.experiment import read_memory
+
+            try:
+                read_memory(self.memory.folder)
+            except L3DError as error:
+                raise pytest.UsageError(str(error)) from error
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Count the cases."""
+        self.cases = sum(item.get_closest_marker("luck") is not None for item in session.items)
+        self.begun = time.monotonic()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Let a test whose marker is wrong end with an error; a worker that ended could not say why."""
+        if marker := item.get_closest_marker("luck"):
+            runs, rate = _limits(marker)
+            _check(
+                "luck", marker, not marker.args and {*marker.kwargs} <= {"runs", "rate"}, "takes runs= and rate= only"
+            )
+            _check("runs", runs, isinstance(runs, int) and runs >= 1, "must be a whole number, 1 or more")
+            _check("rate", rate, isinstance(rate, float) and 0 < rate <= 0.99, "must be above 0, and 0.99 at most")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> object:
+        """Run a marked test until its verdict is known, and report it as one test."""
+        marker = item.get_closest_marker("luck")
+        if marker is None or self.config.getoption("setuponly", False):
+            return None
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        record, label = self.memory.read(item.nodeid), self.config.getoption("l3d_record")
+        case = Case(record, *_limits(marker), self.alpha, self.checks, label)
+        for report in self._reports(item, nextitem, case):
+            item.ihook.pytest_runtest_logreport(report=report)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        self.done += 1
+        return True
+
+    def _reports(self, item: pytest.Item, nextitem: pytest.Item | None, case: Case) -> list[pytest.TestReport]:
+        """Return the reports of setup, call and teardown that stand for all runs."""
+        # The error rate is split among the cases; a case that fails gives its part to later ones (e-LOND).
+        needed = self.cases / (self.alpha * (1 + self.failed))
+        begin, failure, verdict = time.monotonic(), "", None
+        # The rest of the time is shared by the remaining cases.
+        rest = self.begun + self.seconds - begin
+        deadline = begin + rest / max(self.cases / max(self.workers, 1) - self.done, 1.0)
+        while verdict is None:
+            index = case.next_index() or 0
+            item.stash[CURRENT] = luck = Luck(seed_of(self.root, index), is_plain=False)
+            item._report_sections.clear()
+            if hasattr(item, "_request") and not item._request:
+                item._initrequest()  # type: ignore[attr-defined]
+                if getattr(item, "instance", None) is not None:  # each run has an instance of the class of its own
+                    del item._instance  # type: ignore[attr-defined]
+                    item._obj = None  # type: ignore[attr-defined]
+            report, error = _phase(item, "setup")
+            reports = [report]
+            if report.passed:
+                report, error = _phase(item, "call")
+                reports.append(report)
+                is_failure = isinstance(error, AssertionError | pytest.fail.Exception) and luck.value is None
+                if error is None or (is_failure and not isinstance(error, pytest.xfail.Exception)):
+                    verdict = _add(case, index, luck, report, error is None) or case.verdict(needed)
+                    if error is not None:
+                        failure = f"\n\nThe last failed run, with seed {luck.seed}:\n{report.longreprtext or error}"
+                    if verdict is None and time.monotonic() > deadline:
+                        verdict = "undecided"
+                    error = None
+            if error is not None:
+                verdict = "skipped" if report.skipped else "error"
+                report.sections.append(("luck", f"seed {luck.seed}"))
+            teardown, _ = _phase(item, "teardown", nextitem=item.parent if verdict is None else nextitem)
+            item._request, item.funcargs = False, None  # type: ignore[attr-defined]
+            if teardown.failed:
+                verdict = "error"
+        summary = case.summary(verdict, needed) | {"seconds": round(time.monotonic() - begin, 3)}
+        if verdict in ("passed", "failed", "undecided"):
+            assert case.requirement is not None
+            reports[1:] = [self._judge(item, verdict, line_of(summary), failure)]
+            reports[1].duration = summary["seconds"]
+            self.failed += verdict == "failed"
+            kind = {"is_rate": case.requirement.is_rate, "against": case.requirement.label}
+            keep = verdict != "failed" and not case.is_recording
+            self.memory.add(item.nodeid, case.values, label=case.recorded, keep=keep, **kind)
+        reports[-1].l3d_case = summary  # type: ignore[attr-defined]
+        teardown.user_properties += [(f"l3d_{name}", summary[name]) for name in ("verdict", "runs", "estimate")]
+        return [*reports, teardown]
+
+    def _judge(self, item: pytest.Item, verdict: str, text: str, failure: str) -> pytest.TestReport:
+        """Return the report of the verdict, which xfail and the like treat as that of any test."""
+        undecided = verdict == "undecided"
+
+        def end() -> None:
+            if verdict == "failed" or (undecided and self.config.getoption("l3d_undecided") == "fail"):
+                raise RequirementNotMet(text + failure, pytrace=False)
+            if undecided:
+                pytest.skip(text)
+
+        call = pytest.CallInfo.from_call(end, "call")
+        report: pytest.TestReport = item.ihook.pytest_runtest_makereport(item=item, call=call)
+        if undecided and report.skipped and not hasattr(report, "wasxfail"):
+            report.longrepr = (str(item.path), (item.location[1] or 0) + 1, f"Skipped: {text}")
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collect what is known of each case, also from other processes."""
+        if told := getattr(report, "l3d_case", None):
+            self.told.append(told | {"outcome": report.outcome})
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write the JSON file, and what the MLflow experiment is to remember."""
+        summary = sum_up(self.told, self.alpha)
+        if (path := self.config.getoption("l3d_json")) and not self.workers:
+            Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
+            Path(path).write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        if self.config.getoption("l3d_mlflow") and not self.workers:
+            from mlflow_l3d.pytest_luck.experiment import write_suite
+
+            try:
+                write_suite(summary, self.memory.folder)
+            except L3DError as error:
+                self.trouble, session.exitstatus = str(error), session.exitstatus or pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Write one line per case."""
+        if self.told:
+            summary = sum_up(self.told, self.alpha)
+            terminalreporter.section("luck")
+            for told in summary["cases"]:
+                terminalreporter.line(f"{told['verdict']:<9} {told['case']}: {line_of(told)}")
+            terminalreporter.line(summary["text"])
+        if self.trouble:
+            terminalreporter.line(self.trouble, red=True)
+
+
+def _add(case: Case, index: int, luck: Luck, report: pytest.TestReport, passed: bool) -> str | None:
+    """Add a run; return ``error``, with the reason in its report, if it is of no use."""
+    try:
+        if luck.value is not None and luck.requirement is None:
+            raise ValueError("luck.score requires nothing: add .at_least, .at_most or .not_worse_than")
+        value = float(passed) if luck.value is None else luck.value
+        case.add(index, value, luck.requirement or Requirement(case.rate, is_rate=True))
+    except ValueError as problem:
+        report.outcome, report.longrepr = "failed", f"{problem} (seed {luck.seed})"
+        return "error"
+    return None
+
+
+def _phase(
+    item: pytest.Item, when: Literal["setup", "call", "teardown"], **arguments: Any
+) -> tuple[pytest.TestReport, BaseException | None]:
+    """Run one part of a test as pytest does; return its report, and the exception if there was one."""
+    hook, leaving = getattr(item.ihook, f"pytest_runtest_{when}"), (pytest.exit.Exception, KeyboardInterrupt)
+    call = pytest.CallInfo.from_call(lambda: hook(item=item, **arguments), when=when, reraise=leaving)
+    report: pytest.TestReport = item.ihook.pytest_runtest_makereport(item=item, call=call)
+    return report, call.excinfo.value if call.excinfo else None
+
+
+def _limits(marker: pytest.Mark) -> tuple[int, float]:
+    """Return the most runs and the required rate."""
+    return marker.kwargs.get("runs", 100), marker.kwargs.get("rate", 0.8)
+
+
+def _check(name: str, value: object, is_allowed: bool, allowed: str) -> None:
+    if not is_allowed:
+        raise pytest.UsageError(str(ParameterError(name, value, allowed)))
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
+    _check("--l3d-budget", text, bool(match) or text == "inf", "must be a time such as 90s, 10m or 1h")
+    return float(match[1]) * _UNITS[match[2] or "s"] if match else math.inf
+
+
+def _folder(config: pytest.Config) -> Path:
+    """Return the folder that remembers runs: pytest's cache, or this package's own without it."""
+    if cache := getattr(config, "cache", None):
+        return Path(cache.mkdir("l3d"))
+    return cache_folder() / "pytest" / hashlib.sha256(str(config.rootpath).encode()).hexdigest()[:16]

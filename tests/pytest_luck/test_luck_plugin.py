@@ -1,0 +1,318 @@
+"""`pytest --l3d` in sessions of its own: verdicts, reports, and tests that are not as they should be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import scipy.optimize
+import scipy.special  # noqa: F401 - sessions within this one would import and forget it
+
+import mlflow_l3d.pytest_luck.suite  # noqa: F401
+
+pytest_plugins = ["pytester"]
+FLAGS = ["-W", "error", "-p", "mlflow_l3d.pytest_luck"]
+BEGIN = "import random, pytest\nluck = pytest.mark.luck\ndef draw(luck): return random.Random(luck.seed)\n"
+
+
+class Sessions:
+    """Sessions of pytest in a folder, one after another, with one file of tests."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self.pytester = pytester
+
+    def write(self, tests: str) -> None:
+        self.pytester.makepyfile(test_it=BEGIN + tests)
+
+    def run(self, *flags: str, subprocess: bool = False) -> pytest.RunResult:
+        start = self.pytester.runpytest_subprocess if subprocess else self.pytester.runpytest_inprocess
+        return start(*FLAGS, *flags)
+
+    def cases(self, *flags: str, subprocess: bool = False) -> dict[str, dict[str, Any]]:
+        """Return what the JSON file of a session with ``--l3d`` says of each case."""
+        self.result = self.run("--l3d", "--l3d-json", "out/l3d.json", *flags, subprocess=subprocess)
+        self.summary = json.loads((self.pytester.path / "out/l3d.json").read_text())
+        return {case["case"].removeprefix("test_it.py::test_"): case for case in self.summary["cases"]}
+
+    def verdict_of(self, body: str, *flags: str) -> dict[str, Any]:
+        """Return the case of a session with one test of this body."""
+        self.write(f"@luck\ndef test_one(luck):\n {body}\n")
+        return self.cases(*flags)["one"]
+
+
+@pytest.fixture
+def sessions(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Sessions:
+    """Give sessions that load this plugin alone, whether it is installed or not."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    return Sessions(pytester)
+
+
+def test_scores_losses_and_outcomes_pass_fail_or_stay_undecided(sessions: Sessions) -> None:
+    sessions.write("""
+@luck
+def test_score(luck): luck.score(draw(luck).gauss(0.9, 0.02)).at_least(0.8)
+@luck
+def test_loss(luck): luck.score(draw(luck).gauss(0.9, 0.02)).at_most(0.8)
+@luck(runs=30)
+def test_never(luck): assert draw(luck).random() > 2, "seen"
+@luck(runs=10)
+def test_even(luck): assert draw(luck).random() < 0.8
+@luck
+def test_same(luck): luck.score(3).at_most(4)
+def test_other(): pass
+""")
+    cases = sessions.cases("-rs")
+    verdicts = {name: case["verdict"] for name, case in cases.items()}
+    assert verdicts == {"score": "passed", "loss": "failed", "never": "failed", "even": "undecided", "same": "passed"}
+    sessions.result.assert_outcomes(passed=3, failed=2, skipped=1)
+    for name, truth in (("loss", 0.9), ("never", 0), ("even", 0.8)):
+        assert cases[name]["low"] <= truth <= cases[name]["high"]
+    assert (cases["loss"]["requirement"], cases["even"]["requirement"]) == ("at most 0.8", "rate at least 0.8")
+    assert (cases["even"]["runs"], cases["never"]["fails_needed"]) == (10, 5 / 0.05 / 2)  # one had failed before
+    sessions.result.stdout.fnmatch_lines(
+        ["*; evidence that it fails *, 33.33 needed; evidence that it passes *, 20 needed"]
+    )
+    assert cases["same"]["notes"] == ["a seed without effect: all scores are equal"]
+    assert sessions.summary["verdicts"] == {"passed": 2, "failed": 2, "undecided": 1}
+    assert sessions.summary["runs"] == sum(case["runs"] for case in cases.values())
+    assert sessions.result.ret == 1
+    sessions.result.stdout.fnmatch_lines(
+        [
+            "The last failed run, with seed *",
+            "*AssertionError: seen",
+            "passed    test_it.py::test_same: 3, required*",
+        ]
+    )
+
+
+def test_without_the_flag_a_test_runs_once_with_the_first_seed(sessions: Sessions) -> None:
+    sessions.write("""
+seeds = []
+@luck
+def test_one(luck): seeds.append(luck.seed); luck.score(1).at_least(0); luck.requirement, luck.value = None, None; \\
+    luck.score(1).not_worse_than("main")
+@luck
+def test_two(luck): luck.score(1).at_most(0.5)
+def test_three(): assert len(seeds) == 1
+""")
+    result = sessions.run()
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        ["E *score 1 with seed *required: at most 0.5 (one run; pytest --l3d runs several seeds)"]
+    )
+    assert (
+        sessions.run("--strict-markers", "--markers").stdout.str().count("@pytest.mark.luck(runs=100, rate=0.8)") == 1
+    )
+
+
+def test_each_run_has_a_seed_and_fixtures_of_its_own(sessions: Sessions) -> None:
+    sessions.write("""
+made, seeds, wide, ended = [], [], [], []
+@pytest.fixture
+def model(luck): made.append(luck.seed); yield made[-1]; ended.append(luck.seed)
+@pytest.fixture(scope="module")
+def shared(): wide.append(1); yield; ended.append("shared")
+class TestIt:
+    count = 0
+    @luck(runs=4)
+    def test_one(self, shared, model, luck, tmp_path):
+        assert not list(tmp_path.iterdir()); (tmp_path / "file").touch()
+        self.count += 1
+        assert self.count == 1 and model == luck.seed
+        seeds.append(luck.seed)
+def test_after(shared):
+    assert len({*seeds}) == 4 and made == seeds == ended and wide == [1]
+    print("seeds", seeds)
+""")
+    first, second = (sessions.run("--l3d", "-rA", "--cache-clear") for _ in range(2))
+    first.assert_outcomes(passed=1, skipped=1)
+    lines = [[line for line in run.outlines if line.startswith("seeds [")] for run in (first, second)]
+    assert lines[0] == lines[1] != []
+
+
+def test_what_is_remembered_saves_runs_and_a_drop_is_found(sessions: Sessions) -> None:
+    test = "@luck\ndef test_score(luck): luck.score(draw(luck).gauss({}, 0.02)).at_least(0.8)\n"
+    test += "@luck\ndef test_rate(luck): assert draw(luck).random() < {}\n"
+    sessions.write(test.format(0.9, 2))
+    first = sessions.cases()
+    second = sessions.cases()
+    assert first["rate"]["runs"] == 20
+    assert {case["verdict"] for case in (*first.values(), *second.values())} == {"passed"}
+    assert second["score"]["runs"] == 1
+    assert second["rate"]["runs"] <= 2
+    assert second["rate"]["remembered"] == 20
+    sessions.write(test.format(0.7, 0.01) + "\n")
+    third = sessions.cases()
+    assert {case["verdict"] for case in third.values()} == {"failed"}
+    assert third["score"]["runs"] < 6
+    assert all(case["remembered"] == 0 for case in sessions.cases().values())  # what failed begins again
+
+
+def test_scores_are_compared_with_those_of_a_label_by_seed(sessions: Sessions) -> None:
+    test = "@luck(runs=12)\ndef test_one(luck): luck.score(draw(luck).gauss({}, 1)).not_worse_than('main', by=0.1)\n"
+    sessions.write(test.format(5))
+    alone = sessions.cases("-rs")["one"]
+    assert (alone["verdict"], alone["runs"]) == ("undecided", 1)
+    assert "first run pytest --l3d --l3d-record main there" in alone["notes"][0]
+    recorded = sessions.cases("--l3d-record", "main")["one"]
+    assert (recorded["runs"], recorded["notes"]) == (12, ["remembered as main"])
+    same = [sessions.cases()["one"] for _ in range(2)]
+    assert [(case["verdict"], case["estimate"], case["runs"]) for case in same] == [("passed", 0, 3), ("passed", 0, 1)]
+    sessions.write(test.format("4.7 + luck.seed % 7 / 100") + "\n")
+    worse = sessions.cases()["one"]
+    assert worse["verdict"] == "failed"
+    assert worse["estimate"] == pytest.approx(-0.27, abs=0.03)
+    assert worse["requirement"] == "not worse than main by 0.1"
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        (
+            "assert draw(luck).random() < 2; test_one.n = getattr(test_one, 'n', 0) + 1; 1 / (3 - test_one.n)",
+            "*ZeroDivi*",
+        ),
+        ("luck.score(float('nan')).at_least(0)", "*score=nan: must be a finite number*"),
+        ("luck.score(1).at_least(0); luck.score(1)", "*luck.score was called twice in one run. Write a test for each*"),
+        ("luck.score(1)", "*luck.score requires nothing: add .at_least, .at_most or .not_worse_than (seed *"),
+        ("luck.score(1).at_least(luck.seed)", "*one run requires at least *, another at least *"),
+        ("luck.score(1).at_least(0); assert 0, 'after'", "*AssertionError: after"),
+        ("luck.score(1).not_worse_than('main', by=-1)", "*needs a label, and by=0 or more*"),
+        ("luck.score(1).at_most(float('inf'))", "*at_most=inf: must be a finite number*"),
+    ],
+)
+def test_an_error_is_no_flake(sessions: Sessions, body: str, line: str) -> None:
+    case = sessions.verdict_of(body)
+    assert case["verdict"] == "error"
+    assert case["runs"] <= 2
+    sessions.result.assert_outcomes(failed=1)
+    sessions.result.stdout.fnmatch_lines([line])
+    assert sessions.cases()["one"]["remembered"] == 0
+
+
+def test_skips_expected_failures_and_broken_fixtures_are_as_ever(sessions: Sessions) -> None:
+    sessions.write("""
+@pytest.fixture
+def broken(): raise AssertionError("setup")
+@pytest.fixture
+def leaky(): yield; 1 / 0
+@luck
+def test_skip(luck): pytest.skip("inside")
+@luck
+@pytest.mark.skip
+def test_marked(): pass
+@luck
+@pytest.mark.xfail(raises=AssertionError)
+def test_xfail(): assert 0
+@luck
+@pytest.mark.xfail(strict=True)
+def test_strict(luck): luck.score(1).at_least(0)
+@luck
+def test_xfail_inside(): pytest.xfail("inside")
+@luck
+def test_setup(broken): pass
+@luck
+def test_teardown(leaky): pass
+""")
+    cases = sessions.cases()
+    sessions.result.assert_outcomes(skipped=2, xfailed=2, failed=1, errors=2, passed=1)
+    assert {name: case["verdict"] for name, case in cases.items()} == {
+        **{"skip": "skipped", "marked": "skipped", "xfail": "failed", "strict": "passed", "xfail_inside": "skipped"},
+        **{"setup": "error", "teardown": "error"},
+    }
+
+
+def test_undecided_cases_may_fail_and_a_spent_budget_leaves_one_run(sessions: Sessions) -> None:
+    body = "assert draw(luck).random() < 2"
+    case = sessions.verdict_of(body, "--l3d-budget", "0s")
+    assert (case["verdict"], case["runs"], case["outcome"]) == ("undecided", 1, "skipped")
+    case = sessions.verdict_of(body, "--l3d-budget", "0s", "--l3d-undecided", "fail")
+    assert (case["verdict"], case["remembered"], case["outcome"]) == ("undecided", 1, "failed")
+    assert sessions.verdict_of(body, "--l3d-budget", "1h")["runs"] == 18  # twenty with the two that are remembered
+
+
+def test_cases_of_a_parameter_and_renamed_ones_have_a_memory_of_their_own(sessions: Sessions) -> None:
+    test = "@luck\n@pytest.mark.parametrize('x', [{}])\n"
+    test += "def test_one(luck, x): luck.score(x + draw(luck).random()).at_least(0)\n"
+    sessions.write(test.format("5, 6"))
+    assert {*sessions.cases()} == {"one[5]", "one[6]"}
+    sessions.write(test.format("6, 7"))
+    assert {name: bool(case["remembered"]) for name, case in sessions.cases().items()} == {
+        "one[6]": True,
+        "one[7]": False,
+    }
+
+
+def test_without_the_cache_of_pytest_the_cache_of_this_package_remembers(
+    sessions: Sessions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("L3D_CACHE", str(tmp_path / "cache"))
+    body = "luck.score(draw(luck).random()).at_least(-9)"
+    assert sessions.verdict_of(body, "-p", "no:cacheprovider")["remembered"] == 0
+    assert sessions.cases("-p", "no:cacheprovider")["one"]["remembered"] > 0
+    assert len(list((tmp_path / "cache").glob("pytest/*/seed-0/*.json"))) == 1
+
+
+def test_a_damaged_memory_begins_again(sessions: Sessions) -> None:
+    assert sessions.verdict_of("luck.score(draw(luck).random()).at_least(-9)")["remembered"] == 0
+    (path,) = (sessions.pytester.path / ".pytest_cache/d/l3d/seed-0").glob("*.json")
+    for text in ("", "[]", "{", path.read_text().replace("0.", "NaN, 0.", 1), '{"case": 1}', "null"):
+        path.write_text(text)
+        case = sessions.cases()["one"]
+        assert (case["verdict"], case["notes"]) == ("passed", ["its remembered runs were damaged"])
+    assert sessions.cases()["one"]["notes"] == []
+    assert sessions.cases("--l3d-seed", "7")["one"]["remembered"] == 0
+
+
+def test_stopping_repeating_failures_and_junit_see_one_test_per_case(sessions: Sessions) -> None:
+    sessions.write("@luck\ndef test_a(): pass\n@luck\ndef test_b(): assert 0\n@luck\ndef test_c(): pass\n")
+    assert [case["verdict"] for case in sessions.cases("-x").values()] == ["passed", "failed"]
+    assert [*sessions.cases("--lf")] == ["b"]
+    sessions.run("--l3d", "--junit-xml", "out.xml")
+    text = (sessions.pytester.path / "out.xml").read_text()
+    assert 'tests="3"' in text
+    assert 'failures="1"' in text
+    assert '<property name="l3d_verdict" value="failed"' in text
+
+
+@pytest.mark.slow
+def test_workers_of_xdist_share_the_suite(sessions: Sessions) -> None:
+    sessions.write("@luck\n@pytest.mark.parametrize('x', range(6))\ndef test_one(luck, x): assert x < 5\n")
+    cases = sessions.cases("-p", "xdist", "-n", "2", subprocess=True)
+    sessions.result.assert_outcomes(passed=5, failed=1)
+    assert cases["one[5]"]["fails_needed"] == 6 / 0.05
+    assert {case["verdict"] for case in sessions.cases().values()} == {"passed", "failed"}
+    assert sessions.summary["runs"] < 6 * 4
+
+
+@pytest.mark.parametrize(
+    ("mark", "line"),
+    [
+        ("@luck(runs=0)", "*runs=0: must be a whole number, 1 or more."),
+        ("@luck(rate=1)", "*rate=1: must be above 0, and 0.99 at most."),
+        ("@luck(20)", "*takes runs= and rate= only."),
+    ],
+)
+def test_a_wrong_marker_is_an_error_of_its_test(sessions: Sessions, mark: str, line: str) -> None:
+    sessions.write(f"{mark}\ndef test_one(): raise SystemExit\ndef test_two(): pass\n")
+    result = sessions.run("--l3d")
+    result.assert_outcomes(errors=1, passed=1)
+    result.stdout.fnmatch_lines([line])
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "line"),
+    [
+        ("--l3d-alpha", "1", "*--l3d-alpha=1.0: must be above 0 and below 1."),
+        ("--l3d-checks", "0", "*--l3d-checks=0.0: must be 1 or more."),
+        ("--l3d-budget", "ten", "*--l3d-budget=ten: must be a time such as 90s, 10m or 1h."),
+        ("--l3d-seed", "-1", "*--l3d-seed=-1: must be 0 or more."),
+    ],
+)
+def test_a_wrong_option_ends_the_session_before_a_run(sessions: Sessions, flag: str, value: str, line: str) -> None:
+    sessions.write("@luck\ndef test_one(): raise SystemExit\n")
+    result = sessions.run("--l3d", flag, value)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([line])
