@@ -96,17 +96,22 @@ def headline(answer: CureAnswer) -> str:
     end = "."
     if answer.verified:
         if (best := answer.best) is None:
-            return "Not verified: no trained remedy is established to leave less luck without a lower mean."
-        what, before, after = f"Verified: {with_article(best.prediction.remedy)} leaves", best.plain, best.cured
-        end = "; whether the mean is lower is open." if answer.mean_kept(best) == "open" else end
+            return f"Not verified: no trained remedy is established to leave less luck without a {_worse(answer)} mean."
+        what, before, after = f"Verified: {with_article(best.prediction.remedy, 1)} leaves", best.plain, best.cured
+        end = f"; whether the mean is {_worse(answer)} is open." if answer.mean_kept(best) == "open" else end
     elif answer.collapsed:
         return f"Collapse comes first: {answer.collapsed} of {answer.runs} runs score no better than chance."
     elif helping:
-        what, before, after = f"{beginning(helping[0].remedy)} would leave", Range(answer.std), helping[0].std
+        what, before, after = f"{beginning(helping[0].remedy, 1)} would leave", Range(answer.std), helping[0].std
     else:
         return "No remedy that can be predicted from these runs leaves clearly less luck in a single result."
     digits = unit.digits(after.value)
     return f"{what} ± {unit.text(after.value, digits)} of ± {unit.text(before.value, digits)}{unit.behind}{end}"
+
+
+def _worse(answer: CureAnswer) -> str:
+    """Return what a worse mean is."""
+    return "lower" if answer.metric.sign > 0 else "higher"
 
 
 def percent_text(share: float) -> str:
@@ -119,10 +124,12 @@ def _helping(answer: CureAnswer) -> Answer:
     unit, helping = unit_of(answer.metric), answer.helping()
     if (best := answer.leading) is not None:
         ratio, change = best.ratio, best.mean_change
+        kept, low = answer.mean_kept(best), min(answer.metric.sign * each for each in change[1:])
+        limit = f" by more than {unit.size(answer.smallest_effect)}" * (kept == "verified" and low <= 0)
         lead = (
             f"With {with_article(best.prediction.remedy)} {best.runs} golden runs have less spread: "
             f"**{best.less_spread}** ({percent_text(ratio.value)} %, {between(*ratio[1:], percent_text)}). "
-            f"Their mean is not lower: **{answer.mean_kept(best)}** ({unit.change(change.value, 1)}{unit.behind}, "
+            f"Their mean is not {_worse(answer)}{limit}: **{kept}** ({unit.change(change.value, 1)}{unit.behind}, "
             f"{between(*change[1:], partial(unit.change, digits=1))})."
         )
     elif answer.collapsed:
@@ -135,7 +142,7 @@ def _helping(answer: CureAnswer) -> Answer:
         lead = f"**{beginning(helping[0].remedy)}**: mean **{shift}**{unit.behind}{more}."
     elif any(each.remedy.kind in SEVERAL for each in answer.shown()):
         left = f"{100 * ENOUGH:.3g} %"
-        lead = f"Each remedy that can be predicted leaves more than {left} of the spread, or lowers the mean."
+        lead = f"Each remedy that can be predicted leaves more than {left} of the spread, or makes the mean worse."
     else:
         lead = " ".join(answer.reasons[:1])
     return Answer("What would help?", "", (lead,))
@@ -202,7 +209,7 @@ def verified_table(each: Verified, answer: CureAnswer) -> Table:
             *(points(one, 1) for one in (each.plain_consistency, prediction.consistency.value, each.consistency)),
         ),
     ]
-    verdicts = f"less spread {each.less_spread}, mean not lower {answer.mean_kept(each)}"
+    verdicts = f"less spread {each.less_spread}, mean not {_worse(answer)} {answer.mean_kept(each)}"
     title = f"{remedy_words(prediction.remedy)}: {verdicts} ({_pairs(each)})"
     return Table((unit.name, "without", "predicted", "achieved"), tuple(rows), title=title)
 
@@ -225,18 +232,30 @@ def trained_table(answer: CureAnswer) -> Table:
         for each in answer.verified
     ]
     before = unit.typical(answer.verified[0].plain.value)
-    return Table.of(rows, f"Without a remedy {before}. A pair: golden runs without and with it.")
+    note = f"Without a remedy {before}. A pair: golden runs without and with it."
+    return Table.of(rows, " ".join([note, *map(_surprise, answer.verified)]))
+
+
+def _surprise(each: Verified) -> str:
+    """Return whether what was achieved is as far from what was predicted as luck explains; empty if unknown."""
+    over = each.over_predicted
+    if not math.isfinite(over.high):
+        return ""
+    held = "luck alone may explain that" if over.low <= 1 <= over.high else "the prediction was wrong"
+    times = f"{over.value:.2f} times ({between(*over[1:], '{:.2f}'.format)}) the predicted one"
+    return f"{beginning(each.prediction.remedy, 1)}: the std is {times}; {held}."
 
 
 def verified_note(answer: CureAnswer) -> str | None:
     """Return how the tables of verified remedies are read; None if there are none."""
     if not answer.verified:
         return None
+    limit = unit_of(answer.metric).size(answer.smallest_effect)
     return (
         "Golden runs with and without the remedy have the same configurations and test examples. Interval of the std "
-        "in %: jackknife over pairs. Less spread: it lies below 100 %. Mean not lower: by less than "
-        f"{unit_of(answer.metric).size(answer.smallest_effect)}. Open: its interval holds both. Level of each "
-        f"interval: {100 * answer.level:.3g} %, so that of all trained remedies together it is 95 %."
+        f"in %: jackknife over pairs. Less spread: it lies below 100 %. Mean not {_worse(answer)}: by less than "
+        f"{limit}. Open: its interval holds both. Level of each interval: {100 * answer.level:.3g} %, so that of all "
+        "trained remedies together it is 95 %. Times the predicted one: of the std in %, with the errors of both."
     )
 
 
