@@ -61,7 +61,7 @@ class Verified:
 
     @property
     def over_predicted(self) -> Range:
-        """The ratio over the predicted one, with the errors of both; the prediction was wrong if it is not 1."""
+        """The ratio over the predicted one, with the errors of both; the prediction is doubtful if it is not 1."""
         ratio, predicted = self.ratio, self.prediction.ratio
         if not (ratio.low > 0 and predicted.low > 0):
             return UNKNOWN

@@ -241,7 +241,8 @@ def _surprise(each: Verified) -> str:
     over = each.over_predicted
     if not math.isfinite(over.high):
         return ""
-    held = "luck alone may explain that" if over.low <= 1 <= over.high else "the prediction was wrong"
+    far = "luck alone rarely explains that: predict it again from more runs"
+    held = "luck alone may explain that" if over.low <= 1 <= over.high else far
     times = f"{over.value:.2f} times ({between(*over[1:], '{:.2f}'.format)}) the predicted one"
     return f"{beginning(each.prediction.remedy, 1)}: the std is {times}; {held}."
 
