@@ -12,7 +12,8 @@ from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, Verified, against_collapse, spread_ratio, verify
-from mlflow_l3d.studies.cure.report.page import cure_document, headline, trained_table, verified_table
+from mlflow_l3d.studies.cure.report.achieved import trained_table, verified_table
+from mlflow_l3d.studies.cure.report.page import cure_document, headline
 
 NOTHING = Verified(prediction=Prediction(remedy=Remedy("vote", ("a",), 5), basis="exact"), run_id="r", runs=0)
 
@@ -98,7 +99,7 @@ def test_more_golden_runs_are_asked_of_the_parameter_that_makes_them() -> None:
     document = cure_document(answer, source=source, run_id="r", settings={})
     more, then = (step.command for step in document.steps)
     assert more == "mlflow-l3d investigate trec --design radial --mitigation-runs 80"
-    assert then == "mlflow-l3d cure --verify 1 --runs 80"
+    assert then == "mlflow-l3d cure --verify 1 --runs 80 --remedy 'vote of 5 runs over a'"
 
 
 def test_too_few_or_constant_scores_are_undecided() -> None:
@@ -118,7 +119,7 @@ def test_a_prediction_is_doubted_if_the_luck_of_both_does_not_explain_what_was_a
     for each in (far, near, replace(far, prediction=NOTHING.prediction)):
         answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(), verified=(each,))
         notes.append(trained_table(answer).note)
-    words = "A mean of class scores of 4 runs over 2 factors: the std is"
+    words = "A mean of class scores of 4 runs over 2 factors: relative to without it, the std is"
     assert f"{words} 2.00 times (1.33 to 3.00) the predicted one; luck alone rarely explains that: " in notes[0]
     assert f"{words} 1.10 times (0.73 to 1.65) the predicted one; luck alone may explain that." in notes[1]
     assert "predicted one" not in notes[2]
