@@ -44,7 +44,10 @@ def _more_runs(design: type[Design], record: Importance) -> Advice:
     if components is None or design.planning is None:
         return Advice("unknown", "How many runs settle it is not known for this design.")
     if not distance >= SMALLEST_DISTANCE:
-        return Advice("unaffordable", "It is so close to 0 that no affordable number of runs establishes its sign.")
+        text = (
+            "It moves the score about as much as all others together: no affordable number of runs says which is more."
+        )
+        return Advice("unaffordable", text)
     rows, columns = record.table.shape
     if not components.mitigated > 0:
         double = max(FEWEST_AT_BOUNDARY, 2 * rows)

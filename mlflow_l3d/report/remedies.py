@@ -17,10 +17,10 @@ from mlflow_l3d.report.table import Drawn, Table
 _MOST_NAMES: Final = 2
 
 
-def factor_words(joined: str) -> str:
-    """Return factors that are joined by a plus as people read them: of many only how many."""
+def factor_words(joined: str, most: int = _MOST_NAMES) -> str:
+    """Return factors that are joined by a plus as people read them: of more than `most` only how many."""
     names = joined.split("+")
-    return f"{len(names)} factors" if len(names) > _MOST_NAMES else listed(names)
+    return f"{len(names)} factors" if len(names) > most else listed(names)
 
 
 def needs_labels(over: Sequence[str]) -> bool:
@@ -28,15 +28,15 @@ def needs_labels(over: Sequence[str]) -> bool:
     return any(name in TASK_FACTORS for name in over)
 
 
-def remedy_over(remedy: Remedy) -> str:
+def remedy_over(remedy: Remedy, most: int = _MOST_NAMES) -> str:
     """Return the factors in which the members of a remedy differ."""
-    return factor_words("+".join(remedy.over)) or "all factors"
+    return factor_words("+".join(remedy.over), most) or "all factors"
 
 
-def remedy_words(remedy: Remedy, also: Sequence[Remedy] = ()) -> str:
-    """Return what a remedy does, and those that are applied to its results, in a few words."""
+def remedy_words(remedy: Remedy, also: Sequence[Remedy] = (), most: int = _MOST_NAMES) -> str:
+    """Return what a remedy does, and those that are applied to its results, in a few words; at most so many factors."""
     price = f" (needs up to {remedy.members} times the labels)" if needs_labels(remedy.over) else ""
-    runs = f"{counted(remedy.members, 'run')} over {remedy_over(remedy)}{price}"
+    runs = f"{counted(remedy.members, 'run')} over {remedy_over(remedy, most)}{price}"
     words = {
         "vote": f"vote of {runs}",
         "mean": f"mean of class scores of {runs}",
@@ -51,17 +51,18 @@ def remedy_words(remedy: Remedy, also: Sequence[Remedy] = ()) -> str:
 
 def short_words(remedy: Remedy) -> str:
     """Return what a remedy does as a first screen has it."""
-    return remedy_words(remedy).replace(" runs over ", " over ")
+    return remedy_words(remedy, most=1).replace(" runs over ", " over ")
 
 
-def with_article(remedy: Remedy) -> str:
+def with_article(remedy: Remedy, most: int = _MOST_NAMES) -> str:
     """Return what a remedy does within a sentence."""
-    return f"{'the ' if remedy.kind == 'choose' else 'a ' * (remedy.kind in SEVERAL)}{remedy_words(remedy)}"
+    article = "the " if remedy.kind == "choose" else "a " * (remedy.kind in SEVERAL)
+    return article + remedy_words(remedy, most=most)
 
 
-def beginning(remedy: Remedy) -> str:
+def beginning(remedy: Remedy, most: int = _MOST_NAMES) -> str:
     """Return what a remedy does at the beginning of a sentence."""
-    words = with_article(remedy)
+    words = with_article(remedy, most)
     return words[:1].upper() + words[1:]
 
 

@@ -106,6 +106,9 @@ def predicted(
     reasons += [lacking_words(lacking)] if lacking else []
     if not is_first_look:
         reasons += _unknown("The best of several runs", ("choose",), every, predictions)
+        if members.factors and predictions and members.design.name == "crossed":
+            # Ten columns are ten draws of the members, however many rows there are.
+            reasons.insert(0, "All rows share their columns: design=nested predicts more exactly with as many runs.")
     return predictions, reasons
 
 

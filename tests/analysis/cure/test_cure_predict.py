@@ -291,6 +291,40 @@ def test_a_factor_of_main_effects_has_wide_intervals_by_its_few_columns() -> Non
     assert np.mean(ratios) == pytest.approx(truth[1] / truth[0], rel=0.15)
 
 
+@pytest.mark.parametrize(("columns", "error"), [(1, 0.06), (16, 0.03)])
+def test_the_synthetic_approach_has_its_closed_form(columns: int, error: float) -> None:
+    """A mean of class scores has the mean of the accuracies of its members, products of Sobol's factors.
+
+    Columns of each row of its own are a larger sample of members than columns that all rows share.
+    """
+    random, examples, scale, found = np.random.default_rng(7), 100, 0.12, []
+    row, column = 1 / 3 / 1.5**2, 1 / 3  # variances of the factors of a row and of a column
+    shared = np.arange(10) if columns == 1 else None
+    for _ in range(10):
+        factors = (np.abs(4 * random.random(size) - 2) for size in ((16, 1), (columns, 10)))
+        accuracies = 0.1 + scale * (next(factors) + 0.5) / 1.5 * next(factors)
+        rows = []
+        for some in accuracies:
+            right = 0.5 + (some[:, None] - random.random(examples)) / 2
+            scores = np.stack([1 - right, right], axis=2).astype(np.float32)
+            ones = np.ones(examples, dtype=np.int64)
+            rows.append(Members(scores.argmax(axis=2), ones, scores, columns=shared))
+        found.append(predict(rows, over=("a",), metric=ACCURACY, classes=2, most_members=5))
+
+    def spread(k: int) -> float:
+        variance, mean = scale**2 * (row + (1 + row) * column / k), 0.1 + scale
+        return math.sqrt(variance + (mean * (1 - mean) - variance) / examples)
+
+    for k in (2, 3, 4, 5):
+        truth, some = spread(k) / spread(1), [of(each, "mean", k) for each in found]
+        assert np.mean([each.ratio.value for each in some]) == pytest.approx(truth, rel=error)
+        assert np.mean([each.ratio.low <= truth <= each.ratio.high for each in some]) >= 0.8
+        assert np.mean([each.mean_change.low <= 0 <= each.mean_change.high for each in some]) >= 0.8
+        ratios = np.array([each.ratio.value for each in some]) / truth
+        assert np.abs(np.log(ratios)).mean() < 1.5 * error
+    assert {each.basis for each in some} == {"exact" if shared is None else "extrapolated"}
+
+
 def test_what_cannot_be_predicted_has_a_reason() -> None:
     def reasons(rows: list[Members], metric=ACCURACY) -> list[str]:  # type: ignore[no-untyped-def]
         found = predict(rows, over=("a",), metric=metric, classes=3)

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, Verified, against_collapse, spread_ratio, verify
-from mlflow_l3d.studies.cure.report.page import cure_document, headline, trained_table, verified_table
+from mlflow_l3d.studies.cure.report.achieved import trained_table, verified_table
+from mlflow_l3d.studies.cure.report.page import cure_document, headline
 
 NOTHING = Verified(prediction=Prediction(remedy=Remedy("vote", ("a",), 5), basis="exact"), run_id="r", runs=0)
 
@@ -98,12 +99,46 @@ def test_more_golden_runs_are_asked_of_the_parameter_that_makes_them() -> None:
     document = cure_document(answer, source=source, run_id="r", settings={})
     more, then = (step.command for step in document.steps)
     assert more == "mlflow-l3d investigate trec --design radial --mitigation-runs 80"
-    assert then == "mlflow-l3d cure --verify 1 --runs 80"
+    assert then == "mlflow-l3d cure --verify 1 --runs 80 --remedy 'vote of 5 runs over a'"
 
 
 def test_too_few_or_constant_scores_are_undecided() -> None:
     for plain, cured in (([0.5], [0.6]), ([0.5] * 9, [0.5] * 9), ([0.5] * 9, list(np.arange(9) / 10))):
         assert verify(NOTHING, np.array(plain), np.array(cured)).less_spread == "open"
+
+
+def test_a_prediction_is_doubted_if_the_luck_of_both_does_not_explain_what_was_achieved() -> None:
+    over = ("data_order", "sample_choice")
+    predicted = Prediction(remedy=Remedy("mean", over, 4), basis="exact", ratio=Range(0.4, 0.3, 0.4 / 0.75))
+    far = replace(NOTHING, prediction=predicted, runs=9, ratio=Range(0.8, 0.6, 0.8 / 0.75))
+    half = math.exp(math.sqrt(2) * math.log(4 / 3))  # two independent errors of equal size
+    assert far.over_predicted == pytest.approx((2.0, 2 / half, 2 * half))
+    near = replace(far, ratio=Range(0.44, 0.33, 0.44 / 0.75))
+    assert replace(far, prediction=NOTHING.prediction).over_predicted is UNKNOWN
+    notes = []
+    for each in (far, near, replace(far, prediction=NOTHING.prediction)):
+        answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(), verified=(each,))
+        notes.append(trained_table(answer).note)
+    words = "A mean of class scores of 4 runs over 2 factors: relative to without it, the std is"
+    assert f"{words} 2.00 times (1.33 to 3.00) the predicted one; luck alone rarely explains that: " in notes[0]
+    assert f"{words} 1.10 times (0.73 to 1.65) the predicted one; luck alone may explain that." in notes[1]
+    assert "predicted one" not in notes[2]
+
+
+@pytest.mark.parametrize(
+    ("metric", "change", "words"),
+    [
+        ("accuracy", Range(0.02, 0.01, 0.03), "not lower: **verified**"),
+        ("accuracy", Range(-0.02, -0.03, -0.01), "not lower by more than 5.0 points: **verified**"),
+        ("accuracy", Range(-0.2, -0.3, -0.01), "not lower: **refuted**"),
+        ("mse", Range(-0.02, -0.03, -0.01), "not higher: **verified**"),
+    ],
+)
+def test_a_mean_that_is_certainly_lower_is_not_called_the_same(metric: str, change: Range, words: str) -> None:
+    each = replace(NOTHING, runs=9, ratio=Range(0.5, 0.3, 0.9), mean_change=change)
+    answer = CureAnswer(metric=named(metric), std=0.1, mean=0.5, predictions=(), verified=(each,), smallest_effect=0.05)
+    document = cure_document(answer, source=Source(run_id="p"), run_id="r", settings={})
+    assert f"Their mean is {words}" in document.answers[0].lead
 
 
 @pytest.mark.slow

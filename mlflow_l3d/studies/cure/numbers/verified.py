@@ -60,6 +60,16 @@ class Verified:
     plain_consistency: float = math.nan
 
     @property
+    def over_predicted(self) -> Range:
+        """The ratio over the predicted one, with the errors of both; the prediction is doubtful if it is not 1."""
+        ratio, predicted = self.ratio, self.prediction.ratio
+        if not (ratio.low > 0 and predicted.low > 0):
+            return UNKNOWN
+        half = math.hypot(*(math.log(each.high / each.low) / 2 for each in (ratio, predicted)))
+        value = ratio.value / predicted.value
+        return Range(value, value / math.exp(half), value * math.exp(half))
+
+    @property
     def less_spread(self) -> Verdict:
         """Whether it leaves less spread, at the level of the intervals."""
         return "verified" if self.ratio.high < 1 else "refuted" if self.ratio.low > 1 else "open"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -23,24 +24,22 @@ from mlflow_l3d.report.numbers import (
     points,
     share_text,
     unit_of,
-    with_limits,
 )
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
 from mlflow_l3d.report.remedies import (
     beginning,
     factor_words,
-    range_text,
     remedy_bars,
     remedy_table,
     remedy_words,
-    short_words,
     with_article,
 )
 from mlflow_l3d.report.scatter import scatter
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer, Step
-from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, Verified, against_collapse
+from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, against_collapse
+from mlflow_l3d.studies.cure.report.achieved import percent_text, trained_table, verified_note, verified_table, worse
 
 _ROWS: Final = 4
 """Remedies on the first screen."""
@@ -96,33 +95,29 @@ def headline(answer: CureAnswer) -> str:
     end = "."
     if answer.verified:
         if (best := answer.best) is None:
-            return "Not verified: no trained remedy is established to leave less luck without a lower mean."
-        what, before, after = f"Verified: {with_article(best.prediction.remedy)} leaves", best.plain, best.cured
-        end = "; whether the mean is lower is open." if answer.mean_kept(best) == "open" else end
+            return f"Not verified: no trained remedy is established to leave less luck without a {worse(answer)} mean."
+        what, before, after = f"Verified: {with_article(best.prediction.remedy, 1)} leaves", best.plain, best.cured
+        end = f"; whether the mean is {worse(answer)} is open." if answer.mean_kept(best) == "open" else end
     elif answer.collapsed:
         return f"Collapse comes first: {answer.collapsed} of {answer.runs} runs score no better than chance."
     elif helping:
-        what, before, after = f"{beginning(helping[0].remedy)} would leave", Range(answer.std), helping[0].std
+        what, before, after = f"{beginning(helping[0].remedy, 1)} would leave", Range(answer.std), helping[0].std
     else:
         return "No remedy that can be predicted from these runs leaves clearly less luck in a single result."
     digits = unit.digits(after.value)
     return f"{what} ± {unit.text(after.value, digits)} of ± {unit.text(before.value, digits)}{unit.behind}{end}"
 
 
-def percent_text(share: float) -> str:
-    """Return a share in %, with as many digits as tell it from 100."""
-    digits = next((each for each in range(6) if round(100 * share, each) != 100), 0)
-    return points(share, digits)
-
-
 def _helping(answer: CureAnswer) -> Answer:
     unit, helping = unit_of(answer.metric), answer.helping()
     if (best := answer.leading) is not None:
         ratio, change = best.ratio, best.mean_change
+        kept, low = answer.mean_kept(best), min(answer.metric.sign * each for each in change[1:])
+        limit = f" by more than {unit.size(answer.smallest_effect)}" * (kept == "verified" and low <= 0)
         lead = (
             f"With {with_article(best.prediction.remedy)} {best.runs} golden runs have less spread: "
             f"**{best.less_spread}** ({percent_text(ratio.value)} %, {between(*ratio[1:], percent_text)}). "
-            f"Their mean is not lower: **{answer.mean_kept(best)}** ({unit.change(change.value, 1)}{unit.behind}, "
+            f"Their mean is not {worse(answer)}{limit}: **{kept}** ({unit.change(change.value, 1)}{unit.behind}, "
             f"{between(*change[1:], partial(unit.change, digits=1))})."
         )
     elif answer.collapsed:
@@ -135,7 +130,7 @@ def _helping(answer: CureAnswer) -> Answer:
         lead = f"**{beginning(helping[0].remedy)}**: mean **{shift}**{unit.behind}{more}."
     elif any(each.remedy.kind in SEVERAL for each in answer.shown()):
         left = f"{100 * ENOUGH:.3g} %"
-        lead = f"Each remedy that can be predicted leaves more than {left} of the spread, or lowers the mean."
+        lead = f"Each remedy that can be predicted leaves more than {left} of the spread, or makes the mean worse."
     else:
         lead = " ".join(answer.reasons[:1])
     return Answer("What would help?", "", (lead,))
@@ -189,57 +184,6 @@ def front(answer: CureAnswer) -> Drawing | None:
     return Drawing(html, caption)
 
 
-def verified_table(each: Verified, answer: CureAnswer) -> Table:
-    """Return what was predicted of a verified remedy, and what was achieved."""
-    unit, prediction = unit_of(answer.metric), each.prediction
-    ratio = with_limits(percent_text(each.ratio.value), between(*each.ratio[1:], percent_text), "({})")
-    rows = [
-        ("std", range_text(each.plain, unit), range_text(prediction.std, unit), range_text(each.cured, unit)),
-        ("std (%)", "100", percent_text(prediction.std.value / answer.std), ratio),
-        ("change of mean", "", *(range_text(one.mean_change, unit, sign=True) for one in (prediction, each))),
-        (
-            "agree (%)",
-            *(points(one, 1) for one in (each.plain_consistency, prediction.consistency.value, each.consistency)),
-        ),
-    ]
-    verdicts = f"less spread {each.less_spread}, mean not lower {answer.mean_kept(each)}"
-    title = f"{remedy_words(prediction.remedy)}: {verdicts} ({_pairs(each)})"
-    return Table((unit.name, "without", "predicted", "achieved"), tuple(rows), title=title)
-
-
-def _pairs(each: Verified) -> str:
-    return counted(each.runs, "pair") + f", {each.failed} failed" * bool(each.failed)
-
-
-def trained_table(answer: CureAnswer) -> Table:
-    """Return what was predicted of each trained remedy next to what was achieved."""
-    unit = unit_of(answer.metric)
-    rows = [
-        {
-            "remedy": short_words(each.prediction.remedy),
-            "std (predicted)": f"{unit.text(each.cured.value)} ({unit.text(each.prediction.std.value)})",
-            "mean (predicted)": f"{unit.change(each.mean_change.value)} "
-            f"({unit.change(each.prediction.mean_change.value)})",
-            "golden runs": _pairs(each),
-        }
-        for each in answer.verified
-    ]
-    before = unit.typical(answer.verified[0].plain.value)
-    return Table.of(rows, f"Without a remedy {before}. A pair: golden runs without and with it.")
-
-
-def verified_note(answer: CureAnswer) -> str | None:
-    """Return how the tables of verified remedies are read; None if there are none."""
-    if not answer.verified:
-        return None
-    return (
-        "Golden runs with and without the remedy have the same configurations and test examples. Interval of the std "
-        "in %: jackknife over pairs. Less spread: it lies below 100 %. Mean not lower: by less than "
-        f"{unit_of(answer.metric).size(answer.smallest_effect)}. Open: its interval holds both. Level of each "
-        f"interval: {100 * answer.level:.3g} %, so that of all trained remedies together it is 95 %."
-    )
-
-
 def remaining_table(answer: CureAnswer) -> Table | None:
     """Return how much of what remains each factor is involved in."""
     some = [each for each in answer.shown() if each.shares][:8]
@@ -265,12 +209,14 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
             yield Step("With it, which luck is left?", command)
     elif is_open and (again := source.command()):
         runs = 4 * max(each.runs + each.failed for each in is_open)
+        remedy = f"--remedy {shlex.quote(remedy_words(is_open[0].prediction.remedy))}"
+        options = f"--verify 1 --runs {runs} {remedy}"
         if runs <= answer.stored:
-            yield Step("More golden runs may settle it:", f"mlflow-l3d cure {source.run_id} --verify 1 --runs {runs}")
+            yield Step("More golden runs may settle it:", f"mlflow-l3d cure {source.run_id} {options}")
             return
         again = source.command(**{"mitigation_runs" if answer.is_pooled else "golden_runs": str(runs)})
         yield Step("More golden runs may settle it:", again)
-        yield Step("Then verify with them, in the run of that:", f"mlflow-l3d cure --verify 1 --runs {runs}")
+        yield Step("Then verify with them, in the run of that:", f"mlflow-l3d cure {options}")
     elif answer.chosen and not answer.verified and answer.stored and source.command():
         yield Step("This is predicted. Verify it:", f"mlflow-l3d cure {source.run_id} --verify 1")
 

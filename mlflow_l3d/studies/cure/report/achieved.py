@@ -1,0 +1,85 @@
+"""What trained remedies achieved next to what was predicted, as people read it."""
+
+from __future__ import annotations
+
+import math
+
+from mlflow_l3d.report.numbers import between, counted, points, unit_of, with_limits
+from mlflow_l3d.report.remedies import beginning, range_text, remedy_words, short_words
+from mlflow_l3d.report.table import Table
+from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, Verified
+
+
+def worse(answer: CureAnswer) -> str:
+    """Return what a worse mean is."""
+    return "lower" if answer.metric.sign > 0 else "higher"
+
+
+def percent_text(share: float) -> str:
+    """Return a share in %, with as many digits as tell it from 100."""
+    digits = next((each for each in range(6) if round(100 * share, each) != 100), 0)
+    return points(share, digits)
+
+
+def verified_table(each: Verified, answer: CureAnswer) -> Table:
+    """Return what was predicted of a verified remedy, and what was achieved."""
+    unit, prediction = unit_of(answer.metric), each.prediction
+    ratio = with_limits(percent_text(each.ratio.value), between(*each.ratio[1:], percent_text), "({})")
+    rows = [
+        ("std", range_text(each.plain, unit), range_text(prediction.std, unit), range_text(each.cured, unit)),
+        ("std (%)", "100", percent_text(prediction.std.value / answer.std), ratio),
+        ("change of mean", "", *(range_text(one.mean_change, unit, sign=True) for one in (prediction, each))),
+        (
+            "agree (%)",
+            *(points(one, 1) for one in (each.plain_consistency, prediction.consistency.value, each.consistency)),
+        ),
+    ]
+    verdicts = f"less spread {each.less_spread}, mean not {worse(answer)} {answer.mean_kept(each)}"
+    title = f"{remedy_words(prediction.remedy)}: {verdicts} ({_pairs(each)})"
+    return Table((unit.name, "without", "predicted", "achieved"), tuple(rows), title=title)
+
+
+def _pairs(each: Verified) -> str:
+    return counted(each.runs, "pair") + f", {each.failed} failed" * bool(each.failed)
+
+
+def trained_table(answer: CureAnswer) -> Table:
+    """Return what was predicted of each trained remedy next to what was achieved."""
+    unit = unit_of(answer.metric)
+    rows = [
+        {
+            "remedy": short_words(each.prediction.remedy),
+            "std (predicted)": f"{unit.text(each.cured.value)} ({unit.text(each.prediction.std.value)})",
+            "mean (predicted)": f"{unit.change(each.mean_change.value)} "
+            f"({unit.change(each.prediction.mean_change.value)})",
+            "golden runs": _pairs(each),
+        }
+        for each in answer.verified
+    ]
+    before = unit.typical(answer.verified[0].plain.value)
+    note = f"Without a remedy {before}. A pair: golden runs without and with it."
+    return Table.of(rows, " ".join([note, *map(_surprise, answer.verified)]))
+
+
+def _surprise(each: Verified) -> str:
+    """Return whether what was achieved is as far from what was predicted as luck explains; empty if unknown."""
+    over = each.over_predicted
+    if not math.isfinite(over.high):
+        return ""
+    far = "luck alone rarely explains that: predict it again from more runs"
+    held = "luck alone may explain that" if over.low <= 1 <= over.high else far
+    times = f"{over.value:.2f} times ({between(*over[1:], '{:.2f}'.format)}) the predicted one"
+    return f"{beginning(each.prediction.remedy, 1)}: relative to without it, the std is {times}; {held}."
+
+
+def verified_note(answer: CureAnswer) -> str | None:
+    """Return how the tables of verified remedies are read; None if there are none."""
+    if not answer.verified:
+        return None
+    limit = unit_of(answer.metric).size(answer.smallest_effect)
+    return (
+        "Golden runs with and without the remedy have the same configurations and test examples. Interval of the std "
+        f"in %: jackknife over pairs. Less spread: it lies below 100 %. Mean not {worse(answer)}: by less than "
+        f"{limit}. Open: its interval holds both. Level of each interval: {100 * answer.level:.3g} %, so that of all "
+        "trained remedies together it is 95 %. Times the predicted one: of the std in %, with the errors of both."
+    )
