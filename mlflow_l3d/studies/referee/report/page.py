@@ -37,7 +37,7 @@ def headline(course: Course) -> str:
     if not course.path:
         return f"No candidate of {course.judged} was kept: the baseline is the champion."
     last, unit = course.path[-1], unit_of(course.metric)
-    name = shorten(last.name, 60)
+    name = shorten(last.name, 40)
     if not math.isfinite(last.confirmed):
         return f"The champion is {name}; its gain is not confirmed yet."
     if last.low <= 0:
@@ -88,7 +88,7 @@ def notes(course: Course) -> Iterator[str]:
     unit = unit_of(course.metric)
     if course.lead_by_luck > course.rules.effect:
         yield (
-            f"The test examples were used often: the best of {course.judged} equal candidates may be ahead by "
+            f"The test examples were used often: the best of {course.judged} equal candidates may be ahead by up to "
             f"{unit.amount(course.lead_by_luck)} through luck of the examples alone. Confirm the champion on new ones."
         )
     failed = sum(not math.isfinite(score) for each in course.systems for score in each.scores.values())
