@@ -87,7 +87,7 @@ def test_what_is_better_is_kept_and_the_next_change_is_relative_to_it(
         assert [run.data.tags["l3d.role"] for run in studies_of(place.client)] == ["referee", "investigation"]
     page = place.download(session, "report.html", tmp_path).read_text(encoding="utf-8")
     assert f"The champion is {KEPT[:50]}" in page
-    assert "Every interim analysis" in page
+    assert "interim analysis" in page
 
 
 def golden(place: Place, **more: str) -> list[Any]:
