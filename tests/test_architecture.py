@@ -91,7 +91,17 @@ def test_every_room_stands_in_the_table_and_imports_from_rooms_before_it() -> No
 
 
 def test_rooms_of_the_analysis_import_those_before_them_only() -> None:
-    order = ["intervals", "importance", "consistency", "planning", "cure", "results", "comparison", "judged"]
+    order = [
+        "intervals",
+        "sequential",
+        "importance",
+        "consistency",
+        "planning",
+        "cure",
+        "results",
+        "comparison",
+        "judged",
+    ]
     for module in MODULES:
         if module.startswith("analysis."):
             rooms = [name.split(".")[1] for name in own_imports(module) if name.startswith("analysis.")]
