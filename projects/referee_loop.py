@@ -3,7 +3,7 @@
     python projects/referee_loop.py --task sst2 --candidates 30
 
 The agent is a random search here: it changes one or two hyperparameters of the champion. Put your own in the place of
-`propose`. The same command continues where it stopped.
+`propose`. The same command again trains nothing twice.
 """
 
 from __future__ import annotations
@@ -65,11 +65,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     while len(history) < options.candidates:
         change = propose(history, agent)
         try:
-            history.append(referee.judge(change))
-        except mlflow_l3d.ParameterError:  # the change is no change of the champion
-            continue
-        sys.stdout.write(f"{history[-1].to_json()}\n")
-        sys.stdout.flush()
+            judgement = referee.judge(change)
+        except mlflow_l3d.ParameterError as error:
+            if "are the same" not in str(error):
+                raise
+            continue  # it is the baseline again
+        if judgement.number > len(history):  # else it was judged before
+            history.append(judgement)
+            sys.stdout.write(f"{judgement.to_json()}\n")
+            sys.stdout.flush()
     sys.stdout.write(referee.status().summary())
     return 0
 

@@ -83,13 +83,13 @@ class Conduct:
     ----------
     source
         What runs the baseline and the candidates.
-    ledger
-        What is recorded.
+    records
+        Those of the session.
     """
 
-    def __init__(self, source: Source, ledger: Ledger) -> None:
-        self.source, self.ledger = source, ledger
-        self.session: Session = ledger.session()
+    def __init__(self, source: Source, records: Ledger) -> None:
+        self.source, self.ledger = source, records
+        self.session: Session = records.session()
         self._spent = 0
 
     @classmethod
@@ -260,7 +260,7 @@ class Conduct:
         record = self.ledger.champion()
         missing = [number for number in numbers if number not in record.scores]
         if missing:
-            candidate = self.source.describe(None) if not record.number else self.source.restore(record.given)
+            candidate = self.source.describe(None) if not record.number else self.source.restore(record.content)
             self._run(record, candidate, missing)
         self.session.champion.scores.update(record.scores)
 

@@ -158,7 +158,7 @@ class Referee:
         if isinstance(source := conduct.source, GoldenSource):
             ledger = conduct.ledger
             source.run_id = ledger.run_id
-            source.champion = lambda: ledger.champion().given if ledger.champion().number else None
+            source.champion = lambda: ledger.champion().content if ledger.champion().number else None
         return referee
 
     @property

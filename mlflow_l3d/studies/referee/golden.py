@@ -238,8 +238,8 @@ class GoldenSource:
 
     def _side(self, content: Mapping[str, Any]) -> Side:
         """Return the system that a session has recorded."""
-        if (known := self._sides.get(content_key(content))) is not None:
-            return known
+        if (side := self._sides.get(content_key(content))) is not None:
+            return side
         machine = {**self.machine, "self_test": "skip"}
         if "measured" in content:
             allowed = "was measured elsewhere: no change of it can be trained here"

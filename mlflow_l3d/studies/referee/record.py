@@ -35,7 +35,7 @@ _MOST: Final = 5000
 
 
 class Ledger:
-    """What is recorded of one session.
+    """The records of one session.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ class Ledger:
         self.title, content = str(run.info.run_name), json.loads(run.data.tags[_RULES])
         self.planned, self.shares_seeds = int(content["baseline_runs"]), bool(content["shares_seeds"])
         self.identity: Mapping[str, Any] = content["identity"]
-        known = {each.name for each in fields(Rules)}
-        self.rules = Rules(**{name: value for name, value in content.items() if name in known})
+        names_of_rules = {each.name for each in fields(Rules)}
+        self.rules = Rules(**{name: value for name, value in content.items() if name in names_of_rules})
         self.systems: list[SystemRecord] = []
         self._count = ""
 

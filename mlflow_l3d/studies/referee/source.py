@@ -1,4 +1,4 @@
-"""Where the scores of a referee come from: a function of a candidate and a seed, or anything with these methods."""
+"""Sources of the scores of a referee: a function of a candidate and a seed, or anything with these methods."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Candidate:
         What it is, in a few words.
     content
         All that decides its scores but the seeds, as JSON types: the same content is the same candidate.
-    given
-        As it was given.
+    value
+        What it was described as.
     measured
         Number of a run -> score, of a candidate that was run elsewhere; None if it is run here.
     """
 
     title: str
     content: Mapping[str, Any]
-    given: object = None
+    value: object = None
     measured: Mapping[int, float] | None = None
 
     @property
@@ -97,7 +97,7 @@ class FunctionSource:
     metric
         Name of the score, as ``name`` or ``name:lower`` if less of it is better.
     root_seed
-        Where the seeds come from.
+        The number that all seeds are derived from.
     version
         Change it with the function: candidates of another version are others.
     """
@@ -127,8 +127,8 @@ class FunctionSource:
 
     def describe(self, candidate: object) -> Candidate:
         """Return a candidate: the value that the function is called with."""
-        given = self.baseline if candidate is None else candidate
-        return Candidate(_title(given), self._content(given), given)
+        value = self.baseline if candidate is None else candidate
+        return Candidate(_title(value), self._content(value), value)
 
     def restore(self, content: Mapping[str, Any]) -> Candidate:
         """Return a candidate: its content is all that the function sees."""
@@ -143,7 +143,7 @@ class FunctionSource:
             If it returns anything but a number.
         """
         for number in numbers:
-            value = self.score(candidate.given, configuration_seed(self.root_seed, "referee", number))
+            value = self.score(candidate.value, configuration_seed(self.root_seed, "referee", number))
             try:
                 yield number, float(value)
             except (TypeError, ValueError):

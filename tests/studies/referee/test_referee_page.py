@@ -55,7 +55,7 @@ def test_first_screen_answers_champion_luck_price_and_next_step() -> None:
     page = document.to_html()
     assert "&lt;epochs=20&gt;" in page
     assert "<epochs" not in page
-    assert page.count(">undecided<") == 0 or "Every interim analysis" in page
+    assert "1: +2.00, 500; 2: +6.00, 500" in page  # every interim analysis
     assert "claimed so far" in page
     assert "add up to +6.00" in page
 
@@ -91,6 +91,8 @@ def test_best_of_equal_candidates_is_ahead_by_luck_of_the_examples_about_as_much
     lead = np.random.default_rng(1).normal(0, 0.01, (2_000, 200)).max(axis=1).mean()
     assert course.lead_by_luck == pytest.approx(lead, rel=0.2)
     text = " ".join(session_document(course).to_text().split())
-    assert "the best of 200 equal candidates may be ahead by 3.26 points through luck of the examples alone" in text
+    assert (
+        "the best of 200 equal candidates may be ahead by up to 3.26 points through luck of the examples alone" in text
+    )
     for fine in (replace(course, luck_of_examples=0.005), replace(course, luck_of_examples=math.nan)):
         assert "used often" not in session_document(fine).to_text()

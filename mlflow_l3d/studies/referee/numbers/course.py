@@ -23,8 +23,8 @@ class SystemRecord:
         Of the candidate, from 1; 0 is the baseline.
     title, key
         Its name in a few words, and a text that is equal for the same candidate.
-    given
-        What it was given as, as JSON types.
+    content
+        All that decides its scores but the seeds, as JSON types.
     scores
         Number of a run -> score, nan if it failed.
     verdict
@@ -39,7 +39,7 @@ class SystemRecord:
     number: int
     title: str
     key: str
-    given: Any = None
+    content: Any = None
     scores: dict[int, float] = field(default_factory=dict)
     verdict: str = ""
     looks: list[Assessment] = field(default_factory=list)

@@ -116,20 +116,20 @@ def assess(
     with their degrees of freedom (Satterthwaite 1946).
     """
     scores = {number: value for number, value in candidate.items() if math.isfinite(value)}
-    known = {number: value for number, value in champion.items() if math.isfinite(value)}
-    shared = [number for number in scores if number in known]
+    of_the_champion = {number: value for number, value in champion.items() if math.isfinite(value)}
+    shared = [number for number in scores if number in of_the_champion]
     runs, spent = len(scores), len(candidate)
-    if not runs or not known:
-        verdict: Verdict = "reject" if spent >= min(FEWEST, rules.most_runs) and known else "undecided"
+    if not runs or not of_the_champion:
+        verdict: Verdict = "reject" if spent >= min(FEWEST, rules.most_runs) and of_the_champion else "undecided"
         nan = math.nan
         return Assessment(0, nan, nan, -math.inf, math.inf, 0.0, needed, nan, nan, verdict)
-    own = np.array(list(scores.values()))
-    others = np.array(list(known.values()))
+    values = np.array(list(scores.values()))
+    others = np.array(list(of_the_champion.values()))
     correlation = noise.correlation if len(shared) == runs else 0.0
-    beside = np.array([known[number] for number in shared]) if correlation else np.zeros(0)
+    beside = np.array([of_the_champion[number] for number in shared]) if correlation else np.zeros(0)
     lucky = float(beside.mean() - others.mean()) if correlation else 0.0
-    gain = rules.sign * float(own.mean() - others.mean() - correlation * lucky)
-    left = own - correlation * beside if correlation else own
+    gain = rules.sign * float(values.mean() - others.mean() - correlation * lucky)
+    left = values - correlation * beside if correlation else values
     of_candidate, degrees = noise.std**2 * (1 - correlation**2), noise.degrees
     of_champion = (noise.std * (1 - correlation)) ** 2 / len(others)
     if runs >= FEWEST and (varied := float(left.var(ddof=1))) > of_candidate:

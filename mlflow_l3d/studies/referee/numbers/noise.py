@@ -56,22 +56,22 @@ class NoiseSoFar:
 
     def add_champion(self, scores: Iterable[float]) -> None:
         """Take in the runs of a champion, which nothing selected: those of the baseline, and fresh ones."""
-        known = _finite(scores)
-        if len(known) > 1:
-            self._champions += float(np.square(known - known.mean()).sum())
-            self._champion_degrees += len(known) - 1
+        finite = _finite(scores)
+        if len(finite) > 1:
+            self._champions += float(np.square(finite - finite.mean()).sum())
+            self._champion_degrees += len(finite) - 1
 
     def add_candidate(self, scores: FloatArray, champion: FloatArray) -> None:
         """Take in the runs of a candidate, and those of the champion with the same numbers."""
         both = np.isfinite(scores) & np.isfinite(champion)
         if both.sum() < 2 or not self._champions:
             return
-        own, other = scores[both] - scores[both].mean(), champion[both] - champion[both].mean()
-        degrees, variance = len(own) - 1, self._champions / self._champion_degrees
-        square = float(own @ own)
+        centred, other = scores[both] - scores[both].mean(), champion[both] - champion[both].mean()
+        degrees, variance = len(centred) - 1, self._champions / self._champion_degrees
+        square = float(centred @ centred)
         weight = min(1.0, _MOST * variance * degrees / square) if square else 1.0
         self._candidates += weight * square
-        self._products += weight * float(own @ other)
+        self._products += weight * float(centred @ other)
         self._beside += weight * float(other @ other)
         self._candidate_degrees += degrees
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import asdict
 
 import numpy as np
 
@@ -29,6 +30,8 @@ from mlflow_l3d.studies.referee.numbers.judge import Assessment
 
 _SHOWN = 20
 """Candidates that the terminal lists, the last ones."""
+_LOOKS = "An interim analysis follows every run. Whoever reads them, or stops at one, loses no guarantee."
+_FIXED = ("alpha", "power", "candidates", "most_runs", "confirm")
 _KINDS = {"keep": "better", "reject": "equivalent"}
 
 
@@ -37,7 +40,7 @@ def headline(course: Course) -> str:
     if not course.path:
         return f"No candidate of {course.judged} was kept: the baseline is the champion."
     last, unit = course.path[-1], unit_of(course.metric)
-    name = shorten(last.name, 60)
+    name = shorten(last.name, 40)
     if not math.isfinite(last.confirmed):
         return f"The champion is {name}; its gain is not confirmed yet."
     if last.low <= 0:
@@ -88,7 +91,7 @@ def notes(course: Course) -> Iterator[str]:
     unit = unit_of(course.metric)
     if course.lead_by_luck > course.rules.effect:
         yield (
-            f"The test examples were used often: the best of {course.judged} equal candidates may be ahead by "
+            f"The test examples were used often: the best of {course.judged} equal candidates may be ahead by up to "
             f"{unit.amount(course.lead_by_luck)} through luck of the examples alone. Confirm the champion on new ones."
         )
     failed = sum(not math.isfinite(score) for each in course.systems for score in each.scores.values())
@@ -117,11 +120,10 @@ def path_table(course: Course) -> Table | None:
         zero = drawn_line("mean", axis.at(0.0), axis.at(0.0), 0, 26)
         rows.append(
             {
-                "champion": f"{step.number}: {shorten(step.name, 50)}",
-                "claimed": unit.change(step.claimed),
-                "shrunk": unit.change(step.shrunk),
+                "champion": f"{step.number}: {shorten(step.name, 40)}",
+                "claimed (shrunk)": f"{unit.change(step.claimed)}\n({unit.change(step.shrunk)})",
                 head: Drawn(svg(26, said.replace("\n", " "), zero, *marks)),
-                f"confirmed, over the baseline ({level})": said,
+                f"confirmed ({level})": said,
             }
         )
     note = (
@@ -132,7 +134,7 @@ def path_table(course: Course) -> Table | None:
 
 
 def candidates_table(course: Course, most: int | None = None) -> Table | None:
-    """Return the candidates, or the last ones, the newest first."""
+    """Return the candidates, the newest first: all with every interim analysis, or the last ones without."""
     chosen = course.systems[1:][::-1][:most]
     if not chosen:
         return None
@@ -148,37 +150,20 @@ def candidates_table(course: Course, most: int | None = None) -> Table | None:
                 "runs": str(len(each.scores)),
             }
         )
+        if most is None:
+            every = (f"{at.runs}: {unit.change(at.gain)}, {_evidence(at.evidence)}" for at in each.looks)
+            rows[-1]["after each run: gain, evidence"] = "; ".join(every)
     left = len(course.systems) - 1 - len(chosen)
     note = f"Gain in {unit.name} over the champion of its time; its interval holds at every look."
     note += f" {counted(left, 'earlier candidate')} not shown." * bool(left)
     kinds = tuple(_KINDS.get(each.verdict, "undecided") for each in chosen)
-    return Table.of(rows, note, texts=frozenset({1}), title="Candidates", kinds=kinds)
-
-
-def looks_table(course: Course) -> Table | None:
-    """Return every interim analysis."""
-    rows = [
-        {
-            "candidate": f"{each.number}: {shorten(each.title, 30)}",
-            "runs": str(look.runs),
-            "gain": _gain(course, look),
-            "evidence": _evidence(look.evidence),
-            "needed to keep": _evidence(look.needed),
-            "survival": plain(look.survival),
-            "floor": plain(look.floor),
-            "verdict": look.verdict,
-        }
-        for each in course.systems[1:]
-        for look in each.looks
-    ]
-    return Table.of(rows, texts=frozenset({7})) if rows else None
+    return Table.of(rows, note, texts=frozenset({1, 5}), title="Candidates", kinds=kinds)
 
 
 def session_document(course: Course, source: Source | None = None) -> Document:
     """Return a session as people read it, and its origin."""
     source, unit, rules = source or Source(), unit_of(course.metric), course.rules
     said = [*notes(course), "All claims are about these test examples, and assume that scores are about normal."]
-    looked = "An interim analysis follows every run. Whoever reads them, or stops at one, loses no guarantee."
     return Document(
         title=course.title,
         headline=headline(course),
@@ -190,19 +175,12 @@ def session_document(course: Course, source: Source | None = None) -> Document:
         lines=source.lines,
         remarks=[candidates_table(course, _SHOWN), "", *said],
         notes=said,
-        sections=[
-            Section("Every candidate", [candidates_table(course)]),
-            Section("Every interim analysis", [looked, looks_table(course)]),
-        ],
+        sections=[Section("Every candidate and interim analysis", [_LOOKS, candidates_table(course)])],
         settings={
             "MLflow run": course.run_id,
             "baseline": course.systems[0].title,
             "smallest effect": unit.amount(rules.effect),
-            "false ones among kept candidates": f"{percent(rules.alpha)} at most, on average",
-            "planned power": percent(rules.power),
-            "planned candidates": str(rules.candidates),
-            "most runs of a candidate": str(rules.most_runs),
-            "fresh runs of a champion": str(rules.confirm),
+            **{name.replace("_", " "): f"{value:g}" for name, value in asdict(rules).items() if name in _FIXED},
         },
     )
 
