@@ -117,8 +117,9 @@ def ablation(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) 
     ...     investigation_runs=3, mitigation_runs=6, golden_runs=6, executor="inline",
     ... )
     >>> ablation = mlflow_l3d.ablation(investigation.run_id, rows=3, columns="all", test_sizes="all", repeats=2)
-    >>> ablation.table().loc[("data_order", "importance")].tolist()  # with six rows, and with three
-    ['-0.06', '+0.49']
+    >>> importance = ablation.to_frame().query("number == 'importance'")["mean"]
+    >>> importance.round(2).tolist()  # with six rows, and with three
+    [-0.06, 0.49]
     """
     with entry_point() as project_run:
         asked = read_arguments({"parent_run_id": parent_run_id, **options}, ABLATION)
