@@ -40,6 +40,8 @@ class Judgement:
         The last look.
     spent, more
         Runs that this call made, those of the champion included; and how many more a decision is expected to take.
+    following
+        Number of the next run of an undecided candidate: scores that are measured elsewhere continue there.
     champion
         The champion now, in a few words.
     run_id, candidate_run_id
@@ -52,6 +54,7 @@ class Judgement:
     assessment: Assessment
     spent: int
     more: int
+    following: int
     champion: str
     run_id: str
     candidate_run_id: str
@@ -66,7 +69,13 @@ class Judgement:
         look = self.assessment
         numbers = {
             **{"gain": look.gain, "low": look.low, "high": look.high, "evidence": look.evidence},
-            **{"needed": look.needed, "runs": look.runs, "spent": self.spent, "more": self.more},
+            **{
+                "needed": look.needed,
+                "runs": look.runs,
+                "spent": self.spent,
+                "more": self.more,
+                "next": self.following,
+            },
         }
         content = {
             **{"verdict": self.verdict, "candidate": self.candidate, "number": self.number},
@@ -191,7 +200,7 @@ class Conduct:
             try:
                 if not record.verdict:
                     self._decide(record, described, most_runs)
-                look = record.looks[-1]
+                look = record.looks[-1] if record.looks else self.session.look({})
                 self._confirm()
             except BaseException as error:
                 self.ledger.end(record, error)
@@ -204,6 +213,7 @@ class Conduct:
                 assessment=look,
                 spent=self._spent,
                 more=more,
+                following=max([*record.scores, self.session.next_number - 1]) + 1,
                 champion=self.ledger.champion().title,
                 run_id=self.run_id,
                 candidate_run_id=record.run_id,
@@ -253,7 +263,8 @@ class Conduct:
         if session.path and math.isnan(session.path[-1].confirmed):
             if session.to_confirm:
                 self._run_champion(session.to_confirm)
-            session.confirm()
+            if not session.to_confirm:  # those of a champion that was measured elsewhere may come later
+                session.confirm()
 
     def _run_champion(self, numbers: Sequence[int]) -> None:
         """Make those runs of the champion that are not there."""

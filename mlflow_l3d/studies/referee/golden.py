@@ -269,10 +269,9 @@ class GoldenSource:
     def _measured_elsewhere(self, candidate: Candidate, numbers: Sequence[int]) -> Iterator[tuple[int, float]]:
         scores = self._measured.get(candidate.key, {})
         if missing := [number for number in numbers if number not in scores]:
-            which = f"runs {missing[0]} to {missing[-1]}" if missing[1:] else f"run {missing[0]}"
-            what = f"{candidate.title} is the champion and was measured elsewhere"
-            raise L3DError(f"{what}: {which} of it are needed. Judge it again with these scores, too.")
-        yield from ((number, scores[number]) for number in numbers)
+            needed = f"The champion {candidate.title} was measured elsewhere, and its runs {missing} are needed"
+            say([f"{needed}. Judge it again with these scores, too."])
+        yield from ((number, scores[number]) for number in numbers if number in scores)
 
 
 def _measured(candidate: object) -> Mapping[str, Any] | None:

@@ -8,6 +8,7 @@ from typing import Final
 
 import pandas as pd
 
+from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
@@ -71,7 +72,9 @@ class RefereeSession(OnOneScreen):
         """Return the text that the command line prints: of a judgement lines for people, and the last one is JSON."""
         if (judgement := self.judgement) is None:
             return super().summary()
-        said = judgement_lines(self.course, judgement.number, judgement.spent, judgement.more)
+        spent, more = counted(judgement.spent, "run"), counted(judgement.more, "run")
+        following = f"about {more} of it, from number {judgement.following}"
+        said = judgement_lines(self.course, judgement.number, judgement.assessment, spent, following)
         return "\n".join([*said, judgement.to_json()])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from run_helpers import Place, copied, sqlite_place
 
 from mlflow_l3d import Referee, cli, load, referee
 from mlflow_l3d.approaches.synthetic import FACTORS
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.evaluation.view import studies_of
 from mlflow_l3d.studies.referee.results import RefereeSession
 
@@ -131,13 +132,16 @@ def test_scores_that_were_measured_elsewhere_are_judged_as_far_as_they_go(place:
         # From number 2: the first two confirm. All are better by 30 points or so, which a few runs show.
         scores = {str(number): of_baseline[number] + 0.3 for number in range(2, 10)}
         few = {"name": "mine", "seeds": "shared", "scores": {"2": scores["2"]}}
-        assert judge.judge(few).verdict == "undecided"
+        early = judge.judge({**few, "scores": {"0": 0.9}})  # the first two confirm
+        assert (early.verdict, early.assessment.runs, early.following) == ("undecided", 0, 2)
+        assert json.loads(early.to_json())["next"] == 2
+        assert judge.judge(few).following == 3
         (tmp_path / "mine.json").write_text(json.dumps({"seeds": "shared", "scores": scores}), encoding="utf-8")
-        with pytest.raises(L3DError, match=r"was measured elsewhere: runs 1[0-9] to 1[0-9] of it are needed"):
-            judge.judge(str(tmp_path / "mine.json"))
-        more = {**few, "scores": {**scores, **dict.fromkeys(map(str, range(10, 14)), 0.8)}}
-        kept = judge.judge(more)
+        kept = judge.judge(str(tmp_path / "mine.json"))
         assert (kept.verdict, kept.number) == ("keep", 1)
+        assert math.isnan(judge.status().course.path[0].confirmed)
+        more = {**few, "scores": {**scores, **dict.fromkeys(map(str, range(10, 14)), 0.8)}}
+        assert judge.judge(more).verdict == "keep"
         assert judge.status().course.path[0].confirmed == pytest.approx(0.8 - (of_baseline[0] + of_baseline[1]) / 2)
         with pytest.raises(ParameterError, match="no change of it can be trained"):
             judge.judge(AFTER)

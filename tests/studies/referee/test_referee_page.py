@@ -76,11 +76,11 @@ def test_gains_that_are_not_confirmed_are_not_called_better() -> None:
     [
         (1, "reject: learning_rate=1", "too little to be seen with the runs that are allowed."),
         (2, "keep: dropout=0", "the next changes are relative to it."),
-        (3, "undecided: <epochs=20>", "About 9 more runs of it decide."),
+        (3, "undecided: <epochs=20>", "Next: about 9 runs of it."),
     ],
 )
 def test_a_judgement_is_said_in_two_lines(number: int, first: str, last: str) -> None:
-    lines = judgement_lines(COURSE, number, 4, 9)
+    lines = judgement_lines(COURSE, number, COURSE.systems[number].looks[-1], "4 runs", "about 9 runs of it")
     assert lines[0] == first
     assert lines[1].endswith(last)
 

@@ -185,16 +185,24 @@ def session_document(course: Course, source: Source | None = None) -> Document:
     )
 
 
-def judgement_lines(course: Course, number: int, spent: int, more: int) -> list[str]:
-    """Return the lines about a candidate before the one of JSON."""
-    system, unit = course.systems[number], unit_of(course.metric)
-    look, runs, verdict = system.looks[-1], counted(spent, "run"), system.verdict or "undecided"
-    gain = f"gain {unit.change(look.gain)}{unit.behind} over the champion ({_limits(course, look)}), {runs} now"
+def judgement_lines(course: Course, number: int, look: Assessment, spent: str, following: str) -> list[str]:
+    """Return the lines about a candidate before the one of JSON.
+
+    Parameters
+    ----------
+    course, number, look
+        The session, and the last look at a candidate of it.
+    spent, following
+        In words: runs that were made now, and those that are to be made next.
+    """
+    unit, title = unit_of(course.metric), shorten(course.systems[number].title, 60)
+    gain = f"gain {unit.change(look.gain)}{unit.behind} over the champion ({_limits(course, look)}), {spent} now"
+    verdict = course.systems[number].verdict or "undecided"
     what = {
         "keep": "It is the champion now; the next changes are relative to it.",
         "reject": "It is not better, or by too little to be seen with the runs that are allowed.",
-    }.get(verdict, f"About {counted(more, 'more run')} of it decide.")
-    return [f"{verdict}: {shorten(system.title, 60)}", f"{gain}. {what}", *notes(course)]
+    }.get(verdict, f"Next: {following}.")
+    return [f"{verdict}: {title}", f"{gain}. {what}", *notes(course)]
 
 
 def _gain(course: Course, look: Assessment) -> str:
