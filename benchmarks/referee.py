@@ -140,6 +140,8 @@ def referee(world: Simulated, gains: list[float], rules: Rules | None = None) ->
             mean, kept, false = mean + gain, kept + (gain > 0), false + (gain == 0)
             for number in session.to_confirm:
                 session.champion.scores[number] = world.run(mean, number)
+                if number not in session.baseline.scores:
+                    session.baseline.scores[number] = world.run(0.0, number)
             session.confirm()
     return Ended(kept, false, session.path[-1].confirmed if session.path else 0.0, mean)
 

@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--baseline-runs", type=int, default=20)
     parser.add_argument("--num-labelled", type=int, default=200)
     parser.add_argument("--test-size", type=int, default=500)
+    parser.add_argument("--hyperparameters", default="default", help="where the baseline begins")
     parser.add_argument("--agent-seed", type=int, default=0)
     parser.add_argument("--executor", default="processes")
     options = parser.parse_args(arguments)
@@ -57,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         num_labelled=options.num_labelled,
         test_size=options.test_size,
         test_selection="fixed",
+        hyperparameters=options.hyperparameters,
         **machine,
     )
     planned = {"candidates": options.candidates, "baseline_runs": options.baseline_runs}

@@ -261,9 +261,13 @@ class Conduct:
         """Make the fresh runs that the champion lacks."""
         session = self.session
         if session.path and math.isnan(session.path[-1].confirmed):
-            if session.to_confirm:
-                self._run_champion(session.to_confirm)
-            if not session.to_confirm:  # those of a champion that was measured elsewhere may come later
+            self._run_champion(session.to_confirm)
+            if all(
+                number in session.champion.scores for number in session.to_confirm
+            ):  # else measured elsewhere, later
+                baseline = self.ledger.systems[0]
+                self._run(baseline, self.source.describe(None), session.to_confirm)
+                session.baseline.scores.update(baseline.scores)
                 session.confirm()
 
     def _run_champion(self, numbers: Sequence[int]) -> None:

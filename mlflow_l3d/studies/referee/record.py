@@ -106,7 +106,7 @@ class Ledger:
             session.conclude(each.title, decided, replace(each.looks[-1], verdict=each.verdict))  # type: ignore[arg-type]
             if each.verdict == "keep":
                 session.champion.scores.update(each.scores)
-                if not session.to_confirm:
+                if all(number in baseline.scores and number in each.scores for number in session.to_confirm):
                     session.confirm()
         return session
 

@@ -62,7 +62,7 @@ def test_what_is_better_is_kept_and_the_next_change_is_relative_to_it(
         assert answer["low"] > 0
         # Its runs, those that decided and the fresh ones, are golden runs with the seeds of the baseline's.
         own = {int(run.data.tags["l3d.index"]): run for run in golden(place)}
-        deciding = range(2, 2 + answer["runs"])
+        deciding = range(answer["runs"])
         assert [*deciding] == [number for number in sorted(own) if number in deciding]
         assert len(own) >= answer["runs"] + 2
         theirs = {run.data.tags["l3d.index"]: run for run in place.cells(baseline) if "l3d.index" in run.data.tags}
@@ -81,9 +81,9 @@ def test_what_is_better_is_kept_and_the_next_change_is_relative_to_it(
         status = judge.status()
         assert [each.verdict for each in status.course.systems] == ["", "keep", "reject"]
         assert [look.runs for look in status.course.systems[1].looks] == [*range(1, answer["runs"] + 1)]
-        fresh = [own[number].data.metrics["synthetic_score"] for number in sorted(own)[-2:]]
-        reserve = [theirs[number].data.metrics["synthetic_score"] for number in ("0", "1")]
-        assert status.course.path[0].confirmed == pytest.approx(sum(fresh) / 2 - sum(reserve) / 2)
+        of_baseline, fresh = status.course.systems[0].scores, (answer["runs"], answer["runs"] + 1)
+        gains = [own[number].data.metrics["synthetic_score"] - of_baseline[number] for number in fresh]
+        assert status.course.path[0].confirmed == pytest.approx(sum(gains) / 2)
         assert load(session).summary() == status.summary()
         assert [run.data.tags["l3d.role"] for run in studies_of(place.client)] == ["referee", "investigation"]
     page = place.download(session, "report.html", tmp_path).read_text(encoding="utf-8")
@@ -129,20 +129,20 @@ def test_scores_that_were_measured_elsewhere_are_judged_as_far_as_they_go(place:
     with place.entered():
         judge = Referee.resume()
         of_baseline = judge.status().course.systems[0].scores
-        # From number 2: the first two confirm. All are better by 30 points or so, which a few runs show.
-        scores = {str(number): of_baseline[number] + 0.3 for number in range(2, 10)}
-        few = {"name": "mine", "seeds": "shared", "scores": {"2": scores["2"]}}
-        early = judge.judge({**few, "scores": {"0": 0.9}})  # the first two confirm
-        assert (early.verdict, early.assessment.runs, early.following) == ("undecided", 0, 2)
-        assert json.loads(early.to_json())["next"] == 2
-        assert judge.judge(few).following == 3
+        # All are better by 30 points or so, which a few runs show.
+        scores = {str(number): of_baseline[number] + 0.3 for number in range(6)}
+        few = {"name": "mine", "seeds": "shared", "scores": {"0": scores["0"]}}
+        early = judge.judge(few)
+        assert (early.verdict, early.assessment.runs, early.following) == ("undecided", 1, 1)
+        assert json.loads(early.to_json())["next"] == 1
         (tmp_path / "mine.json").write_text(json.dumps({"seeds": "shared", "scores": scores}), encoding="utf-8")
         kept = judge.judge(str(tmp_path / "mine.json"))
         assert (kept.verdict, kept.number) == ("keep", 1)
+        assert kept.assessment.runs == 5  # two more confirm, of which one is not there
         assert math.isnan(judge.status().course.path[0].confirmed)
-        more = {**few, "scores": {**scores, **dict.fromkeys(map(str, range(10, 14)), 0.8)}}
+        more = {**few, "scores": {**scores, "6": 0.8}}
         assert judge.judge(more).verdict == "keep"
-        assert judge.status().course.path[0].confirmed == pytest.approx(0.8 - (of_baseline[0] + of_baseline[1]) / 2)
+        assert judge.status().course.path[0].confirmed == pytest.approx((0.3 + 0.8 - of_baseline[6]) / 2)
         with pytest.raises(ParameterError, match="no change of it can be trained"):
             judge.judge(AFTER)
 

@@ -44,6 +44,8 @@ def play(
             mean += gain
             for number in session.to_confirm:
                 session.champion.scores[number], runs = run(mean, number), runs + 1
+                if number not in session.baseline.scores:
+                    session.baseline.scores[number], runs = run(0.0, number), runs + 1
             session.confirm()
     return session, verdicts, runs, mean
 

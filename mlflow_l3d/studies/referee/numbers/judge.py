@@ -15,6 +15,7 @@ from mlflow_l3d.analysis.sequential.spending import FEWEST
 from mlflow_l3d.studies.referee.numbers.noise import Noise
 
 Verdict: TypeAlias = Literal["keep", "reject", "undecided"]
+_WIDE: Final = 4.0
 _OVERSHOOT: Final = 0.583
 """By how many steps' standard deviations a random walk exceeds a bound on average (Siegmund 1985, chapter 10)."""
 
@@ -139,7 +140,8 @@ def assess(
     square = max(of_candidate / runs + of_champion, least_error(rules.step, runs) ** 2)
     std = noise.std or math.sqrt(square)
     estimate = Estimate(gain, square / std**2 if std else 1.0, std, degrees)
-    evidence = evidence_of_gain(estimate, rules.effect)
+    # A gain that is much larger than the effect, of runs that vary more than others, is found by a wider mixture.
+    evidence = (evidence_of_gain(estimate, rules.effect) + evidence_of_gain(estimate, _WIDE * rules.effect)) / 2
     low, high = confidence_sequence(estimate, rules.effect, 1 - rules.alpha)
     survival, floor = _survival(gain, square, of_candidate, rules)
     verdict = "undecided"

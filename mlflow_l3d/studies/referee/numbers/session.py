@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -74,7 +74,7 @@ class Session:
     rules
         Of the session.
     baseline
-        Scores of the baseline by number. The first `confirm` of them never decide: gains are measured from them.
+        Scores of the baseline by number.
     planned
         How many of them were planned before the first candidate: the noise is learned from these.
     shares_seeds
@@ -85,7 +85,7 @@ class Session:
         self, rules: Rules, baseline: dict[int, float], *, planned: int | None = None, shares_seeds: bool = True
     ) -> None:
         self.rules = rules
-        self.baseline = Runs("baseline", rules.confirm, dict(baseline))
+        self.baseline = Runs("baseline", 0, dict(baseline))
         self.champion = self.baseline
         self.noise = NoiseSoFar(shares_seeds)
         self.noise.add_champion(score for number, score in baseline.items() if planned is None or number < planned)
@@ -115,27 +115,26 @@ class Session:
         width, error = self.rules.effect**2, assessment.error**2
         shrunk = assessment.gain * width / (width + error)
         self.path.append(Step(name, self.judged, assessment.gain, shrunk))
-        first = max([*fresh, *candidate]) + 1
-        self.champion = Runs(name, first, dict(candidate))
+        self.champion = Runs(name, max(candidate) + 1, dict(candidate))
 
     @property
-    def to_confirm(self) -> list[int]:
-        """Numbers of the fresh runs that the champion lacks."""
-        first = self.champion.first
-        return [number for number in range(first, first + self.rules.confirm) if number not in self.champion.scores]
+    def to_confirm(self) -> range:
+        """Numbers of the runs that confirm the champion, of it and of the baseline."""
+        return range(self.champion.first, self.champion.first + self.rules.confirm)
 
     def confirm(self) -> None:
-        """Take note that all fresh runs of the new champion are there."""
-        first, last = self.champion.first, self.path[-1]
-        fresh = [self.champion.scores[number] for number in range(first, first + self.rules.confirm)]
-        self.noise.add_champion(fresh)
-        new = np.array([score for score in fresh if math.isfinite(score)])
-        reserve = (score for number, score in self.baseline.scores.items() if number < self.baseline.first)
-        old = np.array([score for score in reserve if math.isfinite(score)])
-        if not len(new) or not len(old):
+        """Take note that the fresh runs of the new champion are there, and those of the baseline with equal seeds."""
+        last, rules = self.path[-1], self.rules
+        new, old = (
+            np.array([runs.scores.get(number, math.nan) for number in self.to_confirm])
+            for runs in (self.champion, self.baseline)
+        )
+        self.noise.add_champion(new)
+        noise, differences = self.noise.estimate(), new - old
+        differences = differences[np.isfinite(differences)]
+        if not len(differences):
             return
-        noise, rules = self.noise.estimate(), self.rules
-        gain = rules.sign * float(new.mean() - old.mean())
-        estimate = Estimate(gain, 1 / len(new) + 1 / len(old), noise.std, noise.degrees)
+        gain = rules.sign * float(differences.mean())
+        estimate = Estimate(gain, 2 * (1 - noise.correlation) / len(differences), noise.std, noise.degrees)
         low, high = confidence_sequence(estimate, rules.effect, 1 - rules.alpha)
-        self.path[-1] = Step(last.name, last.number, last.claimed, last.shrunk, gain, low, high)
+        self.path[-1] = replace(last, confirmed=gain, low=low, high=high)
