@@ -152,7 +152,7 @@ class Suite:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Collect what is known of each case, also from other processes."""
+        """Collect the summary of each case, also from other processes."""
         if told := getattr(report, "l3d_case", None):
             self.told.append(told | {"outcome": report.outcome})
 

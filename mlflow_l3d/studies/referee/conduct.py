@@ -160,7 +160,7 @@ class Conduct:
         Raises
         ------
         ParameterError
-            If the run is no session.
+            If the run is not a session.
         L3DError
             If its baseline is another, or was not run.
         """
