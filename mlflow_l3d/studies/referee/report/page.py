@@ -120,7 +120,7 @@ def path_table(course: Course) -> Table | None:
         zero = drawn_line("mean", axis.at(0.0), axis.at(0.0), 0, 26)
         rows.append(
             {
-                "champion": f"{step.number}: {shorten(step.name, 40)}",
+                "champion": f"{step.number}: {shorten(step.name, 24)}",
                 "claimed (shrunk)": f"{unit.change(step.claimed)}\n({unit.change(step.shrunk)})",
                 head: Drawn(svg(26, said.replace("\n", " "), zero, *marks)),
                 f"confirmed ({level})": said,
@@ -128,7 +128,7 @@ def path_table(course: Course) -> Table | None:
         )
     note = (
         "Claimed: gain over the champion before it, by the runs that decided. Shrunk: without its likely luck. "
-        "Confirmed: gain over the baseline, by fresh runs. Circle, small dot and dot: all three over the baseline."
+        "Confirmed: gain over the baseline, by fresh runs of both. Circle, small dot and dot: all three over the baseline."
     )
     return Table.of(rows, note, kind="bars", kinds=("better",) * len(rows))
 
