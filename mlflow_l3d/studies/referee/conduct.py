@@ -40,6 +40,8 @@ class Judgement:
         The last look.
     spent, more
         Runs that this call made, those of the champion included; and how many more a decision is expected to take.
+    failed
+        Runs of the candidate without a score. If one fails where the champion's does not, the candidate is not kept.
     following
         Number of the next run of an undecided candidate: scores that are measured elsewhere continue there.
     champion
@@ -53,6 +55,7 @@ class Judgement:
     number: int
     assessment: Assessment
     spent: int
+    failed: int
     more: int
     following: int
     champion: str
@@ -73,6 +76,7 @@ class Judgement:
                 "needed": look.needed,
                 "runs": look.runs,
                 "spent": self.spent,
+                "failed": self.failed,
                 "more": self.more,
                 "next": self.following,
             },
@@ -196,6 +200,8 @@ class Conduct:
             self.session = self.ledger.session()
             described = self.source.describe(candidate)
             self._confirm()
+            if described.key == self.ledger.systems[0].key:
+                return self._judgement(self.ledger.systems[0], replace(self.session.look({}), verdict="reject"))
             record = self.ledger.begin(described, len(self.ledger.systems))
             try:
                 if not record.verdict:
@@ -205,19 +211,27 @@ class Conduct:
             except BaseException as error:
                 self.ledger.end(record, error)
                 raise
-            more = runs_left(look, self.ledger.rules, self.session.noise.estimate())
-            return Judgement(
-                verdict=record.verdict or "undecided",  # type: ignore[arg-type]
-                candidate=record.title,
-                number=record.number,
-                assessment=look,
-                spent=self._spent,
-                more=more,
-                following=max([*record.scores, self.session.next_number - 1]) + 1,
-                champion=self.ledger.champion().title,
-                run_id=self.run_id,
-                candidate_run_id=record.run_id,
-            )
+            return self._judgement(record, look)
+
+    def _judgement(self, record: SystemRecord, look: Assessment) -> Judgement:
+        """Return the answer; a champion that was replaced, and the baseline, are not better than the champion."""
+        champion = self.ledger.champion()
+        verdict = record.verdict if record.number else "reject"
+        if verdict == "keep" and record is not champion:
+            verdict = "reject"
+        return Judgement(
+            verdict=verdict or "undecided",  # type: ignore[arg-type]
+            candidate=record.title,
+            number=record.number,
+            assessment=look,
+            spent=self._spent,
+            failed=sum(not math.isfinite(score) for score in record.scores.values()),
+            more=runs_left(look, self.ledger.rules, self.session.noise.estimate()),
+            following=max([*record.scores, self.session.next_number - 1]) + 1,
+            champion=champion.title,
+            run_id=self.run_id,
+            candidate_run_id=record.run_id,
+        )
 
     def status(self) -> Course:
         """Return where the session stands."""
@@ -240,22 +254,15 @@ class Conduct:
                     return
             number = max(scores, default=first - 1) + 1
             if candidate.measured is not None:
-                if not self._take_measured(record, candidate.measured, first):
+                if number not in candidate.measured:  # one after another, so that nobody selects
                     return
+                self.ledger.note_score(record, self.source.metric, number, candidate.measured[number])
                 continue
             if most_runs is not None and made >= most_runs:
                 return
             self._run_champion([number])
             self._run(record, candidate, [number])
             made += 1
-
-    def _take_measured(self, record: SystemRecord, measured: object, first: int) -> bool:
-        """Take over the next run that was measured elsewhere; return whether there was one."""
-        scores = dict(measured)  # type: ignore[call-overload]
-        left = sorted(number for number in scores if number >= first and number not in record.scores)
-        if left:
-            self.ledger.note_score(record, self.source.metric, left[0], scores[left[0]])
-        return bool(left)
 
     def _confirm(self) -> None:
         """Make the fresh runs that the champion lacks."""

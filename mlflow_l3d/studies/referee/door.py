@@ -46,10 +46,11 @@ class Referee:
     better than the champion that it replaced, however many candidates there are, whatever the earlier verdicts made you
     try next, and whenever you look or stop. `confirmed` gains are from fresh runs alone, which decided nothing.
 
+    What is assumed: runs of different seeds are independent, and nobody saw the candidates' runs of these seeds before.
+    A candidate that is proposed because they were lucky needs another root seed.
+
     What does not hold: that a rejected candidate is not better (it may be, by little); that the claimed gain of a kept
     one is right (it is too large on average: quote the confirmed one); that gains carry over to other test examples.
-    Nothing holds if the candidates' runs of these seeds were seen before: a candidate that is proposed because they
-    were lucky needs another root seed.
 
     The same arguments in the same experiment continue the same session: after a kill, nothing is counted twice.
 
@@ -78,7 +79,7 @@ class Referee:
     >>> [referee.judge({"quality": quality}).verdict for quality in (-1, 3, 2)]
     ['reject', 'keep', 'reject']
     >>> round(referee.status().course.path[-1].confirmed, 1)
-    2.5
+    3.0
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class Referee:
             for run in reversed(_sessions(client, {KEY: key})):
                 ledger = Ledger(client, run)
                 found = ledger.rules if not math.isnan(asked.effect) else replace(ledger.rules, effect=math.nan)
-                is_whole = not math.isnan(ledger.rules.effect)
+                is_whole = run.info.status == "FINISHED"  # else its start was killed
                 if is_whole and repr(found) == repr(wanted) and ledger.planned == planned:
                     self.conduct = Conduct.resume(source, ledger.run_id, client)
                     return

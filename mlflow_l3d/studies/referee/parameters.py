@@ -20,7 +20,9 @@ class RefereeRules(TypedDict, total=False):
     alpha: Annotated[float, Of("0.05", "start: expected share of false ones among kept candidates, at most", high=0.5)]
     power: Annotated[float, Of("0.65", "start: probability that a gain of smallest_effect survives all looks", high=1)]
     candidates: Annotated[int, Of("300", "start: planned candidates; more are allowed", low=1, high=1_000_000)]
-    baseline_runs: Annotated[int, Of("20", "start: runs of the baseline, from which the noise is learned", low=3)]
+    baseline_runs: Annotated[
+        int, Of("20", "start: runs of the baseline, from which the noise is learned", low=3, high=200)
+    ]
     confirm: Annotated[int, Of("5", "start: fresh runs that confirm each new champion", low=1)]
 
 

@@ -53,7 +53,7 @@ class Ledger:
         names_of_rules = {each.name for each in fields(Rules)}
         self.rules = Rules(**{name: value for name, value in content.items() if name in names_of_rules})
         self.systems: list[SystemRecord] = []
-        self._count = ""
+        self._count, self._is_changed = "", False
 
     @classmethod
     def find(cls, client: Client, run_id: str) -> Ledger:
@@ -92,6 +92,8 @@ class Ledger:
             self._read()
             yield
         finally:
+            if self._is_changed:
+                self._counted()
             lock.release()
 
     def session(self) -> Session:
@@ -135,7 +137,7 @@ class Ledger:
 
     def note_score(self, system: SystemRecord, metric: Metric, number: int, score: float) -> None:
         """Record a run."""
-        system.scores[number] = score
+        self._is_changed, system.scores[number] = True, score
         text = json.dumps({str(key): _number(value) for key, value in system.scores.items()})
         again(lambda: set_tags(self.client, system.run_id, {_SCORES: text}))
         if math.isfinite(score):
@@ -143,7 +145,10 @@ class Ledger:
 
     def note_look(self, system: SystemRecord, look: Assessment) -> None:
         """Record an interim analysis; the last one decides, in the same call."""
-        system.looks.append(look)
+        short: dict[str, Any] = {
+            name: float(f"{each:.9g}") for name, each in asdict(look).items() if isinstance(each, float)
+        }
+        system.looks.append(replace(look, **short))
         rows = [
             [_number(value) if isinstance(value, float) else value for value in asdict(x).values()]
             for x in system.looks
@@ -170,7 +175,7 @@ class Ledger:
 
     def _counted(self) -> None:
         """Let other processes see that there is something new."""
-        self._count = str(int(time.time() * 1e6))
+        self._count, self._is_changed = str(int(time.time() * 1e6)), False
         set_tags(self.client, self.run_id, {_COUNT: self._count})
 
     def _read(self) -> None:

@@ -15,6 +15,9 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import public_parameter
 
+_LONGEST = 5900
+"""Characters of a recorded candidate."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -121,6 +124,7 @@ class FunctionSource:
             "function": function,
             "version": version,
             "root_seed": root_seed,
+            "metric": self.metric.name,
             "baseline": baseline,
         }
         content_key(self._content(baseline))
@@ -151,10 +155,30 @@ class FunctionSource:
 
     def _content(self, candidate: object) -> dict[str, Any]:
         try:
-            return {"candidate": json.loads(json.dumps(candidate, sort_keys=True))}
+            text = json.dumps(candidate, sort_keys=True)
         except TypeError:
             allowed = "must be of JSON types: numbers, texts, lists, mappings"
             raise ParameterError("candidate", type(candidate).__name__, allowed) from None
+        if len(text) > _LONGEST:
+            allowed = f"has {len(text):,} characters, and a session records {_LONGEST:,} at most"
+            raise ParameterError("candidate", _title(candidate)[:60], allowed, "Name a file instead.")
+        _check_secrets(candidate)
+        return {"candidate": json.loads(text)}
+
+
+def _check_secrets(candidate: object) -> None:
+    """Raise ParameterError if a session would record a secret."""
+    if isinstance(candidate, list | tuple):
+        for each in candidate:
+            _check_secrets(each)
+    if isinstance(candidate, Mapping):
+        for name, value in candidate.items():
+            if isinstance(value, str) and public_parameter(str(name), value) != value:
+                fix = "Read it from the environment in the function."
+                raise ParameterError(
+                    "candidate", name, "cannot be part of a candidate: a session would record this secret", fix
+                )
+            _check_secrets(value)
 
 
 def _title(candidate: object) -> str:

@@ -46,8 +46,9 @@ class RefereedStudy:
     def __init__(self, study: Study, referee: Referee) -> None:
         metric = referee.conduct.source.metric
         wanted = "maximize" if metric.greater_is_better else "minimize"
-        if (direction := study.direction.name.lower()) != wanted:
-            raise ParameterError("study", direction, f"must {wanted} {metric.name}", f"Use direction={wanted!r}.")
+        if (directions := [each.name.lower() for each in study.directions]) != [wanted]:
+            allowed = f"must {wanted} {metric.name} alone"
+            raise ParameterError("study", ", ".join(directions), allowed, f"Use direction={wanted!r}.")
         self.study, self.referee = study, referee
 
     def optimize(self, suggest: Callable[[Trial], Any], n_trials: int) -> list[Judgement]:
@@ -60,23 +61,20 @@ class RefereedStudy:
         n_trials
             How many.
         """
-        return [self._judged(self.study.ask(), suggest) for _ in range(n_trials)]
+        judgements: list[Judgement] = []
 
-    def _judged(self, trial: Trial, suggest: Callable[[Trial], Any]) -> Judgement:
-        states = need_optuna().trial.TrialState
-        try:
+        def objective(trial: Trial) -> float:
             judgement = self.referee.judge(suggest(trial))
-        except BaseException:
-            self.study.tell(trial, state=states.FAIL)
-            raise
-        values = [*self.referee.conduct.ledger.systems[judgement.number].scores.values()]
-        scores = np.array([value for value in values if math.isfinite(value)])
-        trial.set_user_attr("verdict", judgement.verdict)
-        if not len(scores) or judgement.verdict == "undecided":
-            self.study.tell(trial, state=states.FAIL)
-        elif judgement.verdict == "keep":
-            self.study.tell(trial, float(scores.mean()))
-        else:
-            trial.report(float(scores.mean()), step=len(scores))
-            self.study.tell(trial, state=states.PRUNED)
-        return judgement
+            judgements.append(judgement)
+            trial.set_user_attr("verdict", judgement.verdict)
+            values = [*self.referee.conduct.ledger.systems[judgement.number].scores.values()]
+            scores = np.array([value for value in values if math.isfinite(value)])
+            if judgement.verdict == "undecided" or not len(scores):
+                return math.nan  # Optuna lets such a trial fail
+            if judgement.verdict == "reject":
+                trial.report(float(scores.mean()), step=len(scores))
+                raise need_optuna().TrialPruned
+            return float(scores.mean())
+
+        self.study.optimize(objective, n_trials=n_trials)
+        return judgements

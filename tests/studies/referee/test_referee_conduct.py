@@ -81,6 +81,23 @@ def test_what_was_judged_keeps_its_verdict(source: Trained) -> None:
     assert (line["verdict"], line["champion"], line["referee"]) == ("keep", "x=2.0", conduct.run_id)
 
 
+def test_only_the_champion_is_kept_and_the_baseline_is_not_better(source: Trained) -> None:
+    conduct = Conduct.start(source, RULES, baseline_runs=8)
+    assert [conduct.judge({"x": x}).verdict for x in (0.0, 2.0, 4.0, 2.0, 0.0, 4.0)] == [
+        *("reject", "keep", "keep", "reject", "reject", "keep")
+    ]
+    assert [each.number for each in conduct.status().systems] == [0, 1, 2]
+
+
+def test_a_second_handle_sees_runs_of_an_undecided_candidate(source: Trained) -> None:
+    one = Conduct.start(source, RULES, baseline_runs=8)
+    other = Conduct.resume(source, one.run_id)
+    one.judge({"x": 2.0}, most_runs=2)
+    other.judge({"x": 2.0}, most_runs=3)
+    assert one.judge({"x": 2.0}, most_runs=1).assessment.runs == 6
+    assert len(set(source.made)) == len(source.made)
+
+
 def test_two_that_judge_in_turn_see_what_the_other_kept(source: Trained) -> None:
     one = Conduct.start(source, RULES, baseline_runs=8)
     other = Conduct.resume(source, one.run_id)
@@ -134,6 +151,10 @@ def test_refused(source: Trained) -> None:
         Conduct.start(FunctionSource(lambda candidate, seed: 0.5), RULES, baseline_runs=5)
     with pytest.raises(ParameterError, match="must return a number"):
         Conduct.start(FunctionSource(lambda candidate, seed: [1]), RULES, baseline_runs=5)  # type: ignore[arg-type,return-value]
+    with pytest.raises(ParameterError, match="would record this secret"):
+        FunctionSource(lambda candidate, seed: 0.5, {"model": {"api_key": "sk-1234567890"}})
+    with pytest.raises(ParameterError, match="characters"):
+        FunctionSource(lambda candidate, seed: 0.5, "long prompt " * 600)
     with pytest.raises(ParameterError, match="JSON types"):
         FunctionSource(lambda candidate, seed: 0.5, object())
     conduct = Conduct.start(source, RULES, baseline_runs=8)

@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.leave_out import least_error
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.sequential.evidence import Estimate, confidence_sequence, evidence_of_gain
 from mlflow_l3d.analysis.sequential.spending import FEWEST
 from mlflow_l3d.studies.referee.numbers.noise import Noise
@@ -113,8 +114,8 @@ def assess(
     The mean of the candidate is compared with that of all runs of the champion, corrected by what the champion's runs
     with the same seeds were lucky by (a control variate): candidate - champion - r (champion, same seeds - champion),
     with the correlation r of runs that share their seeds. Its variance is ``std^2 ((1 - r^2)/n + (1 - r)^2/m)`` for n
-    runs of the candidate and m of the champion. If the candidate's own runs vary more than that, their variance counts,
-    with their degrees of freedom (Satterthwaite 1946).
+    runs of the candidate and m of the champion. If the own runs of either vary more than that, their variance counts,
+    with their degrees of freedom (Satterthwaite 1946). A candidate that fails where the champion does not is not kept.
     """
     scores = {number: value for number, value in candidate.items() if math.isfinite(value)}
     of_the_champion = {number: value for number, value in champion.items() if math.isfinite(value)}
@@ -131,13 +132,12 @@ def assess(
     lucky = float(beside.mean() - others.mean()) if correlation else 0.0
     gain = rules.sign * float(values.mean() - others.mean() - correlation * lucky)
     left = values - correlation * beside if correlation else values
-    of_candidate, degrees = noise.std**2 * (1 - correlation**2), noise.degrees
-    of_champion = (noise.std * (1 - correlation)) ** 2 / len(others)
-    if runs >= FEWEST and (varied := float(left.var(ddof=1))) > of_candidate:
-        of_candidate = varied
-        parts = (varied / runs) ** 2 / (runs - 1) + of_champion**2 / noise.degrees
-        degrees = min(degrees, (varied / runs + of_champion) ** 2 / parts)
-    square = max(of_candidate / runs + of_champion, least_error(rules.step, runs) ** 2)
+    of_candidate, candidate_degrees = _larger(left, noise.std**2 * (1 - correlation**2), noise.degrees)
+    of_champion, champion_degrees = _larger(others, noise.std**2, noise.degrees)
+    parts = of_candidate / runs, of_champion * (1 - correlation) ** 2 / len(others)
+    spread = parts[0] ** 2 / candidate_degrees + parts[1] ** 2 / champion_degrees if noise.degrees else 0.0
+    degrees = min(noise.degrees, sum(parts) ** 2 / spread if spread else noise.degrees)
+    square = max(sum(parts), least_error(rules.step, runs) ** 2)
     std = noise.std or math.sqrt(square)
     estimate = Estimate(gain, square / std**2 if std else 1.0, std, degrees)
     # A gain that is much larger than the effect, of runs that vary more than others, is found by a wider mixture.
@@ -146,10 +146,17 @@ def assess(
     survival, floor = _survival(gain, square, of_candidate, rules)
     verdict = "undecided"
     if evidence >= needed and runs >= min(FEWEST, rules.most_runs):
-        verdict = "keep"
+        has_failed = any(number in of_the_champion and number not in scores for number in candidate)
+        verdict = "reject" if has_failed else "keep"
     elif survival < floor or spent >= rules.most_runs:
         verdict = "reject"
     return Assessment(runs, gain, math.sqrt(square), low, high, evidence, needed, survival, floor, verdict)
+
+
+def _larger(scores: FloatArray, variance: float, degrees: float) -> tuple[float, float]:
+    """Return the variance of scores with its degrees of freedom, if it is larger than one that is known better."""
+    estimated = float(scores.var(ddof=1)) if len(scores) >= FEWEST else 0.0
+    return (estimated, len(scores) - 1.0) if estimated > variance else (variance, degrees)
 
 
 def runs_left(assessment: Assessment, rules: Rules, noise: Noise) -> int:

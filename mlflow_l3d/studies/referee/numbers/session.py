@@ -135,6 +135,9 @@ class Session:
         if not len(differences):
             return
         gain = rules.sign * float(differences.mean())
-        estimate = Estimate(gain, 2 * (1 - noise.correlation) / len(differences), noise.std, noise.degrees)
+        count, variance, degrees = len(differences), 2 * (1 - noise.correlation) * noise.std**2, noise.degrees
+        if count > 1 and (estimated := float(differences.var(ddof=1))) > variance:
+            variance, degrees = estimated, count - 1.0
+        estimate = Estimate(gain, variance / noise.std**2 / count if noise.std else 1.0, noise.std, degrees)
         low, high = confidence_sequence(estimate, rules.effect, 1 - rules.alpha)
         self.path[-1] = replace(last, confirmed=gain, low=low, high=high)

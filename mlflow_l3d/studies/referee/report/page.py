@@ -128,7 +128,7 @@ def path_table(course: Course) -> Table | None:
         )
     note = (
         "Claimed: gain over the champion before it, by the runs that decided. Shrunk: without its likely luck. "
-        "Confirmed: gain over the baseline, by fresh runs of both. Circle, small dot and dot: all three over the baseline."
+        "Confirmed: gain over the baseline, by fresh runs. Circle, small dot and dot: all three over the baseline."
     )
     return Table.of(rows, note, kind="bars", kinds=("better",) * len(rows))
 
