@@ -72,14 +72,8 @@ class Judgement:
         look = self.assessment
         numbers = {
             **{"gain": look.gain, "low": look.low, "high": look.high, "evidence": look.evidence},
-            **{
-                "needed": look.needed,
-                "runs": look.runs,
-                "spent": self.spent,
-                "failed": self.failed,
-                "more": self.more,
-                "next": self.following,
-            },
+            **{"needed": look.needed, "runs": look.runs, "spent": self.spent},
+            **{"failed": self.failed, "more": self.more, "next": self.following},
         }
         content = {
             **{"verdict": self.verdict, "candidate": self.candidate, "number": self.number},
