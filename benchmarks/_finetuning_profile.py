@@ -22,7 +22,7 @@ def compare(settings: Mapping[str, Any], hyperparameters: Mapping[str, Any]) -> 
         try:
             found[name] = _profiled(settings, hyperparameters, deterministic=deterministic)
             _print(name, *found[name])
-        except Exception as error:  # noqa: BLE001 - the other one is printed all the same
+        except Exception as error:  # noqa: BLE001 - the other one is printed anyway
             print(f"profile, {name} failed: {type(error).__name__}: {str(error).splitlines()[0]}", flush=True)
     if len(found) == 2:
         _print_differences(*(events for _, events in found.values()))

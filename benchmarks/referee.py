@@ -38,7 +38,7 @@ class Simulated:
     correlation
         Of runs with equal seeds.
     noise
-        Luck of a run beside that of its seed, with variance 1.
+        Luck of a run in addition to its seed's, with variance 1.
     runs
         How many were made.
     """

@@ -84,7 +84,7 @@ def test_without_the_right_to_comment_the_summary_has_it(job: Job, github: GitHu
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({"pull_request": ""}, "This is no pull request"),
+        ({"pull_request": ""}, "This run has no pull request"),
         ({"token": ""}, "L3D_TOKEN or GITHUB_REPOSITORY is not set"),
     ],
 )

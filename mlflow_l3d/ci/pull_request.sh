@@ -121,7 +121,7 @@ comment() {
     printf '%s\n' "$marker" > "$scratch/comment.md"
     cat "$folder/comment.md" >> "$scratch/comment.md"
     [[ -n $link ]] && printf '\n[The report](%s)\n' "$link" >> "$scratch/comment.md"
-    [[ -n $pull_request ]] || { summarise 'This is no pull request'; return; }
+    [[ -n $pull_request ]] || { summarise 'This run has no pull request'; return; }
     [[ -n $token && -n ${GITHUB_REPOSITORY:-} ]] || { summarise 'L3D_TOKEN or GITHUB_REPOSITORY is not set'; return; }
     place=$(find_comment) || { summarise "GitHub does not show the comments (HTTP $place)"; return; }
     # GitHub takes 65,536 characters.

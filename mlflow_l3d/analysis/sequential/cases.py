@@ -2,7 +2,7 @@
 
 Three numbers decide. Runs of this suite alone show that the requirement is not met; runs of this suite and those that
 are remembered show that it is. Remembered runs say nothing about a change since then, so a third number compares the
-runs of this suite with the remembered ones: it is no error rate, and only decides how many runs there are.
+runs of this suite with the remembered ones: it does not bound any error, and only decides how many runs there are.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.referee.numbers.course import Course, SystemRecord
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, Verdict, runs_left
 from mlflow_l3d.studies.referee.numbers.session import Session
-from mlflow_l3d.studies.referee.record import ROLE, Ledger
+from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder
 from mlflow_l3d.studies.referee.source import Candidate, Source
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
@@ -90,13 +90,13 @@ class Conduct:
     ----------
     source
         What runs the baseline and the candidates.
-    records
-        Those of the session.
+    recorder
+        Reads and writes the records of the session.
     """
 
-    def __init__(self, source: Source, records: Ledger) -> None:
-        self.source, self.ledger = source, records
-        self.session: Session = records.session()
+    def __init__(self, source: Source, recorder: SessionRecorder) -> None:
+        self.source, self.recorder = source, recorder
+        self.session: Session = recorder.session()
         self._spent = 0
 
     @classmethod
@@ -133,22 +133,24 @@ class Conduct:
         client = client or connect()
         with auxiliary_run(client, project_run, role=ROLE, title=f"referee: {source.title}", parameters={}) as run:
             key = content_key({"identity": source.identity})
-            tags = Ledger.tags(rules, baseline_runs, source.shares_seeds, source.identity, key)
+            tags = SessionRecorder.tags(rules, baseline_runs, source.shares_seeds, source.identity, key)
             set_tags(client, run.run_id, tags)
-            ledger = Ledger(client, client.get_run(run.run_id))
-            conduct = cls(source, ledger)
-            with ledger.held():
-                baseline = ledger.begin(source.describe(None), 0)
+            recorder = SessionRecorder(client, client.get_run(run.run_id))
+            conduct = cls(source, recorder)
+            with recorder.held():
+                baseline = recorder.begin(source.describe(None), 0)
                 conduct._run(baseline, source.describe(None), range(baseline_runs))
                 scores = np.array([score for score in baseline.scores.values() if math.isfinite(score)])
                 _check_baseline(scores, source.metric)
                 if math.isnan(rules.effect):
-                    rules = ledger.rules = replace(rules, effect=float(scores.std(ddof=1)))
+                    rules = recorder.rules = replace(rules, effect=float(scores.std(ddof=1)))
                     set_tags(
-                        client, run.run_id, Ledger.tags(rules, baseline_runs, source.shares_seeds, source.identity, key)
+                        client,
+                        run.run_id,
+                        SessionRecorder.tags(rules, baseline_runs, source.shares_seeds, source.identity, key),
                     )
-                ledger.end(baseline)
-                conduct.session = ledger.session()
+                recorder.end(baseline)
+                conduct.session = recorder.session()
         return conduct
 
     @classmethod
@@ -162,19 +164,19 @@ class Conduct:
         L3DError
             If its baseline is another, or was not run.
         """
-        ledger = Ledger.find(client or connect(), run_id)
-        if json.loads(json.dumps(source.identity)) != ledger.identity:
+        recorder = SessionRecorder.find(client or connect(), run_id)
+        if json.loads(json.dumps(source.identity)) != recorder.identity:
             raise L3DError(f"Session {run_id} has another baseline, function or version than this. Start a new one.")
-        with ledger.held():
-            conduct = cls(source, ledger)
-        if math.isnan(ledger.rules.effect) or len(conduct.session.baseline.scores) < ledger.planned:
+        with recorder.held():
+            conduct = cls(source, recorder)
+        if math.isnan(recorder.rules.effect) or len(conduct.session.baseline.scores) < recorder.planned:
             raise L3DError(f"The baseline of session {run_id} was not run to its end. Start a new one.")
         return conduct
 
     @property
     def run_id(self) -> str:
         """MLflow run of the session."""
-        return self.ledger.run_id
+        return self.recorder.run_id
 
     def judge(self, candidate: object, *, most_runs: int | None = None) -> Judgement:
         """Run a candidate until it is kept or rejected.
@@ -190,26 +192,26 @@ class Conduct:
             Runs of the candidate that this call may make; None for as many as the rules allow.
         """
         self._spent = 0
-        with entry_point(), self.ledger.held():
-            self.session = self.ledger.session()
+        with entry_point(), self.recorder.held():
+            self.session = self.recorder.session()
             described = self.source.describe(candidate)
             self._confirm()
-            if described.key == self.ledger.systems[0].key:
-                return self._judgement(self.ledger.systems[0], replace(self.session.look({}), verdict="reject"))
-            record = self.ledger.begin(described, len(self.ledger.systems))
+            if described.key == self.recorder.systems[0].key:
+                return self._judgement(self.recorder.systems[0], replace(self.session.look({}), verdict="reject"))
+            record = self.recorder.begin(described, len(self.recorder.systems))
             try:
                 if not record.verdict:
                     self._decide(record, described, most_runs)
                 look = record.looks[-1] if record.looks else self.session.look({})
                 self._confirm()
             except BaseException as error:
-                self.ledger.end(record, error)
+                self.recorder.end(record, error)
                 raise
             return self._judgement(record, look)
 
     def _judgement(self, record: SystemRecord, look: Assessment) -> Judgement:
         """Return the answer; a champion that was replaced, and the baseline, are not better than the champion."""
-        champion = self.ledger.champion()
+        champion = self.recorder.champion()
         verdict = record.verdict if record.number else "reject"
         if verdict == "keep" and record is not champion:
             verdict = "reject"
@@ -220,7 +222,7 @@ class Conduct:
             assessment=look,
             spent=self._spent,
             failed=sum(not math.isfinite(score) for score in record.scores.values()),
-            more=runs_left(look, self.ledger.rules, self.session.noise.estimate()),
+            more=runs_left(look, self.recorder.rules, self.session.noise.estimate()),
             following=max([*record.scores, self.session.next_number - 1]) + 1,
             champion=champion.title,
             run_id=self.run_id,
@@ -229,9 +231,9 @@ class Conduct:
 
     def status(self) -> Course:
         """Return where the session stands."""
-        with self.ledger.held():
-            systems, path = tuple(self.ledger.systems), tuple(self.ledger.session().path)
-            return Course(self.run_id, self.ledger.title, self.source.metric, self.ledger.rules, systems, path)
+        with self.recorder.held():
+            systems, path = tuple(self.recorder.systems), tuple(self.recorder.session().path)
+            return Course(self.run_id, self.recorder.title, self.source.metric, self.recorder.rules, systems, path)
 
     def _decide(self, record: SystemRecord, candidate: Candidate, most_runs: int | None) -> None:
         """Run and look until there is a verdict, or no more runs are allowed."""
@@ -242,7 +244,7 @@ class Conduct:
             self._run_champion(missing)
             if len(record.looks) < len(record.scores):  # a look after each run, also if the process was killed between
                 look = session.look(scores)
-                self.ledger.note_look(record, look)
+                self.recorder.note_look(record, look)
                 if look.verdict != "undecided":
                     session.conclude(record.title, scores, look)
                     return
@@ -250,7 +252,7 @@ class Conduct:
             if candidate.measured is not None:
                 if number not in candidate.measured:  # one after another, so that nobody selects
                     return
-                self.ledger.note_score(record, self.source.metric, number, candidate.measured[number])
+                self.recorder.note_score(record, self.source.metric, number, candidate.measured[number])
                 continue
             if most_runs is not None and made >= most_runs:
                 return
@@ -263,17 +265,15 @@ class Conduct:
         session = self.session
         if session.path and math.isnan(session.path[-1].confirmed):
             self._run_champion(session.to_confirm)
-            if all(
-                number in session.champion.scores for number in session.to_confirm
-            ):  # else measured elsewhere, later
-                baseline = self.ledger.systems[0]
+            if {*session.to_confirm} <= session.champion.scores.keys():  # else they are measured elsewhere, later
+                baseline = self.recorder.systems[0]
                 self._run(baseline, self.source.describe(None), session.to_confirm)
                 session.baseline.scores.update(baseline.scores)
                 session.confirm()
 
     def _run_champion(self, numbers: Sequence[int]) -> None:
         """Make those runs of the champion that are not there."""
-        record = self.ledger.champion()
+        record = self.recorder.champion()
         missing = [number for number in numbers if number not in record.scores]
         if missing:
             candidate = self.source.describe(None) if not record.number else self.source.restore(record.content)
@@ -283,7 +283,7 @@ class Conduct:
     def _run(self, record: SystemRecord, candidate: Candidate, numbers: Sequence[int]) -> None:
         """Make runs of a system, and record each."""
         for number, score in self.source.run(candidate, [each for each in numbers if each not in record.scores]):
-            self.ledger.note_score(record, self.source.metric, number, score)
+            self.recorder.note_score(record, self.source.metric, number, score)
             self._spent += 1
 
 

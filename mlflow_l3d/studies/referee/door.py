@@ -28,7 +28,7 @@ from mlflow_l3d.studies.referee.parameters import (
     RefereeOptions,
     RefereeRules,
 )
-from mlflow_l3d.studies.referee.record import KEY, ROLE, Ledger
+from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder
 from mlflow_l3d.studies.referee.results import RefereeSession, publish, session_of
 from mlflow_l3d.studies.referee.source import FunctionSource
 from mlflow_l3d.tracking import names
@@ -101,12 +101,12 @@ class Referee:
             client, key = connect(), content_key({"identity": source.identity})
             wanted = replace(asked, sign=source.metric.sign)
             planned = typed["baseline_runs"]
-            for run in reversed(_sessions(client, {KEY: key})):
-                ledger = Ledger(client, run)
-                found = ledger.rules if not math.isnan(asked.effect) else replace(ledger.rules, effect=math.nan)
+            for run in reversed(_sessions(client, {names.REFEREE_KEY: key})):
+                recorder = SessionRecorder(client, run)
+                found = recorder.rules if not math.isnan(asked.effect) else replace(recorder.rules, effect=math.nan)
                 is_whole = run.info.status == "FINISHED"  # else its start was killed
-                if is_whole and repr(found) == repr(wanted) and ledger.planned == planned:
-                    self.conduct = Conduct.resume(source, ledger.run_id, client)
+                if is_whole and repr(found) == repr(wanted) and recorder.planned == planned:
+                    self.conduct = Conduct.resume(source, recorder.run_id, client)
                     return
             taken = project_run.take()
             self.conduct = Conduct.start(source, asked, baseline_runs=planned, project_run=taken, client=client)
@@ -148,18 +148,18 @@ class Referee:
         """
         with entry_point():
             client = connect()
-            ledger = Ledger.find(client, _latest(client) if run_id == "latest" else run_id)
-            source = GoldenSource.again(client, ledger.identity, machine)
-            return cls._of(Conduct.resume(source, ledger.run_id, client))
+            recorder = SessionRecorder.find(client, _latest(client) if run_id == "latest" else run_id)
+            source = GoldenSource.again(client, recorder.identity, machine)
+            return cls._of(Conduct.resume(source, recorder.run_id, client))
 
     @classmethod
     def _of(cls, conduct: Conduct) -> Referee:
         referee = cls.__new__(cls)
         referee.conduct = conduct
         if isinstance(source := conduct.source, GoldenSource):
-            ledger = conduct.ledger
-            source.run_id = ledger.run_id
-            source.champion = lambda: ledger.champion().content if ledger.champion().number else None
+            recorder = conduct.recorder
+            source.run_id = recorder.run_id
+            source.champion = lambda: recorder.champion().content if recorder.champion().number else None
         return referee
 
     @property

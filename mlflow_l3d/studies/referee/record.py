@@ -24,18 +24,12 @@ from mlflow_l3d.tracking.connection import Client, Run, again, error_line
 from mlflow_l3d.tracking.parent import end_early, log_metrics, log_params, set_tags
 
 ROLE: Final = "referee"
-_RULES: Final = "l3d.referee_rules"
-KEY: Final = "l3d.referee_key"
-_NUMBER: Final = "l3d.referee_number"
-_SCORES: Final = "l3d.referee_scores"
-_LOOKS: Final = "l3d.referee_looks"
 _COUNT: Final = "l3d.referee_count"
-_MOST: Final = 5000
-"""Characters of a tag that every server takes."""
+_DECIDED: Final = "l3d.referee_decided"
 
 
-class Ledger:
-    """The records of one session.
+class SessionRecorder:
+    """Reads and writes the records of one session.
 
     Parameters
     ----------
@@ -47,7 +41,7 @@ class Ledger:
 
     def __init__(self, client: Client, run: Run) -> None:
         self.client, self.run_id, self.experiment_id = client, str(run.info.run_id), str(run.info.experiment_id)
-        self.title, content = str(run.info.run_name), json.loads(run.data.tags[_RULES])
+        self.title, content = str(run.info.run_name), json.loads(run.data.tags[names.REFEREE_RULES])
         self.planned, self.shares_seeds = int(content["baseline_runs"]), bool(content["shares_seeds"])
         self.identity: Mapping[str, Any] = content["identity"]
         names_of_rules = {each.name for each in fields(Rules)}
@@ -56,7 +50,7 @@ class Ledger:
         self._count, self._is_changed = "", False
 
     @classmethod
-    def find(cls, client: Client, run_id: str) -> Ledger:
+    def find(cls, client: Client, run_id: str) -> SessionRecorder:
         """Return the session that a run is.
 
         Raises
@@ -65,7 +59,7 @@ class Ledger:
             If it is none.
         """
         run = found(client.get_run, run_id)
-        if run is None or run.data.tags.get(names.ROLE) != ROLE or _RULES not in run.data.tags:
+        if run is None or run.data.tags.get(names.ROLE) != ROLE or names.REFEREE_RULES not in run.data.tags:
             raise ParameterError("referee", run_id, "must be the run of a session", "`referee start` begins one.")
         return cls(client, run)
 
@@ -73,7 +67,12 @@ class Ledger:
     def tags(rules: Rules, planned: int, shares_seeds: bool, identity: Mapping[str, Any], key: str) -> dict[str, str]:
         """Return the tags of a new session."""
         content = {**asdict(rules), "baseline_runs": planned, "shares_seeds": shares_seeds, "identity": identity}
-        return {_RULES: json.dumps(content, sort_keys=True), KEY: key, _COUNT: "0", names.STATE: "running"}
+        return {
+            names.REFEREE_RULES: json.dumps(content, sort_keys=True),
+            names.REFEREE_KEY: key,
+            _COUNT: "0",
+            names.STATE: "running",
+        }
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -108,7 +107,7 @@ class Ledger:
             session.conclude(each.title, decided, replace(each.looks[-1], verdict=each.verdict))  # type: ignore[arg-type]
             if each.verdict == "keep":
                 session.champion.scores.update(each.scores)
-                if all(number in baseline.scores and number in each.scores for number in session.to_confirm):
+                if {*session.to_confirm} <= baseline.scores.keys() & each.scores.keys():
                     session.confirm()
         return session
 
@@ -125,7 +124,12 @@ class Ledger:
                 self.client.update_run(earlier.run_id, status="RUNNING")
             return earlier
         tags = {names.PARENT_RUN_ID: self.run_id, names.ROLE: "candidate" if number else "baseline"}
-        tags |= {names.SCHEMA_TAG: names.SCHEMA, KEY: candidate.key, _NUMBER: str(number), names.STATE: "running"}
+        tags |= {
+            names.SCHEMA_TAG: names.SCHEMA,
+            names.REFEREE_KEY: candidate.key,
+            names.REFEREE_NUMBER: str(number),
+            names.STATE: "running",
+        }
         text = json.dumps(candidate.content, sort_keys=True)
         now = int(time.time() * 1000)
         run = self.client.create_run(self.experiment_id, start_time=now, tags=tags, run_name=candidate.title[:250])
@@ -138,8 +142,8 @@ class Ledger:
     def note_score(self, system: SystemRecord, metric: Metric, number: int, score: float) -> None:
         """Record a run."""
         self._is_changed, system.scores[number] = True, score
-        text = json.dumps({str(key): _number(value) for key, value in system.scores.items()})
-        again(lambda: set_tags(self.client, system.run_id, {_SCORES: text}))
+        text = json.dumps({str(key): _as_json(value) for key, value in system.scores.items()})
+        again(lambda: set_tags(self.client, system.run_id, {names.REFEREE_SCORES: text}))
         if math.isfinite(score):
             log_metrics(self.client, system.run_id, {number: {metric.name: score}})
 
@@ -149,14 +153,11 @@ class Ledger:
             name: float(f"{each:.9g}") for name, each in asdict(look).items() if isinstance(each, float)
         }
         system.looks.append(replace(look, **short))
-        rows = [
-            [_number(value) if isinstance(value, float) else value for value in asdict(x).values()]
-            for x in system.looks
-        ]
-        tags = {_LOOKS: json.dumps(rows)}
+        rows = [[_as_json(value) for value in asdict(each).values()] for each in system.looks]
+        tags = {names.REFEREE_LOOKS: json.dumps(rows)}
         if look.verdict != "undecided":
             system.verdict, system.decided = look.verdict, max(system.scores, default=-1) + 1
-            tags |= {names.DECISION: look.verdict, names.STATE: "complete", "l3d.referee_decided": str(system.decided)}
+            tags |= {names.DECISION: look.verdict, names.STATE: "complete", _DECIDED: str(system.decided)}
         again(lambda: set_tags(self.client, system.run_id, tags))
         numbers = {"gain": look.gain, "gain_ci_low": look.low, "gain_ci_high": look.high, "evidence": look.evidence}
         finite = {name: value for name, value in numbers.items() if math.isfinite(value)}
@@ -184,34 +185,31 @@ class Ledger:
         if self.systems and count == self._count:
             return
         children = children_of(self.client, self.experiment_id, self.run_id)
-        records = [_system(run) for run in children if _NUMBER in run.data.tags]
+        records = [_system(run) for run in children if names.REFEREE_NUMBER in run.data.tags]
         self.systems, self._count = sorted(records, key=lambda each: (each.number, each.run_id)), count
 
 
 def _system(run: Run) -> SystemRecord:
     tags = run.data.tags
-    scores = {int(key): _float(value) for key, value in json.loads(tags.get(_SCORES, "{}")).items()}
-    looks = [Assessment(*map(_float_or, row)) for row in json.loads(tags.get(_LOOKS, "[]"))]
+    scores = {int(key): float(value) for key, value in json.loads(tags.get(names.REFEREE_SCORES, "{}")).items()}
+    looks = [Assessment(*map(_from_json, row)) for row in json.loads(tags.get(names.REFEREE_LOOKS, "[]"))]
     return SystemRecord(
         str(run.info.run_id),
-        int(tags[_NUMBER]),
+        int(tags[names.REFEREE_NUMBER]),
         str(run.info.run_name),
-        tags[KEY],
+        tags[names.REFEREE_KEY],
         json.loads(run.data.params.get("candidate", "null")),
         scores,
         tags.get(names.DECISION, ""),
         looks,
-        int(tags.get("l3d.referee_decided", 0)),
+        int(tags.get(_DECIDED, 0)),
     )
 
 
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)
+def _as_json(value: Any) -> Any:
+    """Return a value as JSON has it; a number that is not finite as its name."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _float(value: float | str) -> float:
-    return float(value)
-
-
-def _float_or(value: Any) -> Any:
+def _from_json(value: Any) -> Any:
     return float(value) if value in ("nan", "inf", "-inf") else value

@@ -74,14 +74,16 @@ class RefereeSession(OnOneScreen):
             return super().summary()
         spent, more = counted(judgement.spent, "run"), counted(judgement.more, "run")
         following = f"about {more} of it, from number {judgement.following}"
-        said = judgement_lines(self.course, judgement.number, judgement.assessment, spent, following)
+        said = judgement_lines(
+            self.course, judgement.candidate, judgement.verdict, judgement.assessment, spent, following
+        )
         return "\n".join([*said, judgement.to_json()])
 
 
 def session_of(conduct: Conduct) -> RefereeSession:
     """Return a session as it is now."""
-    course, ledger, source = conduct.status(), conduct.ledger, conduct.source
-    about = Source(run_id=course.run_id, address=runs_page(ledger.client, ledger.experiment_id))
+    course, recorder, source = conduct.status(), conduct.recorder, conduct.source
+    about = Source(run_id=course.run_id, address=runs_page(recorder.client, recorder.experiment_id))
     about = replace(about, date=heading(course.run_id)["date"][:10])
     if isinstance(source, GoldenSource):
         course = replace(course, luck_of_examples=source.luck_of_examples)
@@ -92,7 +94,7 @@ def session_of(conduct: Conduct) -> RefereeSession:
 
 def publish(conduct: Conduct) -> RefereeSession:
     """Write the report, the result and the numbers of a session as it is now to its run; return the session."""
-    session, client = session_of(conduct), conduct.ledger.client
+    session, client = session_of(conduct), conduct.recorder.client
     course, report = session.course, session.report()
     numbers = {"judged": float(course.judged), "kept": float(len(course.path)), "runs_used": float(course.spent)}
     if course.path and math.isfinite(course.path[-1].confirmed):

@@ -67,7 +67,7 @@ class RefereedStudy:
             judgement = self.referee.judge(suggest(trial))
             judgements.append(judgement)
             trial.set_user_attr("verdict", judgement.verdict)
-            values = [*self.referee.conduct.ledger.systems[judgement.number].scores.values()]
+            values = [*self.referee.conduct.recorder.systems[judgement.number].scores.values()]
             scores = np.array([value for value in values if math.isfinite(value)])
             if judgement.verdict == "undecided" or not len(scores):
                 return math.nan  # Optuna lets such a trial fail

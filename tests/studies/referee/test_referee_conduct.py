@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.numbers.judge import Rules
+from mlflow_l3d.studies.referee.results import session_of
 from mlflow_l3d.studies.referee.source import Candidate, FunctionSource, check_measured
 from mlflow_l3d.tracking.connection import connect
 
@@ -64,7 +66,7 @@ def test_a_session_interrupted_at_every_run_is_the_same_and_runs_nothing_twice(s
                 verdicts.append(Conduct.resume(source, stopped.run_id).judge(candidate).verdict)
                 break
             except KeyboardInterrupt:
-                runs = connect().search_runs([stopped.ledger.experiment_id], "attributes.status = 'RUNNING'")
+                runs = connect().search_runs([stopped.recorder.experiment_id], "attributes.status = 'RUNNING'")
                 assert not [run.info.run_name for run in runs]
     assert verdicts == [each.verdict for each in expected]
     assert len(source.made) == cost
@@ -87,6 +89,10 @@ def test_only_the_champion_is_kept_and_the_baseline_is_not_better(source: Traine
         *("reject", "keep", "keep", "reject", "reject", "keep")
     ]
     assert [each.number for each in conduct.status().systems] == [0, 1, 2]
+    for x in (0.0, 2.0):
+        text = replace(session_of(conduct), judgement=conduct.judge({"x": x})).summary()
+        assert text.startswith(f"reject: x={x}")
+        assert "champion now" not in text
 
 
 def test_a_second_handle_sees_runs_of_an_undecided_candidate(source: Trained) -> None:

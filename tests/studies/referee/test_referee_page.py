@@ -80,7 +80,10 @@ def test_gains_that_are_not_confirmed_are_not_called_better() -> None:
     ],
 )
 def test_a_judgement_is_said_in_two_lines(number: int, first: str, last: str) -> None:
-    lines = judgement_lines(COURSE, number, COURSE.systems[number].looks[-1], "4 runs", "about 9 runs of it")
+    system = COURSE.systems[number]
+    lines = judgement_lines(
+        COURSE, system.title, system.verdict or "undecided", system.looks[-1], "4 runs", "about 9 runs of it"
+    )
     assert lines[0] == first
     assert lines[1].endswith(last)
 

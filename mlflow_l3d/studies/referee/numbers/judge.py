@@ -128,10 +128,10 @@ def assess(
     values = np.array(list(scores.values()))
     others = np.array(list(of_the_champion.values()))
     correlation = noise.correlation if len(shared) == runs else 0.0
-    beside = np.array([of_the_champion[number] for number in shared]) if correlation else np.zeros(0)
-    lucky = float(beside.mean() - others.mean()) if correlation else 0.0
+    same_seeds = np.array([of_the_champion[number] for number in shared]) if correlation else np.zeros(0)
+    lucky = float(same_seeds.mean() - others.mean()) if correlation else 0.0
     gain = rules.sign * float(values.mean() - others.mean() - correlation * lucky)
-    left = values - correlation * beside if correlation else values
+    left = values - correlation * same_seeds if correlation else values
     of_candidate, candidate_degrees = _larger(left, noise.std**2 * (1 - correlation**2), noise.degrees)
     of_champion, champion_degrees = _larger(others, noise.std**2, noise.degrees)
     parts = of_candidate / runs, of_champion * (1 - correlation) ** 2 / len(others)

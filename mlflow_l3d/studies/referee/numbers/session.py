@@ -108,8 +108,8 @@ class Session:
         fresh = self.champion.fresh()
         order = sorted(candidate)
         scores = np.array([candidate[number] for number in order])
-        beside = np.array([fresh.get(number, math.nan) for number in order])
-        self.noise.add_candidate(scores, beside)
+        same_seeds = np.array([fresh.get(number, math.nan) for number in order])
+        self.noise.add_candidate(scores, same_seeds)
         if assessment.verdict != "keep":
             return
         width, error = self.rules.effect**2, assessment.error**2

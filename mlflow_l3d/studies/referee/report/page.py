@@ -185,19 +185,20 @@ def session_document(course: Course, source: Source | None = None) -> Document:
     )
 
 
-def judgement_lines(course: Course, number: int, look: Assessment, spent: str, following: str) -> list[str]:
+def judgement_lines(
+    course: Course, candidate: str, verdict: str, look: Assessment, spent: str, following: str
+) -> list[str]:
     """Return the lines about a candidate before the one of JSON.
 
     Parameters
     ----------
-    course, number, look
-        The session, and the last look at a candidate of it.
+    course, candidate, verdict, look
+        The session; a candidate of it, the verdict of now, and the last look.
     spent, following
         In words: runs that were made now, and those that are to be made next.
     """
-    unit, title = unit_of(course.metric), shorten(course.systems[number].title, 60)
+    unit, title = unit_of(course.metric), shorten(candidate, 60)
     gain = f"gain {unit.change(look.gain)}{unit.behind} over the champion ({_limits(course, look)}), {spent} now"
-    verdict = course.systems[number].verdict or "undecided"
     what = {
         "keep": "It is the champion now; the next changes are relative to it.",
         "reject": "It is not better, or by too little to be seen with the runs that are allowed.",
