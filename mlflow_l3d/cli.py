@@ -161,6 +161,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         previous[signal.SIGINT] = signal.signal(signal.SIGINT, _terminate)
     try:
+        if not words:
+            parser().print_help(sys.stderr)
+            return 2
         options = _parse(words)
         result = _run(options.pop("verb"), options)
         is_printed = _print_result(result.summary())
@@ -245,6 +248,10 @@ def _unknown_option(word: str, options: argparse.Namespace) -> ParameterError:
     """Return the error for an unknown option, which often is a hyperparameter of the approach."""
     option, _, value = word.partition("=")
     parameters, name = verbs()[options.verb].parameters, option.removeprefix("--").replace("-", "_")
+    if not word.startswith("-"):
+        command = f" A command to train with stands behind --: mlflow-l3d {options.verb} -- COMMAND"
+        fix = f"Name the parameter that it belongs to.{command if 'command' in parameters else ''}"
+        return ParameterError("option", repr(word), "is no parameter's value", fix)
     if {"approach", "hyperparameters"} <= set(parameters):
         approach = parameters["approach"].read(options.approach)
         hyperparameters = getattr(registry.load("approach", approach), "hyperparameters", None)

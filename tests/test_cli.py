@@ -190,7 +190,8 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         ("evaluate --from lm_eval .", r"from='lm_eval': must be one of .* Did you mean 'lm-eval'\?"),
         ("investigat", r"verb='investigat': must be one of ablation, .*\. Did you mean 'investigate'\?"),
         ("--factor data_order", rf"verb='data_order': must be one of {', '.join(VERBS)}\."),
-        ("", r"the following arguments are required: COMMAND \(see mlflow-l3d --help\)"),
+        ("investigate ok.cvs --approach synthetic", r"task='ok\.cvs': .*, or hf:NAME\."),
+        ("seeds train.py more", r"option='more': is .* stands behind --: mlflow-l3d seeds -- COMMAND"),
         ("investigate --factor", r"investigate: argument --factor: expected one argument \(see .*"),
         ("investigate --approach syntetic", r"approach='syntetic': must be one of .*\. Did you mean 'synthetic'\?"),
         (f"{MAIN} --factor data_ordr", r"factor='data_ordr': .* Did you mean 'data_order'\?"),
@@ -208,6 +209,19 @@ def test_mistake(arguments: str, line: str, capsys: Capture) -> None:
     status, shown = refused(capsys, *arguments.split())
     assert status == 2
     assert re.fullmatch(line, shown)
+
+
+def test_no_words_get_the_help(capsys: Capture) -> None:
+    assert cli.main([]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and "How much of a score is luck" in shown.err
+
+
+def test_a_file_with_another_name_is_proposed(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reviews.csv").touch()
+    status, shown = refused(capsys, "investigate", "reviews.cvs", "--approach", "synthetic")
+    assert status == 2 and shown.endswith("Did you mean 'reviews.csv'?")
 
 
 def test_error_that_is_no_parameters(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

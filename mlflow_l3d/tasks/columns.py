@@ -16,6 +16,7 @@ from mlflow_l3d.tasks.identity import make_task, shorten
 from mlflow_l3d.tasks.settings import IntArray
 from mlflow_l3d.tasks.table import Table, blank, check_labels_there, missing, no_column, with_parts, without_empty
 
+_AS_TEXT: Final = "Name another column (--text-column), or write its values in quotes in a .jsonl file."
 AUTO_TEXT: Final = (
     ("text",),
     ("premise", "choice1", "choice2", "question"),
@@ -143,7 +144,7 @@ def check_texts(values: Sequence[Any], column: str) -> tuple[str, ...]:
         raise ParameterError("text_column", column, allowed, "Fill or remove these rows.")
     other = next((value for value in values if not isinstance(value, str)), None)
     if other is not None:
-        raise ParameterError("text_column", column, f"must hold texts, not values of type {type(other).__name__}")
+        raise ParameterError("text_column", column, f"must hold texts, not values of type {type(other).__name__}", _AS_TEXT)
     return tuple(values)
 
 

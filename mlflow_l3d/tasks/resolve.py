@@ -116,7 +116,8 @@ def read_task(name: str, reading: Reading) -> Task:
         return _own_data(load_file(path, reading))
     if name and path.is_dir():
         return _own_data(load_folder(path, reading))
-    error = unknown_name("task", name, names)
+    beside = [str(each) for each in path.parent.iterdir() if each.suffix.lower() in SUFFIXES] if path.suffix else []
+    error = unknown_name("task", name, [*names, *beside])
     more = "or a .csv, .tsv, .parquet or .jsonl file, a folder with a data set, or hf:NAME"
     raise ParameterError("task", repr(name), f"{error.allowed}, {more}", error.fix)
 

@@ -230,7 +230,7 @@ def _changes(text: object) -> dict[str, Any]:
     """Return the parameters of `investigate` that a candidate names."""
     changes = dict(text) if isinstance(text, Mapping) else _typed(str(text).strip())
     allowed_names = [name for name in MAIN if name not in OF_A_PLAN]
-    check_names("candidate", changes, allowed_names, "with parameters of an investigation's runs:")
+    check_names("candidate", changes, allowed_names, "hyperparameters=NAME=VALUE, or another parameter of investigate:")
     return changes
 
 

@@ -126,7 +126,7 @@ def _number(name: str, shown: Callable[[float], str]) -> Callable[[Row], str]:
 
 def _groups_table(study: GroupsStudy, most: int) -> Table | None:
     shown = unit_of(study.metric).text
-    against = {"better": "worse than the best", "undecided": "may be as good", "": "not tested", "best": "the best"}
+    against = {"better": "worse than the best", "undecided": "may be as good", "": "not tested", "best": "best mean"}
     cells: dict[str, Callable[[Row], str]] = {
         "group": lambda row: shorten(row["group"], 60),
         "runs": lambda row: str(row["runs"]),

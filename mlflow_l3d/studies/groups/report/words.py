@@ -17,6 +17,7 @@ from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
 from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.seeds.report.words import settings_answer
 
+_ALL_TOGETHER: Final = " This test uses all runs at once, so it can see what no single pair settles."
 _LISTED: Final = 8
 """Names of parameters that a sentence has at most."""
 
@@ -41,12 +42,14 @@ def headline(study: GroupsStudy) -> str:
     best = best if study.groups["verdict"].iloc[0] else f"Of the groups with three seeds or more, {best}"
     if not undecided:
         return f"{best} is better than {'all ' * (others > 1)}{counted(others, 'other group')}, beyond luck."
-    return f"{best} leads, but {undecided} of {counted(others, 'other group')} may be as good."
+    return f"{best} has the best mean, but {undecided} of {counted(others, 'other group')} may be as good."
 
 
 def answers(study: GroupsStudy) -> tuple[Answer, Answer, Answer]:
     """Return what the runs say about luck, about groups, and about settings."""
-    return _luck(study), _differences(study), settings_answer(_without_seeds(study), study.metric)
+    settings, is_decided = _without_seeds(study), study.pairs["verdict"].eq(BETTER).any()
+    more = "" if is_decided or not settings.found or study.pairs.empty else _ALL_TOGETHER
+    return _luck(study), _differences(study), settings_answer(settings, study.metric, more)
 
 
 def _without_seeds(study: GroupsStudy) -> SettingsStudy:
