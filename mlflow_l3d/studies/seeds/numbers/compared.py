@@ -163,7 +163,7 @@ class ComparedSeeds:
             only = ("accuracy",) if self.are_texts else ()
             rows = zip(self.seeds, self.matrix, strict=True)
             return {seed: scores_of(self.labels, row, self.kind, only=only) for seed, row in rows}
-        parts = self.frame.groupby("seed")
+        parts = ((seed, self.frame[self.frame["seed"] == seed]) for seed in self.seeds)
         return {seed: scores_of([*part["label"]], [*part["prediction"]], self.kind) for seed, part in parts}
 
     def agreement(self) -> SeedAgreement:
