@@ -196,9 +196,8 @@ def passes_table(study: SeedsStudy) -> Table | None:
 def seed_table(study: SeedsStudy) -> Table:
     """Return the own metric of each seed, and its mean agreement with the others; of runs their settings, too."""
     frame, score = study.to_frame(), unit_of(study.metric).text
-    differ = (
-        [] if study.recorded is None else [str(name) for name in study.recorded if study.recorded[name].nunique() > 1]
-    )
+    recorded = pd.DataFrame() if study.recorded is None else study.recorded
+    differ = [str(name) for name in recorded if recorded[name].nunique() > 1]
     agreement = [name for name in NAMES if name in frame]
     rows = []
     for row in frame.to_dict("records"):
