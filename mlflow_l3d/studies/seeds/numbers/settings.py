@@ -168,7 +168,7 @@ def _beyond(basis: FloatArray, values: FloatArray) -> float:
 
 
 def _cannot_tell(varying: Levels, degrees: Mapping[str, int], residual: float) -> Iterator[str]:
-    """Yield what these runs cannot separate; `degrees` are those of the settings that are tested."""
+    """Yield what these runs cannot separate; `degrees` has the settings that are tested."""
     for name in varying:
         if JOINED in name:
             yield f"{name.replace(JOINED, ', ')} always change together: which of them matters is not known."
