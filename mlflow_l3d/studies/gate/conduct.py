@@ -19,13 +19,13 @@ from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.files import save_report, temporary_folder
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers.gate import (
-    Forecast,
     GateAnswer,
     Look,
     look_at,
     measure,
     view,
 )
+from mlflow_l3d.studies.gate.numbers.power import Forecast
 from mlflow_l3d.studies.gate.record import (
     PROGRESS,
     RESUMED,
