@@ -26,7 +26,6 @@ from mlflow_l3d.studies.shown import progress_bar
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.past import find_search
 from mlflow_l3d.tracking.earlier.predictions import read_rows
-from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.recorder import RunRecorder
 from mlflow_l3d.tracking.records import CellRecord
 
@@ -94,12 +93,8 @@ class GoldenRequest(CellRequest):
 
     def tags(self) -> dict[str, str]:
         """Return the tags of the parent."""
-        return {names.DESIGN: "golden", names.PARENT_RUN_ID: self.gate, **self.searched()}
-
-    def card(self) -> Card:
-        """Return what the parent says of itself."""
-        card = super().card()
-        return replace(card, tags={name: value for name, value in card.tags.items() if value})
+        of_gate = {names.PARENT_RUN_ID: self.gate} if self.gate else {}
+        return {names.DESIGN: "golden", **of_gate, **self.searched()}
 
     def content(self) -> dict[str, Any]:
         """Return what the document holds in addition to the document of every study."""
