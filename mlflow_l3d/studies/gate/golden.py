@@ -244,10 +244,14 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
 
     def predictions(self, runs: int) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of the first `runs` runs; None of those that have none."""
+        return (self.prediction(number) for number in self._cells if number < runs)
+
+    def prediction(self, number: int) -> pd.DataFrame | None:
+        """Return the predictions of a run; None if it has none."""
         self.recorder.wait()  # what earlier commands trained is copied to the spool meanwhile
-        for cell in [cell for number, cell in self._cells.items() if number < runs]:
-            path = self.recorder.spool.predictions(cell.key) if self.recorder.spool.has(cell.key) else None
-            yield None if path is None else read_rows(path).to_pandas()
+        spool, key = self.recorder.spool, self._cells[number].key
+        path = spool.predictions(key) if spool.has(key) else None
+        return None if path is None else read_rows(path).to_pandas()
 
     def finish(self, runs: int) -> None:
         """Write what a parent holds, and end it; the first `runs` runs were needed."""

@@ -79,10 +79,10 @@ class Side:
         scores: FloatArray = self.cells[metric].reindex(range(runs)).to_numpy(dtype=np.float64)
         return scores
 
-    def predictions(self, client: Client, runs: int) -> Iterator[pd.DataFrame | None]:
-        """Yield the predictions of the first `runs` golden runs, None of those that have none."""
+    def predictions(self, client: Client, runs: int | list[int]) -> Iterator[pd.DataFrame | None]:
+        """Yield the predictions of the first `runs` golden runs or those with these numbers, None if one has none."""
         cells = pd.DataFrame(columns=["run_id", "artifact_uri"]) if self.cells is None else self.cells
-        cells = cells.reindex(range(runs))
+        cells = cells.reindex(range(runs) if isinstance(runs, int) else runs)
         tables = dict(read_predictions(client, cells[cells["run_id"].notna()]))
         for run_id in cells["run_id"]:
             table = tables.get(run_id)
