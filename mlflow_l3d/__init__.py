@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.judged.results import JudgedComparison, JudgedEvaluation
     from mlflow_l3d.studies.planning.result import Plan
     from mlflow_l3d.studies.planning.run import plan
-    from mlflow_l3d.studies.referee.conduct import Judgement
     from mlflow_l3d.studies.referee.door import Referee, referee
+    from mlflow_l3d.studies.referee.judgement import Judgement
     from mlflow_l3d.studies.referee.results import RefereeSession
     from mlflow_l3d.studies.referee.trials import RefereedStudy
     from mlflow_l3d.studies.search.dry_run import plan_search

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from mlflow_l3d.analysis.sequential.spending import Measured, SequentialPlan
 from mlflow_l3d.metrics.classification import F1_MACRO
-from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer, Look, look_at
-from mlflow_l3d.studies.gate.numbers.power import Outlook
+from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look, look_at
+from mlflow_l3d.studies.gate.numbers.power import Forecast, Outlook
 
 PLAN = SequentialPlan((10, 20), 0.01)
 OUTLOOK = Outlook(0.01, 0.02, 0.85, 0.12, 15.4)

@@ -38,7 +38,7 @@ from mlflow_l3d.studies.comparison.report.words import Side
 from mlflow_l3d.studies.gate.report.page import gate_document
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.search.numbers import SearchResult, compare_held_out, summarise_stage
-from mlflow_l3d.studies.search.report.page import search_report
+from mlflow_l3d.studies.search.report import search_report
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks
 from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document

@@ -184,7 +184,5 @@ def _between(values: FloatArray, variances: FloatArray) -> float:
         return 0.0
     from scipy.optimize import brentq
 
-    high = float(values.var(ddof=1)) + 1e-300
-    while excess(high) > 0:
-        high *= 2
+    high = 2 * float(values.var(ddof=1))  # the scatter is too small from once the variance on
     return float(brentq(excess, 0.0, high, xtol=1e-12 * high))

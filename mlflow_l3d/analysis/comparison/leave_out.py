@@ -7,6 +7,7 @@ the jackknife's linear part, and the two-way layout of runs x examples holds for
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, Final
 
@@ -121,76 +122,36 @@ def shares(
         values = metric.of_each(labels, predictions)
         scores = np.bincount(run, values, minlength=runs) / sizes
         return scores, run, example, (values - scores[run]) / sizes[run]
-    if metric.name in _COUNTED and classes is not None:
-        table = _Confusion(run, labels, predictions, runs, classes)
-        scores, without = _COUNTED[metric.name](table)
-        moved = (scores[run] - without) * (1 - 1 / sizes[run])
+    if metric.name in _OF_EACH and classes is not None:
+        scores, moved = _of_answers(metric, run, labels, predictions, classes)
+        moved *= 1 - 1 / sizes[run]
         return scores, run, example, moved - (np.bincount(run, moved, minlength=runs) / sizes)[run]
     group = np.random.default_rng(0).permutation(examples)[example] % GROUPS
     return _of_groups(metric, run, group, labels, predictions, classes)
 
 
-class _Confusion:
-    """How often each class is right, true and predicted in every run, shape (runs, classes)."""
-
-    def __init__(self, run: IntArray, labels: IntArray, predictions: IntArray, runs: int, classes: int) -> None:
-        width = max(classes, int(labels.max()) + 1, int(predictions.max()) + 1)
-
-        def count(values: IntArray, chosen: npt.NDArray[np.bool_]) -> IntArray:
-            places = run[chosen] * width + values[chosen]
-            return np.bincount(places, minlength=runs * width).reshape(runs, width)
-
-        self.run, self.labels, self.answered, self.classes = run, labels, predictions >= 0, classes
-        self.is_right = labels == predictions
-        self.named = np.where(self.answered, predictions, 0)
-        self.right = count(labels, self.is_right)
-        self.support = count(labels, np.ones(len(run), dtype=bool))
-        self.predicted = count(predictions, self.answered)
-        self.unparsed = np.bincount(run, ~self.answered, minlength=runs)
+_OF_EACH: Final = ("f1_macro", "matthews_corrcoef")
+"""Metrics of classes that are not a mean over examples, of which single examples are left out."""
 
 
-def _f1(table: _Confusion) -> tuple[FloatArray, FloatArray]:
-    """Return F1 macro, a class that does not occur counted as 0, and what it is without each prediction."""
-
-    def f1(right: npt.NDArray[Any], both: npt.NDArray[Any]) -> FloatArray:
-        found: FloatArray = 2 * right / np.maximum(both, 1)
-        return found
-
-    both = table.support + table.predicted
-    of_class = f1(table.right, both)
-    total = of_class.sum(axis=1)
-    run, true, named = table.run, table.labels, table.named
-    hit, missed = table.is_right, ~table.is_right & table.answered
-    without = total[run] - of_class[run, true] + f1(table.right[run, true] - hit, both[run, true] - 1 - hit)
-    of_named = f1(table.right[run, named], both[run, named] - 1) - of_class[run, named]
-    return total / table.classes, (without + np.where(missed, of_named, 0.0)) / table.classes
+def _of_answers(
+    metric: Metric, run: IntArray, labels: IntArray, predictions: IntArray, classes: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return the score of each run, and by how much it falls without each prediction: equal answers move it alike."""
+    scores, moved = [], []
+    for start, end in _slices(run):
+        truth, guess = labels[start:end], predictions[start:end]
+        answers = truth * (predictions.max() + 2) + guess
+        _, first, place = np.unique(answers, return_index=True, return_inverse=True)
+        without = [score(metric, np.delete(truth, each), np.delete(guess, each), classes) for each in first]
+        scores.append(score(metric, truth, guess, classes))
+        moved.append(scores[-1] - np.array(without)[place])
+    return np.array(scores), np.concatenate(moved)
 
 
-def _matthews(table: _Confusion) -> tuple[FloatArray, FloatArray]:
-    """Return Matthews' correlation coefficient, 0 where undefined, and what it is without each prediction."""
-    run, true, named, answered = table.run, table.labels, table.named, table.answered
-    size, right = table.support.sum(axis=1), table.right.sum(axis=1)
-    dot = (table.support * table.predicted).sum(axis=1)
-    support = np.square(table.support).sum(axis=1)
-    predicted = np.square(table.predicted).sum(axis=1) + table.unparsed**2
-
-    def value(right: Any, dot: Any, size: Any, support: Any, predicted: Any) -> FloatArray:
-        spread = (size**2 - support).astype(np.float64) * (size**2 - predicted)
-        return np.where(spread > 0, (right * size - dot) / np.sqrt(np.where(spread > 0, spread, 1.0)), 0.0)
-
-    own = np.where(answered, table.predicted[run, named], table.unparsed[run])
-    less = table.predicted[run, true] + np.where(answered, table.support[run, named], 0) - table.is_right
-    without = value(
-        right[run] - table.is_right,
-        dot[run] - less,
-        size[run] - 1,
-        support[run] - 2 * table.support[run, true] + 1,
-        predicted[run] - 2 * own + 1,
-    )
-    return value(right, dot, size, support, predicted), without
-
-
-_COUNTED: Final = {"f1_macro": _f1, "matthews_corrcoef": _matthews}
+def _slices(run: IntArray) -> Iterator[tuple[int, int]]:
+    """Yield where each run begins and ends."""
+    return pairwise(np.flatnonzero(np.r_[True, np.diff(run) > 0, True]).tolist())
 
 
 def _of_groups(
@@ -203,8 +164,7 @@ def _of_groups(
 ) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
     """Leave out a group of examples at a time, whatever the metric; a group is the same examples in every run."""
     scores, found = [], []
-    starts = np.flatnonzero(np.r_[True, np.diff(run) > 0, True])
-    for number, (start, end) in enumerate(pairwise(starts)):
+    for number, (start, end) in enumerate(_slices(run)):
         truth, guess, groups = labels[start:end], predictions[start:end], group[start:end]
         whole = score(metric, truth, guess, classes)
         present, sizes = np.unique(groups, return_counts=True)

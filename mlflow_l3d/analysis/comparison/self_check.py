@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -70,7 +70,7 @@ def swapped(
     What either system gains by that is luck, so every claim is false; the comparison is paired, as that of the systems.
     """
     generator = np.random.default_rng(seed)
-    together = _joined([one.chosen(pairing.first), other.chosen(pairing.second)])
+    together = _joined(one.chosen(pairing.first), other.chosen(pairing.second))
     count = len(pairing.first)
 
     def drawn() -> Iterator[tuple[System, System]]:
@@ -90,9 +90,8 @@ def _checked(what: str, pairs: Iterator[tuple[System, System]], level: float) ->
     return SelfCheck(what, repeats, claims, 1 - level)
 
 
-def _joined(systems: Sequence[System]) -> System:
-    """Return the runs of two systems as those of one."""
-    first, second = systems
+def _joined(first: System, second: System) -> System:
+    """Return the runs of two systems as those of one, without what is right: means do not need it."""
     return replace(
         first,
         scores=np.concatenate([first.scores, second.scores]),
@@ -104,7 +103,5 @@ def _joined(systems: Sequence[System]) -> System:
         run=np.concatenate([first.run, second.run + first.runs]),
         unit=np.concatenate([first.unit, second.unit]),
         share=np.concatenate([first.share, second.share]),
-        right=np.concatenate([first.right, second.right])
-        if len(first.right) and len(second.right)
-        else first.right[:0],
+        right=first.right[:0],
     )

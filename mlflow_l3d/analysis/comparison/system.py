@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -18,6 +18,8 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import occurring
 
 _NOTHING: Final = np.zeros(0, dtype=np.int64)
+ANSWERS: Final = ["example_id", "label", "prediction"]
+"""Columns of a table of predictions."""
 _DIFFERENT: Final = 1e-6
 """Where a recorded score is further from the one of the recorded predictions, they do not belong together."""
 
@@ -130,11 +132,20 @@ class Predictions(NamedTuple):
     prediction: npt.NDArray[Any]
 
 
+def join_predictions(parts: Iterable[tuple[int, Any]], runs: int) -> Predictions | None:
+    """Return the predictions of so many runs from number and table of each; None if one has fewer than two."""
+    arrays = [[np.full(len(table), number), *(table[name].to_numpy() for name in ANSWERS)] for number, table in parts]
+    if not arrays:
+        return None
+    joined = Predictions(*(np.concatenate(part) for part in zip(*arrays, strict=True)))
+    return joined if np.bincount(joined.run, minlength=runs).min() >= 2 else None
+
+
 def systems(
     names: Sequence[str],
     scores: Sequence[FloatArray],
     configurations: Sequence[Mapping[str, npt.NDArray[Any]]],
-    predictions: Sequence[Predictions] | None,
+    tables: Sequence[Predictions | None],
     metric: Metric,
     classes: int | None = None,
     examples: int | None = None,
@@ -145,8 +156,8 @@ def systems(
     ----------
     names, scores, configurations
         One a system, as :class:`System` has them.
-    predictions
-        One a system, two or more of each run; None if there are none.
+    tables
+        Predictions, one a system, two or more of each run, see :func:`join_predictions`; empty if there are none.
     metric
         What the scores are.
     classes
@@ -159,10 +170,13 @@ def systems(
     ParameterError
         If an example has two labels, or two systems have none in common.
     """
-    size = sum(len(each.run) for each in predictions or ()) / sum(map(len, scores)) or float(examples or 0)
+    predictions = [each for each in tables if each is not None]
+    if len(predictions) < len(names):
+        predictions = []
+    size = sum(len(each.run) for each in predictions) / sum(map(len, scores)) or float(examples or 0)
     width = metric_width(metric)
     plain = [System(*each, width=width, examples=size) for each in zip(names, scores, configurations, strict=True)]
-    if predictions is None:
+    if not predictions:
         return plain, "not every run has predictions"
     if metric.function is None:
         return plain, f"{metric.name} is not computed from predictions"
@@ -182,11 +196,9 @@ def systems(
         )
         if not np.allclose(again, own, rtol=0, atol=_DIFFERENT):
             return plain, f"the recorded {metric.name} is not that of the recorded predictions"
-        nothing = np.zeros(0, dtype=bool)
-        if units is example:
-            right, grouped = (label == guess if metric.scores_classes else nothing), nothing
-        else:
-            right, grouped = nothing, np.bincount(example, minlength=len(known)) > 0
+        is_grouped, nothing = units is not example, np.zeros(0, dtype=bool)
+        right = label == guess if metric.scores_classes and not is_grouped else nothing
+        grouped = np.bincount(example, minlength=len(known)) > 0 if is_grouped else nothing
         cells = runs, units, share, right, len(known), grouped
         found.append(System(name, own, configuration, *cells, width, size))
     return found, ""

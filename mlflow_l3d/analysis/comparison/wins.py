@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.comparison.covariance import same_cells
 from mlflow_l3d.analysis.comparison.system import Pairing, System
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN, all_of_ten
 from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, jackknife_variance
 
 _MOST: Final = 1000
 """Runs of each system among which a density is looked for."""
@@ -163,69 +163,53 @@ def example_wins(one: System, other: System, pairing: Pairing, level: float = LE
         place = np.zeros(one.runs, dtype=np.int64)
         place[pairing.first] = np.arange(len(pairing.first))
         state = 2 * one.right[first] + other.right[second]
-        parts = [_Part(place[one.run[first]], one.unit[first], state, 4, one.units)]
+        parts = [_Part.of(place[one.run[first]], one.unit[first], state, 4, one.units)]
     else:
-        parts = [_Part(each.run, each.unit, each.right.astype(np.int64), 2, each.units) for each in (one, other)]
-    enough = np.all([part.seen >= TEN for part in parts], axis=0)
-    if enough.sum() < FEWEST_EXAMPLES:
-        return ExampleWins(examples=int(enough.sum()))
-    shares = _Shares(parts, enough)
-    return ExampleWins(
-        shares.share(0, level),
-        shares.share(1, level),
-        float(shares.values[2].mean()),
-        float(shares.values[3].mean()),
-        int(enough.sum()),
-    )
+        parts = [_Part.of(each.run, each.unit, each.right.astype(np.int64), 2, each.units) for each in (one, other)]
+    enough = np.all([part.counts.sum(axis=0) >= TEN for part in parts], axis=0)
+    count = int(enough.sum())
+    if count < FEWEST_EXAMPLES:
+        return ExampleWins(examples=count)
+    values = _chances([part.counts[:, enough] for part in parts])
+    variances = values.var(axis=1) / max(count - 1, 1) + _of_runs(parts, enough, values)
+    means = values.mean(axis=1).tolist()
+    won, lost = (_share(means[at], float(variances[at]), count, level) for at in (0, 1))
+    return ExampleWins(won, lost, means[2], means[3], count)
 
 
-class _Part:
-    """Cells of runs that are left out together: how often each state occurs on each example.
+class _Part(NamedTuple):
+    """Cells of runs that are left out together: how often each state occurs on each example, shape (states, units).
 
     States are 2 x first is right + second is right, or whether the only system is right.
     """
 
-    def __init__(self, run: IntArray, unit: IntArray, state: IntArray, states: int, units: int) -> None:
-        self.run, self.unit, self.state, self.states = run, unit, state, states
+    run: IntArray
+    unit: IntArray
+    state: IntArray
+    counts: IntArray
+
+    @classmethod
+    def of(cls, run: IntArray, unit: IntArray, state: IntArray, states: int, units: int) -> _Part:
+        """Count the states."""
         counts = np.bincount(unit * states + state, minlength=units * states).reshape(units, states)
-        self.counts = counts.T
-        self.seen = counts.sum(axis=1)
-
-    def without(self, state: int, of: npt.NDArray[np.bool_]) -> IntArray:
-        """Return the counts of the chosen examples without one run in this state."""
-        less = self.counts[:, of].copy()
-        less[state] -= 1
-        return less
+        return cls(run, unit, state, counts.T)
 
 
-class _Shares:
-    """Probability of each win on each example, and what it is without a run."""
-
-    def __init__(self, parts: Sequence[_Part], enough: npt.NDArray[np.bool_]) -> None:
-        self.parts, self.enough = parts, enough
-        self.values = _chances([part.counts[:, enough] for part in parts])
-
-    def share(self, place: int, level: float) -> Share:
-        values = self.values[place]
-        value, count = float(values.mean()), len(values)
-        variance = float(values.var()) / max(count - 1, 1)
-        return _share(value, variance + self._of_runs(place), count, level)
-
-    def _of_runs(self, place: int) -> float:
-        """Return the variance of a share from leaving out one run at a time; 0 if that leaves fewer than ten."""
-        total = 0.0
-        for number, part in enumerate(self.parts):
-            if (part.seen[self.enough] <= TEN).any():
-                continue
-            moved = np.zeros((part.states, len(self.enough)))
-            for state in range(part.states):
-                counts = [each.counts[:, self.enough] for each in self.parts]
-                counts[number] = part.without(state, self.enough)
-                moved[state, self.enough] = _chances(counts)[place] - self.values[place]
-            of_run = np.bincount(part.run, moved[part.state, part.unit]) / self.values.shape[1]
-            of_run = of_run - of_run.mean()
-            total += (1 - 1 / len(of_run)) * float(of_run @ of_run)
-        return total
+def _of_runs(parts: Sequence[_Part], enough: npt.NDArray[np.bool_], values: FloatArray) -> FloatArray:
+    """Return the variance of each share from leaving out one run at a time; 0 if that leaves fewer than ten."""
+    variances = np.zeros(len(values))
+    for number, part in enumerate(parts):
+        if (part.counts[:, enough].sum(axis=0) <= TEN).any():
+            continue
+        moved = np.zeros((len(part.counts), len(values), len(enough)))
+        for state in range(len(part.counts)):
+            counts = [each.counts[:, enough] for each in parts]
+            counts[number][state] -= 1
+            moved[state][:, enough] = _chances(counts) - values
+        for share in range(len(values)):
+            of_run = np.bincount(part.run, moved[part.state, share, part.unit]) / values.shape[1]
+            variances[share] += jackknife_variance(of_run)
+    return variances
 
 
 def _chances(counts: Sequence[IntArray]) -> FloatArray:

@@ -65,9 +65,22 @@ def evidence_of_gain(estimate: Estimate, effect: float) -> float:
     >>> evidence_of_gain(Estimate(-2.0, 1 / 10, 1.0, math.inf), 1.0) < 0.1
     True
     """
+    from scipy.special import log_ndtr, stdtr
+
     if estimate.std == 0:
         return math.inf if estimate.difference > 0 else 0.0
-    return math.exp(min(_log_evidence(estimate, effect / estimate.std, one_sided=True), 700.0))
+    share = estimate.variance / (estimate.variance + (effect / estimate.std) ** 2)
+    t, degrees = estimate.difference / estimate.error, estimate.degrees
+    sign = t * math.sqrt(1 - share)
+    if math.isinf(degrees):
+        two_sided = 0.5 * math.log(share) + t * t * (1 - share) / 2
+        above = float(log_ndtr(sign))
+    else:
+        grown = math.log1p(t * t / degrees) - math.log1p(t * t * share / degrees)
+        two_sided = 0.5 * math.log(share) + (degrees + 1) / 2 * grown
+        scaled = sign * math.sqrt((degrees + 1) / (degrees + t * t * share))
+        above = math.log(max(float(stdtr(degrees + 1, scaled)), 1e-300))
+    return math.exp(min(two_sided + math.log(2) + above, 700.0))
 
 
 def confidence_sequence(estimate: Estimate, effect: float, level: float) -> tuple[float, float]:
@@ -96,24 +109,6 @@ def confidence_sequence(estimate: Estimate, effect: float, level: float) -> tupl
         square = degrees * (ratio - 1) / (1 - ratio * share) if ratio * share < 1 else math.inf
     half = estimate.error * math.sqrt(square)
     return estimate.difference - half, estimate.difference + half
-
-
-def _log_evidence(estimate: Estimate, width: float, *, one_sided: bool) -> float:
-    """Return the logarithm of an e-value; `width` is the standard deviation of the mixture in units of one run's."""
-    from scipy.special import log_ndtr, stdtr
-
-    _, variance, _, degrees = estimate
-    share, t = variance / (variance + width**2), estimate.difference / estimate.error
-    sign = t * math.sqrt(1 - share)
-    if math.isinf(degrees):
-        two_sided = 0.5 * math.log(share) + t * t * (1 - share) / 2
-        above = float(log_ndtr(sign))
-    else:
-        grown = math.log1p(t * t / degrees) - math.log1p(t * t * share / degrees)
-        two_sided = 0.5 * math.log(share) + (degrees + 1) / 2 * grown
-        scaled = sign * math.sqrt((degrees + 1) / (degrees + t * t * share))
-        above = math.log(max(float(stdtr(degrees + 1, scaled)), 1e-300))
-    return two_sided + math.log(2) + above if one_sided else two_sided
 
 
 def evidence_of_lower_rate(passed: int, failed: int, bound: float) -> float:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.comparison.system import ANSWERS
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.ablation.numbers import Answers, Place, from_predictions, rescored
-from mlflow_l3d.studies.comparison.reading import ANSWERS, answers_of_cells, answers_of_parent
+from mlflow_l3d.studies.comparison.reading import answers_of_cells, answers_of_parent
 from mlflow_l3d.tracking.connection import Client
 
 if TYPE_CHECKING:

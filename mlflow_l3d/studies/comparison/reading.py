@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import combinations
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.system import Predictions, System, systems
+from mlflow_l3d.analysis.comparison.system import ANSWERS, Predictions, System, join_predictions, systems
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SEED: Final = "seed."
-ANSWERS: Final = ["example_id", "label", "prediction"]
 _ROWS: Final = 1 << 16
 """Predictions that are read at once."""
 
@@ -86,12 +85,11 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
                 f"{name}: {below} of {len(system.scores)} runs score below chance. Few such runs change a mean a lot, "
                 "and the interval of 20 runs may then contain the truth in only nine of ten cases."
             )
-    predictions = [system.predictions for system in runs.values() if system.predictions is not None]
     compared, why = systems(
         list(runs),
         [system.scores for system in runs.values()],
         [system.seeds for system in runs.values()],
-        predictions if len(predictions) == len(runs) else None,
+        [system.predictions for system in runs.values()],
         metric,
         classes=max(system.classes for system in runs.values()) or None,
         examples=max(system.examples or 0 for system in runs.values()),
@@ -117,7 +115,7 @@ def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
         check_metric(cells.dropna(axis=1, how="all"), metric)
         kept = cells[cells["status"].eq("FINISHED") & cells[metric.name].notna()]
         kept = kept.sort_values("index" if phase == "golden" else "row", kind="stable").reset_index(drop=True)
-        predictions = _joined(answers_of_parent(client, parent.run_id, kept), len(kept))
+        predictions = join_predictions(answers_of_parent(client, parent.run_id, kept), len(kept))
         return Runs(
             kept[metric.name].to_numpy(dtype=np.float64),
             {
@@ -125,7 +123,7 @@ def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
                 for name in kept
                 if str(name).startswith(SEED) and kept[name].notna().all()
             },
-            _graded(predictions or _joined(answers_of_cells(client, kept), len(kept)), metric),
+            _graded(predictions or join_predictions(answers_of_cells(client, kept), len(kept)), metric),
             len(cells) - len(kept),
             parent.classes or 0,
             (parent.document.get("task") or {}).get("test_size"),
@@ -175,15 +173,6 @@ def answers_of_cells(client: Client, cells: pd.DataFrame) -> Iterator[tuple[int,
             if table is None:
                 return
             yield number, table
-
-
-def _joined(parts: Iterable[tuple[int, pa.Table]], runs: int) -> Predictions | None:
-    """Return the predictions of all runs; None if one has fewer than two."""
-    arrays = [[np.full(len(table), number), *(table[name].to_numpy() for name in ANSWERS)] for number, table in parts]
-    if not arrays:
-        return None
-    joined = Predictions(*(np.concatenate(part) for part in zip(*arrays, strict=True)))
-    return joined if np.bincount(joined.run, minlength=runs).min() >= 2 else None
 
 
 def _graded(answers: Predictions | None, metric: Metric) -> Predictions | None:

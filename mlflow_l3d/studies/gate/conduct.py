@@ -19,13 +19,13 @@ from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.files import save_report, temporary_folder
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers.gate import (
-    Forecast,
     GateAnswer,
     Look,
     look_at,
     measure,
     view,
 )
+from mlflow_l3d.studies.gate.numbers.power import Forecast
 from mlflow_l3d.studies.gate.record import (
     PROGRESS,
     RESUMED,
@@ -142,14 +142,14 @@ class Conduct:
 
     def _take_over(self, earlier: GateAnswer | None) -> None:
         """Begin with what an earlier run of the same gate found."""
+        notes: Iterable[str] = first_notes(self.request, self.client)
         if earlier is not None:
-            found = {name: getattr(earlier, name) for name in ("looks", "means", "other", "outstanding")}
-            note = f"{RESUMED} took {counted(len(earlier.looks), 'look')}; what was spent stays spent."
-            self.answer = replace(self.answer, **found, notes=(note,))
-        more: Iterable[str] = first_notes(self.request, self.client)
-        if earlier is not None and self._is_over:
-            more = (note for note in earlier.notes if not note.startswith(RESUMED))
-        self.answer = replace(self.answer, notes=(*self.answer.notes, *more))
+            taken = {name: getattr(earlier, name) for name in ("looks", "means", "other", "outstanding")}
+            self.answer = replace(self.answer, **taken)
+            if self._is_over:
+                notes = (note for note in earlier.notes if not note.startswith(RESUMED))
+            notes = f"{RESUMED} took {counted(len(earlier.looks), 'look')}; what was spent stays spent.", *notes
+        self.answer = replace(self.answer, notes=tuple(notes))
 
     def _begin(self, stack: ExitStack, gate_run: str) -> None:
         """Say with what either side may be trained; if the answer is known, with the finished runs only."""

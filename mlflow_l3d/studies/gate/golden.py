@@ -26,7 +26,6 @@ from mlflow_l3d.studies.shown import progress_bar
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.past import find_search
 from mlflow_l3d.tracking.earlier.predictions import read_rows
-from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.recorder import RunRecorder
 from mlflow_l3d.tracking.records import CellRecord
 
@@ -94,12 +93,8 @@ class GoldenRequest(CellRequest):
 
     def tags(self) -> dict[str, str]:
         """Return the tags of the parent."""
-        return {names.DESIGN: "golden", names.PARENT_RUN_ID: self.gate, **self.searched()}
-
-    def card(self) -> Card:
-        """Return what the parent says of itself."""
-        card = super().card()
-        return replace(card, tags={name: value for name, value in card.tags.items() if value})
+        of_gate = {names.PARENT_RUN_ID: self.gate} if self.gate else {}
+        return {names.DESIGN: "golden", **of_gate, **self.searched()}
 
     def content(self) -> dict[str, Any]:
         """Return what the document holds in addition to the document of every study."""
@@ -249,10 +244,14 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
 
     def predictions(self, runs: int) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of the first `runs` runs; None of those that have none."""
+        return (self.prediction(number) for number in self._cells if number < runs)
+
+    def prediction(self, number: int) -> pd.DataFrame | None:
+        """Return the predictions of a run; None if it has none."""
         self.recorder.wait()  # what earlier commands trained is copied to the spool meanwhile
-        for cell in [cell for number, cell in self._cells.items() if number < runs]:
-            path = self.recorder.spool.predictions(cell.key) if self.recorder.spool.has(cell.key) else None
-            yield None if path is None else read_rows(path).to_pandas()
+        spool, key = self.recorder.spool, self._cells[number].key
+        path = spool.predictions(key) if spool.has(key) else None
+        return None if path is None else read_rows(path).to_pandas()
 
     def finish(self, runs: int) -> None:
         """Write what a parent holds, and end it; the first `runs` runs were needed."""

@@ -55,8 +55,9 @@ def find_earlier(client: Client, key: str) -> GateAnswer | None:
 
 def first_notes(request: GateRequest, client: Client) -> Iterator[str]:
     """Yield what the user should know before any run."""
-    others = _other_gates(client, request.pair, request.key)
-    if others:
+    gates = search(client, None, condition({names.ROLE: "gate", names.GATE_PAIR: request.pair}))
+    asked = {run.data.tags.get(names.GATE_KEY) for run in gates if run.data.metrics}  # those that took a look
+    if others := len(asked - {request.key}):
         questions = "1 other question was" if others == 1 else f"{others} other questions were"
         yield f"{questions} asked of these two by a gate: a false claim in any of them is likelier than alpha."
     if request.metric.name not in registered():
@@ -94,12 +95,6 @@ def run_notes(request: GateRequest, scores: Mapping[str, FloatArray]) -> Iterato
             f"No run collapsed. Up to {unseen} of the runs of either side could, and not one of {runs} show it: of "
             "collapses that are rarer no interval from so few runs can know."
         )
-
-
-def _other_gates(client: Client, pair: str, key: str) -> int:
-    """Return how many other questions were asked of the same two: gates with another key that took a look."""
-    runs = search(client, None, condition({names.ROLE: "gate", names.GATE_PAIR: pair}))
-    return len({tag for run in runs if (tag := run.data.tags.get(names.GATE_KEY)) != key and run.data.metrics})
 
 
 def source_of_gate(

@@ -19,7 +19,7 @@ from mlflow_l3d.parameters.declaration import read_arguments
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.gate.golden import GoldenRequest
-from mlflow_l3d.studies.gate.numbers.power import MOST_AUTO, Noise, Outlook, power, runs_for_power
+from mlflow_l3d.studies.gate.numbers.power import MOST_AUTO, Noise, runs_for_power
 from mlflow_l3d.studies.gate.parameters import GATE
 from mlflow_l3d.studies.gate.sides import Side, changed_side, check_comparable, paired, recorded_side
 from mlflow_l3d.tracking.connection import Client
@@ -77,27 +77,17 @@ class GateRequest:
         """Return the same with another budget: that of an earlier run of the same gate."""
         return replace(self, plan=replace(self.plan, looks=planned_looks(most, int(self.given["looks"]))))
 
-    def outlooks(self, noise: Noise) -> tuple[Outlook, Outlook]:
-        """Return what comes of it, if there is no difference, and if the candidate is worse by the smallest effect."""
-        return power(self.plan, noise, stream)
-
     def wanting(self, side: Side) -> GoldenRequest | None:
         """Return the golden runs of a side where some may have to be trained; None where the budget is there."""
         runs = self.plan.looks[-1]
-        if np.isfinite(side.scores(self.metric.name, runs)).all():
+        have = int(np.isfinite(side.scores(self.metric.name, runs)).sum())
+        if have == runs:
             return None
         if side.request is None:
-            have = int(np.isfinite(side.scores(self.metric.name, runs)).sum())
             allowed = f"has {have} golden runs of {runs}, and no more can be trained here: {side.reason}"
             raise ParameterError(side.name, side.run_id, allowed, f"Use most_runs={have}, or investigate it again.")
         key = content_key({"runs": side.request.key, "pair": self.pair})  # two gates may share a baseline
         return replace(side.request, runs=runs, metric=self.metric, key=key)
-
-
-def stream() -> np.random.Generator:
-    """Return the stream of simulated runs, from its start."""
-    # Seed of the simulations behind a stated power: the same question has the same answer.
-    return np.random.default_rng(20_221_122)
 
 
 def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
@@ -132,7 +122,7 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
 
     most = typed["most_runs"]
     if most == "auto":
-        most = runs_for_power(typed["power"], planned, Noise(math.sqrt(2) * run_std), stream)
+        most = runs_for_power(typed["power"], planned, Noise(math.sqrt(2) * run_std))
     identity = {"baseline": dict(baseline.identity), "candidate": dict(candidate.identity), "metric": metric.name}
     asked = ("smallest_effect", "alpha", "power", "most_runs", "looks", "spending", "examples")
     return GateRequest(

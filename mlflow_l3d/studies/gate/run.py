@@ -15,8 +15,8 @@ from mlflow_l3d.report.numbers import counted, rough_duration
 from mlflow_l3d.studies.base import entry_point, expected_workers, say
 from mlflow_l3d.studies.dry_run import record_plan
 from mlflow_l3d.studies.gate.conduct import Conduct, Gate
-from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer
-from mlflow_l3d.studies.gate.numbers.power import Noise
+from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
+from mlflow_l3d.studies.gate.numbers.power import Forecast, Noise, power
 from mlflow_l3d.studies.gate.parameters import GateOptions
 from mlflow_l3d.studies.gate.record import find_earlier
 from mlflow_l3d.studies.gate.report.page import plan_text
@@ -73,37 +73,19 @@ def make_plan(request: GateRequest, client: Client) -> GatePlan:
     noise = Noise(math.sqrt(2) * request.run_std)  # as far as is known before: runs that share nothing
     if request.examples == "random":
         # Golden runs of the baseline that say how much of its mean is luck of the test examples.
-        runs = min(30, int(request.baseline.scores(request.metric.name, most).size))
-        golden = {"baseline": SideRuns(request.baseline, request, client)}
-        system = systems_of(golden, runs, request, predictions=True)["baseline"]
+        side = {"baseline": SideRuns(request.baseline, request, client)}
+        system = systems_of(side, min(30, most), request, predictions=True)["baseline"]
         of_examples = max(0.0, float(mean_scores([system]).of_examples[0, 0]))
         noise = replace(noise, of_examples=2 * of_examples, degrees_examples=max(1.0, system.units - 1.0))
-    same, worse = request.outlooks(noise)
-    untrained, seconds = {}, _seconds(request)
-    for side in request.sides:
-        wanting = request.wanting(side)
-        if wanting is not None:
-            done = finished_cells(client, wanting.context_key)
-            untrained[side.name] = sum(cell.key not in done for cell in wanting.cells())
-    specified = [each.request for each in request.sides if each.request is not None]
-    setup = specified[-1].setup if specified else None
-    workers = expected_workers(setup) if setup else 1
-    missing = sum(untrained.values())
-    return GatePlan(
-        request,
-        Forecast(noise.std, same, worse),
-        2 * most,
-        2 * most - missing,
-        0.0 if not missing else seconds * missing / workers / 3600,
-    )
-
-
-def _seconds(request: GateRequest) -> float:
-    """Return the mean wall clock of a golden run of the baseline; nan if unknown."""
-    cells = request.baseline.cells
-    if cells is None or "duration_seconds" not in cells:
-        return math.nan
-    return float(np.nanmean(cells["duration_seconds"].to_numpy(dtype=np.float64)))
+    missing, hours = 0, 0.0
+    cells, duration = request.baseline.cells, "duration_seconds"
+    seconds = math.nan if cells is None or duration not in cells else float(np.nanmean(cells[duration].astype(float)))
+    for golden in filter(None, map(request.wanting, request.sides)):
+        done = finished_cells(client, golden.context_key)
+        if untrained := sum(cell.key not in done for cell in golden.cells()):
+            missing += untrained
+            hours += seconds * untrained / expected_workers(golden.setup) / 3600
+    return GatePlan(request, power(request.plan, noise), 2 * most, 2 * most - missing, hours)
 
 
 @with_signature(GateOptions)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.difference import Spread, examples_needed, runs_to_settle
-from mlflow_l3d.analysis.comparison.system import Predictions, System, systems
+from mlflow_l3d.analysis.comparison.system import System, join_predictions, systems
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.gate.golden import GoldenRuns
@@ -103,25 +103,14 @@ def systems_of(
         numbers.append(scored)
         if predictions:
             frames = list(side.predictions(runs))
-            tables.append(_joined([frames[number] for number in scored]))
+            parts = ((place, frames[number]) for place, number in enumerate(scored) if frames[number] is not None)
+            tables.append(join_predictions(parts, len(scored)))
     configurations = [{"run": each} if request.paired else {} for each in numbers]
-    complete = [table for table in tables if table is not None]
-    tables_of_all = complete if len(complete) == len(scores) else None
     classes = len((request.baseline.task or {}).get("classes", ())) or None
-    read, why = systems(
-        list(sides), scores, configurations, tables_of_all, request.metric, classes, request.test_examples
-    )
+    read, why = systems(list(sides), scores, configurations, tables, request.metric, classes, request.test_examples)
     if predictions and why:
         raise ParameterError("examples", "random", f"the luck of test examples is not known: {why}")
     return dict(zip(sides, read, strict=True))
-
-
-def _joined(frames: list[pd.DataFrame | None]) -> Predictions | None:
-    if any(frame is None for frame in frames):
-        return None
-    run = np.repeat(np.arange(len(frames)), [len(frame) for frame in frames if frame is not None])
-    whole = pd.concat([frame for frame in frames if frame is not None], ignore_index=True)
-    return Predictions(run, *(whole[name].to_numpy() for name in ("example_id", "label", "prediction")))
 
 
 def outstanding(request: GateRequest, systems: Mapping[str, System], look: Look, spread: Spread) -> Outstanding:

@@ -79,10 +79,10 @@ class Side:
         scores: FloatArray = self.cells[metric].reindex(range(runs)).to_numpy(dtype=np.float64)
         return scores
 
-    def predictions(self, client: Client, runs: int) -> Iterator[pd.DataFrame | None]:
-        """Yield the predictions of the first `runs` golden runs, None of those that have none."""
+    def predictions(self, client: Client, runs: int | list[int]) -> Iterator[pd.DataFrame | None]:
+        """Yield the predictions of the first `runs` golden runs or those with these numbers, None if one has none."""
         cells = pd.DataFrame(columns=["run_id", "artifact_uri"]) if self.cells is None else self.cells
-        cells = cells.reindex(range(runs))
+        cells = cells.reindex(range(runs) if isinstance(runs, int) else runs)
         tables = dict(read_predictions(client, cells[cells["run_id"].notna()]))
         for run_id in cells["run_id"]:
             table = tables.get(run_id)
@@ -136,13 +136,14 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
     try:
         recorded = {**parameters, "hyperparameters": document["hyperparameters"]}
         request = specify_golden(name, recorded, phase=phase, **machine)
-    except (L3DError, KeyError) as error:
-        reason = "it does not say how it was made" if isinstance(error, KeyError) else str(error)
-        return replace(side, reason=reason)
-    if request.context_key != context:
-        reason = "its data, model, hyperparameters or versions of libraries are not those of this machine"
-        return replace(side, reason=reason)
-    return replace(side, request=request)
+    except KeyError:
+        return replace(side, reason="it does not say how it was made")
+    except L3DError as error:
+        return replace(side, reason=str(error))
+    if request.context_key == context:
+        return replace(side, request=request)
+    reason = "its data, model, hyperparameters or versions of libraries are not those of this machine"
+    return replace(side, reason=reason)
 
 
 def changed_side(text: object, baseline: Side, client: Client, **machine: str) -> Side:
@@ -226,45 +227,36 @@ def paired(baseline: Side, candidate: Side) -> bool:
     return baseline.task is not None and baseline.root_seed is not None and baseline.root_seed == candidate.root_seed
 
 
-def _changes(text: object) -> dict[str, Any]:
+def _changes(candidate: object) -> dict[str, Any]:
     """Return the parameters of `investigate` that a candidate names."""
-    changes = dict(text) if isinstance(text, Mapping) else _typed(str(text).strip())
+    text = str(candidate).strip()
+    if isinstance(candidate, Mapping) or text.startswith("{"):
+        changes = dict(candidate if isinstance(candidate, Mapping) else json_of("candidate", text, text))
+    else:
+        pairs = [part.partition("=") for part in text.split(";") if part.strip()]
+        if not pairs or not all(equals for _, equals, _ in pairs):
+            allowed = "must be a run id, or what differs from the baseline as model=...;num_labelled=500 or JSON"
+            raise ParameterError("candidate", text or "''", allowed)
+        changes = {key.strip(): value.strip() for key, _, value in pairs}
     allowed_names = [name for name in MAIN if name not in OF_A_PLAN]
     check_names("candidate", changes, allowed_names, "hyperparameters=NAME=VALUE, or another parameter of investigate:")
     return changes
 
 
-def _typed(text: str) -> dict[str, Any]:
-    if text.startswith("{"):
-        return dict(json_of("candidate", text, text))
-    pairs = [part.partition("=") for part in text.split(";") if part.strip()]
-    if not pairs or not all(equals for _, equals, _ in pairs):
-        allowed = "must be a run id, or what differs from the baseline as model=...;num_labelled=500 or JSON"
-        raise ParameterError("candidate", text or "''", allowed)
-    return {key.strip(): value.strip() for key, _, value in pairs}
-
-
 def _differences(document: Mapping[str, Any], candidate: GoldenRequest) -> dict[str, str]:
     """Return each difference of a candidate from the document of the baseline, see :class:`Side`."""
-    setup = candidate.setup
-    before: dict[str, object] = {
-        "approach": document["parameters"]["approach"],
-        "cure": document["parameters"].get("cure", "none"),
-        "model": document["model"]["name"],
-        "root_seed": int(document["parameters"]["root_seed"]),
-        "num_labelled": document["task"].get("num_labelled"),
+    setup, parameters = candidate.setup, document["parameters"]
+    both: dict[str, tuple[object, object]] = {
+        "approach": (parameters["approach"], candidate.given["approach"]),
+        "cure": (parameters.get("cure", "none"), candidate.given["cure"]),
+        "model": (document["model"]["name"], setup.model),
+        "root_seed": (int(parameters["root_seed"]), candidate.root_seed),
+        "num_labelled": (document["task"].get("num_labelled"), setup.task.settings.num_labelled),
     }
-    after: dict[str, object] = {
-        "approach": candidate.given["approach"],
-        "cure": candidate.given["cure"],
-        "model": setup.model,
-        "root_seed": candidate.root_seed,
-        "num_labelled": setup.task.settings.num_labelled,
-    }
-    changed = {f"{name}={value}": f"{name}={value}" for name, value in after.items() if value != before[name]}
+    changed = [f"{name}={after}" for name, (before, after) in both.items() if after != before]
     of_baseline, tuned = document["hyperparameters"], setup.public_hyperparameters
     texts = [f"{name}={value}" for name, value in tuned.items() if of_baseline.get(name) != value]
-    return changed | {text: f"hyperparameters={text}" for text in texts}
+    return {text: text for text in changed} | {text: f"hyperparameters={text}" for text in texts}
 
 
 def _check_role(name: str, run: Run) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,74 +13,15 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.referee.judgement import Judgement
 from mlflow_l3d.studies.referee.numbers.course import Course, SystemRecord
-from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, Verdict, runs_left
+from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, runs_left
 from mlflow_l3d.studies.referee.numbers.session import Session
 from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder
 from mlflow_l3d.studies.referee.source import Candidate, Source
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.parent import set_tags
-
-_EXIT_STATUS = {"keep": 0, "reject": 1, "undecided": 2}
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What a referee says of a candidate.
-
-    Attributes
-    ----------
-    verdict
-        ``keep``: it is better than the champion, and is the champion now. ``reject``: it is not, or by too little to be
-        seen. ``undecided``: more runs are needed than were allowed.
-    candidate, number
-        What it is in a few words, and its place in the session, from 1.
-    assessment
-        The last look.
-    spent, more
-        Runs that this call made, those of the champion included; and how many more a decision is expected to take.
-    failed
-        Runs of the candidate without a score. If one fails where the champion's does not, the candidate is not kept.
-    following
-        Number of the next run of an undecided candidate: scores that are measured elsewhere continue there.
-    champion
-        The champion now, in a few words.
-    run_id, candidate_run_id
-        MLflow runs of the session and of the candidate.
-    """
-
-    verdict: Verdict
-    candidate: str
-    number: int
-    assessment: Assessment
-    spent: int
-    failed: int
-    more: int
-    following: int
-    champion: str
-    run_id: str
-    candidate_run_id: str
-
-    @property
-    def exit_status(self) -> int:
-        """0 if the candidate was kept, 1 if it was rejected, 2 if that is not decided."""
-        return _EXIT_STATUS[self.verdict]
-
-    def to_json(self) -> str:
-        """Return the answer as one line of JSON."""
-        look = self.assessment
-        numbers = {
-            **{"gain": look.gain, "low": look.low, "high": look.high, "evidence": look.evidence},
-            **{"needed": look.needed, "runs": look.runs, "spent": self.spent},
-            **{"failed": self.failed, "more": self.more, "next": self.following},
-        }
-        content = {
-            **{"verdict": self.verdict, "candidate": self.candidate, "number": self.number},
-            **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
-            **{"champion": self.champion, "referee": self.run_id, "run": self.candidate_run_id},
-        }
-        return json.dumps(content)
 
 
 class Conduct:
@@ -129,7 +70,7 @@ class Conduct:
         L3DError
             If fewer than two runs have a score, or all have the same.
         """
-        rules = replace(rules, sign=source.metric.sign, step=source.step)
+        rules = replace(rules, sign=source.metric.sign, step=source.step, fresh_half=source.has_fresh_half)
         client = client or connect()
         with auxiliary_run(client, project_run, role=ROLE, title=f"referee: {source.title}", parameters={}) as run:
             key = content_key({"identity": source.identity})
@@ -224,6 +165,8 @@ class Conduct:
             failed=sum(not math.isfinite(score) for score in record.scores.values()),
             more=runs_left(look, self.recorder.rules, self.session.noise.estimate()),
             following=max([*record.scores, self.session.next_number - 1]) + 1,
+            confirmed=self.session.path[-1].confirmed if self.session.path else math.nan,
+            has_fresh_half=self.recorder.rules.fresh_half,
             champion=champion.title,
             run_id=self.run_id,
             candidate_run_id=record.run_id,
@@ -269,6 +212,12 @@ class Conduct:
                 baseline = self.recorder.systems[0]
                 self._run(baseline, self.source.describe(None), session.to_confirm)
                 session.baseline.scores.update(baseline.scores)
+                if self.recorder.rules.fresh_half:
+                    for record, runs in ((self.recorder.champion(), session.champion), (baseline, session.baseline)):
+                        runs.fresh_half = record.fresh_half
+                        if missing := [number for number in session.to_confirm if number not in record.fresh_half]:
+                            scores = self.source.fresh_half(self._described(record), missing)
+                            self.recorder.note_fresh_half(record, scores)
                 session.confirm()
 
     def _run_champion(self, numbers: Sequence[int]) -> None:
@@ -276,9 +225,12 @@ class Conduct:
         record = self.recorder.champion()
         missing = [number for number in numbers if number not in record.scores]
         if missing:
-            candidate = self.source.describe(None) if not record.number else self.source.restore(record.content)
-            self._run(record, candidate, missing)
+            self._run(record, self._described(record), missing)
         self.session.champion.scores.update(record.scores)
+
+    def _described(self, record: SystemRecord) -> Candidate:
+        """Return a system that was recorded, so that it can be run."""
+        return self.source.restore(record.content) if record.number else self.source.describe(None)
 
     def _run(self, record: SystemRecord, candidate: Candidate, numbers: Sequence[int]) -> None:
         """Make runs of a system, and record each."""

@@ -17,8 +17,9 @@ from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_si
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.referee.conduct import Conduct, Judgement
+from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.golden import GoldenSource
+from mlflow_l3d.studies.referee.judgement import Judgement
 from mlflow_l3d.studies.referee.numbers.judge import Rules
 from mlflow_l3d.studies.referee.parameters import (
     OF_JUDGE,
@@ -125,7 +126,8 @@ class Referee:
             client, typed = connect(), read_arguments({**options, "action": "start"}, REFEREE)
             machine = {name: typed.texts[name] for name in PLACE}
             baseline, metric, shares = typed.texts["baseline"], typed.texts["metric"], typed["shared_seeds"]
-            source = GoldenSource.of(client, baseline, machine, metric=metric, shared_seeds=shares)
+            more = {"shared_seeds": shares, "fresh_half": typed["fresh_half"]}
+            source = GoldenSource.of(client, baseline, machine, metric, **more)
             rules = _rules(typed, unit_of(source.metric).scale)
             scores = source.baseline.scores(source.metric.name, typed["baseline_runs"])
             check_effect(rules.effect, source.metric, scores[np.isfinite(scores)], source.examples)

@@ -9,10 +9,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice, repeat
-from pathlib import PurePath
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 
 from mlflow_l3d.analysis.comparison.leave_out import metric_width
 from mlflow_l3d.cells.cell import content_key
@@ -20,21 +20,20 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.shared import PLACE
-from mlflow_l3d.parameters.values import file_text, json_of
 from mlflow_l3d.report.numbers import shorten, unit_of
 from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRuns
 from mlflow_l3d.studies.gate.request import metric_of
 from mlflow_l3d.studies.gate.sides import Side, changed_side, check_comparable, paired, recorded_side
 from mlflow_l3d.studies.investigation.parameters import MAIN
-from mlflow_l3d.studies.referee.source import Candidate, check_measured
+from mlflow_l3d.studies.referee.halves import Halves, luck_of_examples
+from mlflow_l3d.studies.referee.source import Candidate, check_measured, described_elsewhere, measured_of
 from mlflow_l3d.tracking.connection import Client
 
 _LONGEST: Final = 5900
 """Characters of a recorded candidate."""
 _CHANGES: Final = {*MAIN} - {*OF_A_PLAN, *PLACE, "hyperparameters", "self_test"}
-_AHEAD: Final = 40
-"""Runs of one system that are planned at once; they are trained as they are needed."""
+_AHEAD: Final = 40  # runs of one system that are planned at once; they are trained as they are needed
 
 
 class GoldenSource:
@@ -67,19 +66,31 @@ class GoldenSource:
     """
 
     def __init__(
-        self, client: Client, baseline: Side, metric: Metric, *, shares_seeds: bool, machine: Mapping[str, str]
+        self,
+        client: Client,
+        baseline: Side,
+        metric: Metric,
+        *,
+        shares_seeds: bool,
+        machine: Mapping[str, str],
+        fresh_half: bool = False,
     ) -> None:
         self.client, self.baseline, self.metric, self.machine = client, baseline, metric, dict(machine)
         self.shares_seeds = shares_seeds
         predictions = next(baseline.predictions(client, 1), None)
         examples = (baseline.task or {}).get("test_size") if predictions is None else len(predictions)
-        self.examples = int(examples or 0)
+        self.examples, self.has_fresh_half = int(examples or 0), fresh_half
+        if fresh_half:
+            self._halves = Halves(predictions, metric, baseline.task, baseline.root_seed)
+            self.examples = -(-self.examples // 2)
+        self._fresh: dict[tuple[str, int], float] = {}
         self.step = metric_width(metric) / self.examples if self.examples else 0.0
         self.title, self.approach = baseline.title, str(baseline.document.get("approach", {}).get("name", ""))
         self.identity: Mapping[str, Any] = {
             "baseline": baseline.run_id,
             "metric": metric.name,
             "shares_seeds": shares_seeds,
+            **({"fresh_half": True} if fresh_half else {}),
             **baseline.identity,
         }
         self.champion: Callable[[], Mapping[str, Any] | None] = lambda: None
@@ -92,7 +103,14 @@ class GoldenSource:
 
     @classmethod
     def of(
-        cls, client: Client, baseline: str, machine: Mapping[str, str], *, metric: str, shared_seeds: bool
+        cls,
+        client: Client,
+        baseline: str,
+        machine: Mapping[str, str],
+        metric: str,
+        *,
+        shared_seeds: bool,
+        fresh_half: bool,
     ) -> GoldenSource:
         """Return the source of a new session.
 
@@ -104,7 +122,8 @@ class GoldenSource:
         # Each candidate would pay for trial runs; those of a changed script differ from the baseline's or do not.
         side = recorded_side(client, "baseline", baseline, **machine, self_test="skip")
         shares = shared_seeds and paired(side, side)
-        return cls(client, side, metric_of(metric, side, side), shares_seeds=shares, machine=machine)
+        chosen = metric_of(metric, side, side)
+        return cls(client, side, chosen, shares_seeds=shares, machine=machine, fresh_half=fresh_half)
 
     @classmethod
     def again(cls, client: Client, identity: Mapping[str, Any], machine: Mapping[str, str]) -> GoldenSource:
@@ -120,7 +139,8 @@ class GoldenSource:
             raise ParameterError("referee", "", "must be a session of golden runs, and is one of a function", fix)
         side = recorded_side(client, "baseline", identity["baseline"], **machine, self_test="skip")
         shares = bool(identity["shares_seeds"])
-        return cls(client, side, named(identity["metric"]), shares_seeds=shares, machine=machine)
+        more: dict[str, Any] = {"machine": machine, "fresh_half": "fresh_half" in identity}
+        return cls(client, side, named(identity["metric"]), shares_seeds=shares, **more)
 
     @cached_property
     def luck_of_examples(self) -> float:
@@ -132,18 +152,17 @@ class GoldenSource:
         first, second = islice(chain(self.baseline.predictions(self.client, 2), repeat(None)), 2)
         if first is None or second is None or not self.metric.percent:
             return math.nan
-        both = first.merge(second, on="example_id")
-        if len(both) < max(len(first), len(second)):
-            return math.nan
-        right = [both[f"prediction_{side}"] == both[f"label_{side}"] for side in ("x", "y")]
-        return math.sqrt(float((right[0] != right[1]).mean()) / len(both))
+        one, other = (self._halves.of(each)[0] if self.has_fresh_half else each for each in (first, second))
+        return luck_of_examples(one, other)
 
     def describe(self, candidate: object) -> Candidate:
         """Return a candidate: a run id, differences from the champion, or scores that were measured elsewhere."""
         if candidate is None:
             return self._noted(Candidate(self.title, {"run": self.baseline.run_id}), self.baseline)
-        if (measured := _measured(candidate)) is not None:
-            return self._described_elsewhere(measured)
+        if (measured := measured_of(candidate)) is not None:
+            elsewhere = described_elsewhere(measured, shares_seeds=self.shares_seeds, fresh_half=self.has_fresh_half)
+            self._measured[elsewhere.key] = elsewhere.measured or {}
+            return elsewhere
         content = self.champion()
         champion = self.baseline if content is None else self._side(content)
         machine = {**self.machine, "self_test": "skip"}
@@ -179,14 +198,28 @@ class GoldenSource:
         scores = side.scores(self.metric.name, max(wanted, default=-1) + 1)
         for number in wanted:
             if np.isfinite(scores[number]):
-                yield number, float(scores[number])
+                answers = next(side.predictions(self.client, [number])) if self.has_fresh_half else None
+                yield number, self._of_half(candidate, number, float(scores[number]), answers)
         for number in wanted:
             if not np.isfinite(scores[number]):
                 runs = self._begun(candidate, side, number)
                 runs.advance(number + 1)
-                score = float(runs.scores[number])
+                answers = runs.prediction(number) if self.has_fresh_half else None
+                score = self._of_half(candidate, number, float(runs.scores[number]), answers)
                 say([f"{shorten(candidate.title, 40)}, run {number}: {unit_of(self.metric).text(score)}"])
                 yield number, score
+
+    def fresh_half(self, candidate: Candidate, numbers: Sequence[int]) -> dict[int, float]:
+        """Return the scores on the fresh half, nan of runs that failed; none of them is trained again."""
+        dict(self.run(candidate, [number for number in numbers if (candidate.key, number) not in self._fresh]))
+        return {number: self._fresh.get((candidate.key, number), math.nan) for number in numbers}
+
+    def _of_half(self, candidate: Candidate, number: int, score: float, answers: pd.DataFrame | None) -> float:
+        """Return a run's score, or that of the half that judges; the fresh half's is kept."""
+        if not self.has_fresh_half or math.isnan(score):
+            return score
+        judged, self._fresh[candidate.key, number] = self._halves.scores(answers, candidate.title)
+        return judged
 
     @contextmanager
     def training(self) -> Iterator[None]:
@@ -223,7 +256,8 @@ class GoldenSource:
         self._sides[candidate.key] = side
         if side.request is not None or side.cells is None or side is self.baseline:
             return candidate
-        return replace(candidate, measured=check_measured(side.cells[self.metric.name].dropna().to_dict()))
+        scores = check_measured(side.cells[self.metric.name].dropna().to_dict())
+        return replace(candidate, measured=dict(self.run(candidate, [*scores])) if self.has_fresh_half else scores)
 
     def _content(self, side: Side) -> dict[str, Any]:
         """Return what a session records of a system: its differences from the baseline, whatever the champion is."""
@@ -251,41 +285,12 @@ class GoldenSource:
             raise L3DError("The champion's data, model or versions of libraries are not those of this machine.")
         return _complete(side)
 
-    def _described_elsewhere(self, measured: Mapping[str, Any]) -> Candidate:
-        """Return a candidate whose scores were measured elsewhere."""
-        name, scores = str(measured.get("name", "")).strip(), measured["scores"]
-        if not name or not isinstance(scores, Mapping):
-            allowed = (
-                'must have a name, by which more of its scores are known later: {"name": ..., "scores": {"5": ...}}'
-            )
-            raise ParameterError("candidate", "scores", allowed)
-        if self.shares_seeds and measured.get("seeds") != "shared":
-            allowed = 'must say "seeds": "shared" if its runs have the seeds of the baseline\'s runs with these numbers'
-            raise ParameterError("candidate", name, allowed, "If not, start a session with shared_seeds=false.")
-        described = Candidate(name, {"measured": name}, None, check_measured(scores))
-        self._measured[described.key] = described.measured or {}
-        return described
-
     def _measured_elsewhere(self, candidate: Candidate, numbers: Sequence[int]) -> Iterator[tuple[int, float]]:
         scores = self._measured.get(candidate.key, {})
         if missing := [number for number in numbers if number not in scores]:
             needed = f"The champion {candidate.title} was measured elsewhere, and its runs {missing} are needed"
             say([f"{needed}. Judge it again with these scores, too."])
         yield from ((number, scores[number]) for number in numbers if number in scores)
-
-
-def _measured(candidate: object) -> Mapping[str, Any] | None:
-    """Return scores that were measured elsewhere, as they were given; None if a candidate is something else."""
-    content: Any = candidate
-    if isinstance(candidate, str):
-        text = candidate.strip()
-        if not text.startswith("{") and text.endswith(".json") and "=" not in text:
-            content = json_of("candidate", text, file_text("candidate", text, text))
-            if isinstance(content, dict):
-                content = {"name": PurePath(text).stem, **content}
-        elif text.startswith("{"):
-            content = json_of("candidate", text, text)
-    return content if isinstance(content, Mapping) and "scores" in content else None
 
 
 def _complete(side: Side) -> Side:

@@ -48,6 +48,9 @@ class _Referee(TypedDict, total=False):
     shared_seeds: Annotated[
         bool, Of("true", "start: true compares runs with equal seeds; false for scores measured without them")
     ]
+    fresh_half: Annotated[
+        bool, Of("false", "start: true judges on one half of the test examples and confirms gains on the other one")
+    ]
 
 
 class RefereeOptions(_Referee, RefereeRules, Place, total=False):
@@ -58,7 +61,7 @@ REFEREE: Final[Parameters] = declared(RefereeOptions)
 """Of `referee`."""
 RULES: Final[Parameters] = declared(RefereeRules)
 """Those that are fixed when a session begins."""
-OF_START: Final = ("baseline", "metric", "most_runs", "shared_seeds", *RULES)
+OF_START: Final = ("baseline", "metric", "most_runs", "shared_seeds", "fresh_half", *RULES)
 """Those that `start` has."""
 OF_JUDGE: Final = ("referee", "candidate", "most_runs")
 """Those that `judge` has."""
@@ -78,5 +81,5 @@ VERB = Verb(
     ),
     usual="action baseline candidate referee smallest_effect most_runs metric",
     order=52,
-    returns=("mlflow_l3d.studies.referee.results:RefereeSession", "mlflow_l3d.studies.referee.conduct:Judgement"),
+    returns=("mlflow_l3d.studies.referee.results:RefereeSession", "mlflow_l3d.studies.referee.judgement:Judgement"),
 )

@@ -107,7 +107,11 @@ class SessionRecorder:
             session.conclude(each.title, decided, replace(each.looks[-1], verdict=each.verdict))  # type: ignore[arg-type]
             if each.verdict == "keep":
                 session.champion.scores.update(each.scores)
-                if {*session.to_confirm} <= baseline.scores.keys() & each.scores.keys():
+                session.champion.fresh_half, session.baseline.fresh_half = each.fresh_half, baseline.fresh_half
+                both = (
+                    (baseline.fresh_half, each.fresh_half) if self.rules.fresh_half else (baseline.scores, each.scores)
+                )
+                if {*session.to_confirm} <= both[0].keys() & both[1].keys():
                     session.confirm()
         return session
 
@@ -146,6 +150,13 @@ class SessionRecorder:
         again(lambda: set_tags(self.client, system.run_id, {names.REFEREE_SCORES: text}))
         if math.isfinite(score):
             log_metrics(self.client, system.run_id, {number: {metric.name: score}})
+
+    def note_fresh_half(self, system: SystemRecord, scores: Mapping[int, float]) -> None:
+        """Record scores on the fresh half of the test examples."""
+        self._is_changed = True
+        system.fresh_half.update(scores)
+        text = json.dumps({str(key): _as_json(value) for key, value in system.fresh_half.items()})
+        again(lambda: set_tags(self.client, system.run_id, {names.REFEREE_FRESH_HALF: text}))
 
     def note_look(self, system: SystemRecord, look: Assessment) -> None:
         """Record an interim analysis; the last one decides, in the same call."""
@@ -191,7 +202,10 @@ class SessionRecorder:
 
 def _system(run: Run) -> SystemRecord:
     tags = run.data.tags
-    scores = {int(key): float(value) for key, value in json.loads(tags.get(names.REFEREE_SCORES, "{}")).items()}
+    scores, fresh_half = (
+        {int(key): float(value) for key, value in json.loads(tags.get(name, "{}")).items()}
+        for name in (names.REFEREE_SCORES, names.REFEREE_FRESH_HALF)
+    )
     looks = [Assessment(*map(_from_json, row)) for row in json.loads(tags.get(names.REFEREE_LOOKS, "[]"))]
     return SystemRecord(
         str(run.info.run_id),
@@ -203,6 +217,7 @@ def _system(run: Run) -> SystemRecord:
         tags.get(names.DECISION, ""),
         looks,
         int(tags.get(_DECIDED, 0)),
+        fresh_half,
     )
 
 

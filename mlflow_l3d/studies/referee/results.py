@@ -13,8 +13,9 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.files import save_report, temporary_folder
-from mlflow_l3d.studies.referee.conduct import Conduct, Judgement
+from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.golden import GoldenSource
+from mlflow_l3d.studies.referee.judgement import Judgement
 from mlflow_l3d.studies.referee.numbers.course import Course
 from mlflow_l3d.studies.referee.report.page import judgement_lines, session_document
 from mlflow_l3d.studies.result_file import LEFT_OUT, write_result

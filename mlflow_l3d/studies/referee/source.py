@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Protocol
 
 from mlflow_l3d.cells.cell import content_key
@@ -13,7 +14,7 @@ from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.parameters.values import public_parameter
+from mlflow_l3d.parameters.values import file_text, json_of, public_parameter
 
 _LONGEST = 5900
 """Characters of a recorded candidate."""
@@ -59,6 +60,8 @@ class Source(Protocol):
         What one test example moves a score by; 0 if not known.
     shares_seeds
         Whether runs of equal numbers have equal seeds.
+    has_fresh_half
+        Whether `run` scores a half of the test examples, and `fresh_half` the other one.
     identity
         What tells the baseline and its runs from others, as JSON types.
     """
@@ -67,6 +70,7 @@ class Source(Protocol):
     metric: Metric
     step: float
     shares_seeds: bool
+    has_fresh_half: bool
     identity: Mapping[str, Any]
 
     def describe(self, candidate: object) -> Candidate:
@@ -85,6 +89,10 @@ class Source(Protocol):
 
     def run(self, candidate: Candidate, numbers: Sequence[int]) -> Iterator[tuple[int, float]]:
         """Yield number and score of each run as soon as it is known, nan if it failed."""
+        ...
+
+    def fresh_half(self, candidate: Candidate, numbers: Sequence[int]) -> Mapping[int, float]:
+        """Return the scores on the fresh half of the test examples, of runs that were made."""
         ...
 
 
@@ -107,6 +115,7 @@ class FunctionSource:
 
     step = 0.0
     shares_seeds = True
+    has_fresh_half = False
 
     def __init__(
         self,
@@ -152,6 +161,11 @@ class FunctionSource:
                 yield number, float(value)
             except (TypeError, ValueError):
                 raise ParameterError("score", type(value).__name__, "must return a number") from None
+
+    def fresh_half(self, candidate: Candidate, numbers: Sequence[int]) -> Mapping[int, float]:
+        """Return nothing: a function returns no predictions."""
+        del candidate, numbers
+        return {}
 
     def _content(self, candidate: object) -> dict[str, Any]:
         try:
@@ -206,3 +220,32 @@ def check_measured(scores: Mapping[Any, Any]) -> dict[int, float]:
     if not checked or min(checked) < 0:
         raise ParameterError("candidate", str(list(scores)[:3]), "must be scores of runs with numbers from 0")
     return checked
+
+
+def measured_of(candidate: object) -> Mapping[str, Any] | None:
+    """Return scores that were measured elsewhere, as they were given; None if a candidate is something else."""
+    content: Any = candidate
+    if isinstance(candidate, str):
+        text = candidate.strip()
+        if not text.startswith("{") and text.endswith(".json") and "=" not in text:
+            content = json_of("candidate", text, file_text("candidate", text, text))
+            if isinstance(content, dict):
+                content = {"name": PurePath(text).stem, **content}
+        elif text.startswith("{"):
+            content = json_of("candidate", text, text)
+    return content if isinstance(content, Mapping) and "scores" in content else None
+
+
+def described_elsewhere(measured: Mapping[str, Any], *, shares_seeds: bool, fresh_half: bool) -> Candidate:
+    """Return a candidate whose scores were measured elsewhere."""
+    name, scores = str(measured.get("name", "")).strip(), measured["scores"]
+    if fresh_half:
+        why = "has scores without predictions, and a session with fresh_half=true scores halves of the examples"
+        raise ParameterError("candidate", name, why, "Name an investigation, or start a session without it.")
+    if not name or not isinstance(scores, Mapping):
+        allowed = 'must have a name, by which more of its scores are known later: {"name": ..., "scores": {"5": ...}}'
+        raise ParameterError("candidate", "scores", allowed)
+    if shares_seeds and measured.get("seeds") != "shared":
+        allowed = 'must say "seeds": "shared" if its runs have the seeds of the baseline\'s runs with these numbers'
+        raise ParameterError("candidate", name, allowed, "If not, start a session with shared_seeds=false.")
+    return Candidate(name, {"measured": name}, None, check_measured(scores))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.referee.conduct import Judgement
 from mlflow_l3d.studies.referee.door import Referee
+from mlflow_l3d.studies.referee.judgement import Judgement
 from mlflow_l3d.studies.search.optimiser import need_optuna
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from mlflow_l3d.studies.about import About
 from mlflow_l3d.studies.files import save_report, write_json, write_table
 from mlflow_l3d.studies.result_file import LEFT_OUT, write_result
 from mlflow_l3d.studies.search.numbers import SearchResult
-from mlflow_l3d.studies.search.report.page import search_report
+from mlflow_l3d.studies.search.report import search_report
 from mlflow_l3d.studies.search.request import SearchRequest
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names

@@ -7,19 +7,8 @@ from dataclasses import replace
 from typing import Annotated, Final, TypedDict
 
 from mlflow_l3d.annotations import Of
+from mlflow_l3d.parameters import shared
 from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
-from mlflow_l3d.parameters.shared import (
-    SEED,
-    TASK,
-    Approach,
-    Columns,
-    Metric,
-    Place,
-    ReferenceSize,
-    SelfTest,
-    Settings,
-    Trained,
-)
 from mlflow_l3d.parameters.verbs import Verb
 
 
@@ -27,7 +16,7 @@ class _SeedsTask(TypedDict, total=False):
     task: Annotated[
         str,
         replace(
-            TASK,
+            shared.TASK,
             help=(
                 "GLUE or SuperGLUE task, or a file with a column `split`: its own parts are used; other data is "
                 "split once"
@@ -37,9 +26,9 @@ class _SeedsTask(TypedDict, total=False):
 
 
 class _Asked(TypedDict, total=False):
-    metric: Annotated[Metric, Of("auto", "metric of the headline; auto: usual for the task (mcc for cola)")]
+    metric: Annotated[shared.Metric, Of("auto", "metric of the headline; auto: usual for the task (mcc for cola)")]
     hyperparameters: Annotated[
-        Settings,
+        shared.Settings,
         Of(
             "auto",
             "same forms as in investigate; auto trains the whole model if the approach can (trainable=full)",
@@ -48,7 +37,7 @@ class _Asked(TypedDict, total=False):
     num_labelled: Annotated[
         int | Auto, Of("auto", "training examples, drawn once from the train part; auto is all", low=2)
     ]
-    root_seed: Annotated[int, replace(SEED, help="number from which these draws are derived (not the seeds)")]
+    root_seed: Annotated[int, replace(shared.SEED, help="number from which these draws are derived (not the seeds)")]
 
 
 class _Seeds(TypedDict, total=False):
@@ -68,14 +57,14 @@ class _Seeds(TypedDict, total=False):
     test_size: Annotated[
         int | Auto, Of("auto", "test examples, drawn once from the validation part; auto is all", low=2)
     ]
-    reference_size: ReferenceSize
+    reference_size: shared.ReferenceSize
 
 
-class SeedsOptions(_Seeds, _Asked, SelfTest, Trained, Columns, Place, total=False):
+class SeedsOptions(_Seeds, _Asked, shared.SelfTest, shared.Trained, shared.Columns, shared.Place, total=False):
     """Of `seeds`, in addition to task and approach."""
 
 
-SEEDS: Final[Parameters] = declared(_SeedsTask, Approach, SeedsOptions)
+SEEDS: Final[Parameters] = declared(_SeedsTask, shared.Approach, SeedsOptions)
 """Of `seeds`."""
 
 VERB = Verb(
@@ -93,7 +82,7 @@ VERB = Verb(
 )
 
 
-class RepeatsOptions(_Asked, Columns, Place, total=False):
+class RepeatsOptions(_Asked, shared.Columns, shared.Place, total=False):
     """Of `replicate`, in addition to the task."""
 
     model: Annotated[str, Of("auto", "(required) model behind an endpoint, openai:NAME")]

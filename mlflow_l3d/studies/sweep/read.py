@@ -95,15 +95,9 @@ def points_of(client: Client, parents: Sequence[Run]) -> ReadPoints:
     """Return one point a parent, in their order; one that was not scored says why."""
     with ThreadPoolExecutor(8) as pool:
         analyses = list(pool.map(partial(_analysis, client), parents))
-    choices = choices_among(parents)
-    alike = [
-        (str(point_choices), () if each is None else tuple(each.importances))
-        for point_choices, (each, _) in zip(choices, analyses, strict=True)
-    ]
-    if len(set(alike)) < len(alike):  # what tells them apart is only that they are two runs
-        choices = [
-            {**point_choices, "run": run.info.run_name} for point_choices, run in zip(choices, parents, strict=True)
-        ]
+    choices, factors = choices_among(parents), [tuple(getattr(each, "importances", ())) for each, _ in analyses]
+    if len({*zip(map(str, choices), factors, strict=True)}) < len(parents):  # they differ only in being two runs
+        choices = [{**each, "run": run.info.run_name} for each, run in zip(choices, parents, strict=True)]
     points = [
         SweptPoint(str(run.info.run_id), point_choices, own_parameter(run, "task") or "", analysis, error)
         for run, point_choices, (analysis, error) in zip(parents, choices, analyses, strict=True)

@@ -14,14 +14,13 @@ from mlflow_l3d.analysis.intervals import unseen_share
 from mlflow_l3d.analysis.sequential.spending import SequentialPlan
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.gate.numbers.gate import (
-    Forecast,
     GateAnswer,
     Look,
     look_at,
     measure,
     view,
 )
-from mlflow_l3d.studies.gate.numbers.power import Outlook, measured_pairs
+from mlflow_l3d.studies.gate.numbers.power import Forecast, Outlook, measured_pairs
 from mlflow_l3d.studies.result_file import _Reader, _written
 
 PLAN = SequentialPlan((10, 20), 0.5)

@@ -148,9 +148,9 @@ def test_skewed_scores_of_one_system_make_no_more_false_regressions_than_alpha(r
 @pytest.mark.slow
 def test_power_is_what_scores_drawn_anew_give(rng):
     plan = SequentialPlan(planned_looks(30, 5), 1.0)
-    same, worse = power(plan, Noise(1.7), stream)
+    stated_power = power(plan, Noise(1.7))
     candidate, baseline = rng.standard_normal((2, 10_000, 30)) * 1.7 / np.sqrt(2)
-    for stated, shift in ((same.equivalent, 0.0), (worse.worse, -1.0)):
+    for stated, shift in ((stated_power.same.equivalent, 0.0), (stated_power.worse.worse, -1.0)):
         decided, _ = simulate(plan, candidate - baseline + shift)
         assert (decided == ("worse" if shift else "equivalent")).mean() == pytest.approx(stated, abs=0.02)
 
@@ -172,9 +172,9 @@ def test_the_budget_is_what_power_takes():
     def plan(most):
         return SequentialPlan(planned_looks(most, 3), 1.0)
 
-    found = runs_for_power(0.8, plan, Noise(1.0), stream)
+    found = runs_for_power(0.8, plan, Noise(1.0))
     for budget, enough in ((found, True), (found - 2, False)):
-        same, worse = power(plan(budget), Noise(1.0), stream)
-        assert (min(same.equivalent, worse.worse) >= 0.79) is enough
-    assert runs_for_power(0.8, plan, Noise(100.0), stream, most=30) == 30
-    assert runs_for_power(0.8, plan, Noise(0.01), stream) == 5
+        stated = power(plan(budget), Noise(1.0))
+        assert (min(stated.same.equivalent, stated.worse.worse) >= 0.79) is enough
+    assert runs_for_power(0.8, plan, Noise(100.0), most=30) == 30
+    assert runs_for_power(0.8, plan, Noise(0.01)) == 5

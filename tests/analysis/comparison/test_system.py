@@ -33,7 +33,7 @@ def test_units_are_numbered_alike_and_cells_sorted():
 def test_why_test_examples_are_not_counted():
     guesses = [table([0, 0], [1, 2], [0, 1], [0, 0])] * 2
     for predictions, metric, score, why in (
-        (None, "accuracy", 0.5, "not every run has predictions"),
+        ([], "accuracy", 0.5, "not every run has predictions"),
         (guesses, "reward", 0.5, "reward is not computed from predictions"),
         (guesses, "accuracy", 0.6, "the recorded accuracy is not that of the recorded predictions"),
     ):

@@ -41,7 +41,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tup
 
 
 def simulate_little(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("mlflow_l3d.studies.gate.request.power", partial(power, draws=500))
+    patch.setattr("mlflow_l3d.studies.gate.run.power", partial(power, draws=500))
 
 
 @pytest.fixture(autouse=True)

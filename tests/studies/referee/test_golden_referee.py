@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from run_helpers import Place, copied, sqlite_place
 
@@ -170,3 +171,45 @@ def test_bad_input_is_refused_before_anything_is_recorded(begun: tuple[Place, st
         with pytest.raises(ParameterError, match="must be the run of a session"):
             referee(referee=begun[1])
         assert cli.main(["referee", "judge", "--candidate", "nonsense"]) == 3
+
+
+def test_a_fresh_half_confirms_and_took_no_part_before(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    task: dict[str, Any] = {"golden_runs": 10, "metric": "accuracy", "hyperparameters": LOW, "test_selection": "fixed"}
+    baseline = place.investigate(**task).run_id
+    keys = {run.data.tags["l3d.cell_key"] for run in place.cells(baseline)}
+    with place.entered():
+        options = {**FINE, "smallest_effect": 10, "fresh_half": True}
+        judge = Referee.start(baseline=baseline, **options)
+        judged = judge.judge(BETTER)
+        assert judged.verdict == "keep"
+        status = judge.status()
+        table = predictions(place, baseline, 0)
+        # Half of each class, and the score that judges is the one of its half: computed here again, by hand.
+        source: Any = judge.conduct.source
+        fresh = source._halves._fresh
+        for _, of_class in table.groupby("label"):
+            assert abs(2 * of_class["example_id"].isin(fresh).sum() - len(of_class)) <= 1
+        right = table["prediction"].eq(table["label"])
+        first = right[~table["example_id"].isin(fresh)].mean()
+        assert status.course.systems[0].scores[0] == pytest.approx(first)
+        kept, base = status.course.systems[1], status.course.systems[0]
+        numbers = sorted(kept.fresh_half)
+        assert numbers == sorted(base.fresh_half) == [judged.assessment.runs, judged.assessment.runs + 1]
+        gains = [kept.fresh_half[number] - base.fresh_half[number] for number in numbers]
+        assert status.course.path[0].confirmed == pytest.approx(sum(gains) / 2)
+        assert json.loads(judged.to_json())["confirmed_on"] == "the fresh half"
+        assert json.loads(judged.to_json())["confirmed"] == pytest.approx(sum(gains) / 2)
+        assert "on the fresh half of the test examples" in " ".join(status.summary().split())
+        again = Referee.resume(executor="inline")
+        assert again.status().course.path == status.course.path
+        assert again.conduct.source._halves._fresh == fresh  # type: ignore[attr-defined]
+        with pytest.raises(ParameterError, match="scores without predictions"):
+            again.judge({"name": "mine", "seeds": "shared", "scores": {"2": 0.5}})
+    assert keys <= {run.data.tags["l3d.cell_key"] for run in place.cells()}
+    with place.entered(), pytest.raises(ParameterError, match="fresh_half=true: needs predictions"):
+        Referee.start(baseline=str(place.parents()[0].info.run_id), **{**FINE, "fresh_half": True})
+
+
+def predictions(place: Place, parent: str, number: int) -> Any:
+    cell = next(run for run in place.cells(parent) if run.data.tags.get("l3d.index") == str(number))
+    return pd.read_parquet(place.client.download_artifacts(cell.info.run_id, "predictions.parquet"))

@@ -18,8 +18,16 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.search.numbers import compare_held_out
-from mlflow_l3d.studies.search.report.page import MOST_TRIALS, gains, search_report, setting_table
-from mlflow_l3d.studies.search.report.words import answers, headline, steps, verdict
+from mlflow_l3d.studies.search.report import (
+    MOST_TRIALS,
+    answers,
+    gains,
+    headline,
+    search_report,
+    setting_table,
+    steps,
+    verdict,
+)
 
 ATTACK = "<script>alert('x')</script>"
 RUN = "a" * 32

@@ -201,7 +201,7 @@ def test_terminal_has_the_first_screen_only(studies):
 
 def test_what_is_missing_is_reported():
     one = study("mrpc", missing=(52,))
-    assert short_notes(one, 1) == ["1 seed failed: the numbers are from the rest.", "Seeds without a score: 52."]
+    assert [*short_notes(one, 1)] == ["1 seed failed: the numbers are from the rest.", "Seeds without a score: 52."]
     assert "Seeds without a score: 52." in Page(seeds_document(one, title="t").to_html(folded=False)).text
 
 

@@ -114,6 +114,14 @@ def test_many_levels_with_known_equal_errors_are_compared_as_by_cochran() -> Non
     assert found.spread_low <= found.spread <= found.spread_high
 
 
+def test_levels_that_differ_by_many_errors_have_an_interval() -> None:
+    found = level_test(range(4), independent([0.0, 1 / 3, 2 / 3, 1.0], [0.012] * 4), [np.arange(4)], 0.95)
+    assert found is not None
+    # the spread at which so large a statistic is as rare as the tails of the interval
+    squares = 3 * np.array([found.spread_low, found.spread_high]) ** 2 / 0.012**2
+    assert stats.ncx2.sf(3 * found.statistic, 3, squares) == pytest.approx([0.025, 0.975], abs=0.002)
+
+
 def test_levels_are_set_against_points_that_are_alike_in_all_else() -> None:
     # Block 0 lacks level 2, block 1 lacks level 0; blocks differ by 10.
     measured = independent([1.0, 2.0, 12.0, 14.0], [0.1] * 4)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from string import ascii_uppercase
 from typing import Final, NamedTuple
 
-from mlflow_l3d.analysis.comparison.families import OverTasks
 from mlflow_l3d.analysis.comparison.results import UNDECIDED, Comparison, Difference, Rank, TaskMean
 from mlflow_l3d.report.numbers import shorten_all, unit_of
 from mlflow_l3d.report.text import Answer, advice, advise
@@ -45,11 +44,6 @@ class Lead(NamedTuple):
 def judged(comparison: Comparison) -> Sequence[Difference | TaskMean]:
     """Return the pairs with a verdict each: over tasks, if there are several."""
     return comparison.over_tasks or comparison.differences
-
-
-def estimate(pair: Difference | TaskMean) -> Difference | OverTasks:
-    """Return what holds the difference of a pair, and the interval and p-value of this pair alone."""
-    return pair if isinstance(pair, Difference) else pair.found
 
 
 def limits(pair: Difference | TaskMean) -> tuple[float, float, float]:

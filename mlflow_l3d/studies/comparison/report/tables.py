@@ -22,7 +22,7 @@ from mlflow_l3d.report.numbers import (
     with_limits,
 )
 from mlflow_l3d.report.table import Table
-from mlflow_l3d.studies.comparison.report.pairs import advice_on, direction_sentence, estimate
+from mlflow_l3d.studies.comparison.report.pairs import advice_on, direction_sentence
 
 _TOGETHER = (
     " All together, and the verdict: one error rate of {} for all pairs on all tasks (max-T; p-values are step-down, "
@@ -41,7 +41,7 @@ def difference_table(comparison: Comparison) -> Table:
     unit, rows = unit_of(comparison.metric), []
     pairs: list[Difference | TaskMean] = [*comparison.differences, *comparison.over_tasks]
     for pair in pairs:
-        one = estimate(pair)
+        one = pair if isinstance(pair, Difference) else pair.found
         row = {
             "pair": f"{pair.first} - {pair.second}",
             "task": pair.task if isinstance(pair, Difference) else f"over {pair.found.tasks} tasks",

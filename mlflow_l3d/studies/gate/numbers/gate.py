@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.analysis.sequential.spending import Decision, Measured, SequentialPlan, decisions, limits
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import unit_of
-from mlflow_l3d.studies.gate.numbers.power import Outlook
+from mlflow_l3d.studies.gate.numbers.power import Forecast
 
 
 @dataclass(frozen=True)
@@ -127,23 +127,6 @@ def view(candidate: System, baseline: System, look: Look, sign: float, count_exa
 
 EXIT_STATUS: Final[Mapping[Decision, int]] = {"better": 0, "equivalent": 0, "worse": 1, "undecided": 2}
 """What a CI job sees; an error is 3."""
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """What was to be expected.
-
-    Attributes
-    ----------
-    std
-        Of the difference of one run of each.
-    same, worse
-        What comes of the gate, if there is no difference, and if the candidate is worse by the smallest effect.
-    """
-
-    std: float
-    same: Outlook
-    worse: Outlook
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ _ROUGH_DRAWS: Final = 4000
 """The same while a budget is looked for: to 0.6 points."""
 _AT_ONCE: Final = 500_000
 """Simulated differences that are held at once."""
+_SEED: Final = 20_221_122
+"""Of the simulations behind a stated power: the same question has the same answer."""
 MOST_AUTO: Final = 200
 """Runs that are never exceeded unless more are asked for."""
 
@@ -53,6 +55,10 @@ class Noise:
         return [variances[-1] / each for each in variances]
 
 
+RUNS_ALONE: Final = Noise(1.0)
+"""Test examples are taken as given."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """What comes of a comparison, if the true difference is a certain one.
@@ -70,6 +76,23 @@ class Outlook:
     equivalent: float
     undecided: float
     runs: float
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What was to be expected.
+
+    Attributes
+    ----------
+    std
+        Of the difference of one run of each.
+    same, worse
+        What comes of the gate, if there is no difference, and if the candidate is worse by the smallest effect.
+    """
+
+    std: float
+    same: Outlook
+    worse: Outlook
 
 
 def outlook(
@@ -91,7 +114,6 @@ def outlook(
         How many comparisons are simulated.
     """
     most = plan.looks[-1]
-
     counts, runs, left = dict.fromkeys(("better", "worse", "equivalent", "undecided"), 0), 0.0, draws
     while left:
         now = min(left, max(1, _AT_ONCE // most))
@@ -106,7 +128,7 @@ def outlook(
 
 
 def simulate(
-    plan: SequentialPlan, differences: FloatArray, noise: Noise | None = None, shift: float | FloatArray = 0.0
+    plan: SequentialPlan, differences: FloatArray, noise: Noise = RUNS_ALONE, shift: float | FloatArray = 0.0
 ) -> tuple[FloatArray, FloatArray]:
     """Return the decision of each of many comparisons, and how many runs it took.
 
@@ -117,11 +139,10 @@ def simulate(
     differences
         Shape (comparisons, runs): of single runs; as many runs as the last look has.
     noise
-        Its part of the test examples counts; None for none.
+        Its part of the test examples counts.
     shift
         Shape (comparisons,): what the choice of test examples adds.
     """
-    noise = noise or Noise(1.0)
     levels = plan.levels_at(noise.fractions(plan.looks))
     decided = np.full(len(differences), "undecided", dtype="U10")
     runs = np.full(len(differences), plan.looks[-1])
@@ -134,13 +155,12 @@ def simulate(
     return decided, runs
 
 
-def measured_pairs(differences: FloatArray, noise: Noise | None = None) -> Measured:
+def measured_pairs(differences: FloatArray, noise: Noise = RUNS_ALONE) -> Measured:
     """Return what the differences of pairs of runs say: shape (..., pairs), two pairs or more."""
     pairs = differences.shape[-1]
     mean = differences.mean(axis=-1)
     rest = differences - mean[..., None]
     square = np.square(rest).mean(axis=-1)
-    noise = noise or Noise(1.0)
     runs_raw, of_examples = square / (pairs - 1), noise.of_examples
     of_runs = np.maximum(runs_raw, least_error(noise.step, pairs) ** 2)
     error = np.sqrt(of_runs + of_examples)
@@ -152,21 +172,17 @@ def measured_pairs(differences: FloatArray, noise: Noise | None = None) -> Measu
     return Measured(mean, error, degrees, skewness)
 
 
-def power(
-    plan: SequentialPlan, noise: Noise, generator: Callable[[], np.random.Generator], draws: int = DRAWS
-) -> tuple[Outlook, Outlook]:
-    """Return what comes of it if there is no difference, and where the candidate is worse by the smallest effect."""
-    return (
-        outlook(plan, 0.0, noise, generator(), draws),
-        outlook(plan, -plan.smallest_effect, noise, generator(), draws),
-    )
+def power(plan: SequentialPlan, noise: Noise, draws: int = DRAWS) -> Forecast:
+    """Return what comes of it if there is no difference, and if the candidate is worse by the smallest effect."""
+    differences = 0.0, -plan.smallest_effect
+    same, worse = (outlook(plan, each, noise, np.random.default_rng(_SEED), draws) for each in differences)
+    return Forecast(noise.std, same, worse)
 
 
 def runs_for_power(
     wanted: float,
     plan: Callable[[int], SequentialPlan],
     noise: Noise,
-    generator: Callable[[], np.random.Generator],
     most: int = MOST_AUTO,
 ) -> int:
     """Return the smallest budget with which both answers of :func:`power` are found so often; `most` if none has.
@@ -177,13 +193,13 @@ def runs_for_power(
         The probability.
     plan
         Budget to plan.
-    noise, generator
-        As for :func:`outlook`; each call of `generator` must return the same stream.
+    noise
+        As for :func:`outlook`.
     """
 
     def enough(budget: int) -> bool:
-        same, worse = power(plan(budget), noise, generator, _ROUGH_DRAWS)
-        return min(same.equivalent, worse.worse) >= wanted
+        expected = power(plan(budget), noise, _ROUGH_DRAWS)
+        return min(expected.same.equivalent, expected.worse.worse) >= wanted
 
     low, high = FEWEST - 1, FEWEST
     while not enough(high):

@@ -11,7 +11,8 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, share_text, shorten, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, advice, advise
-from mlflow_l3d.studies.gate.numbers.gate import Forecast, GateAnswer, Look
+from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look
+from mlflow_l3d.studies.gate.numbers.power import Forecast
 
 
 @dataclass(frozen=True, kw_only=True)

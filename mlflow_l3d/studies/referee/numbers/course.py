@@ -33,6 +33,8 @@ class SystemRecord:
         Every interim analysis.
     decided
         Number of the first run after those that decided.
+    fresh_half
+        Number of a run -> score on the fresh half of the test examples, of runs that confirm.
     """
 
     run_id: str
@@ -44,6 +46,7 @@ class SystemRecord:
     verdict: str = ""
     looks: list[Assessment] = field(default_factory=list)
     decided: int = 0
+    fresh_half: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

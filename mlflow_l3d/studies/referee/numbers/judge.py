@@ -43,6 +43,8 @@ class Rules:
         -1 if smaller scores are better.
     step
         What one test example moves a score by; 0 if not known.
+    fresh_half
+        Whether a half of the test examples judges, and the other one, which decided nothing, confirms.
     """
 
     effect: float
@@ -53,6 +55,7 @@ class Rules:
     confirm: int = 5
     sign: float = 1.0
     step: float = 0.0
+    fresh_half: bool = False
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,14 @@ class Runs:
         Number of its first fresh run, see :class:`Session`.
     scores
         Number of a run -> score, nan if it failed.
+    fresh_half
+        The same on the fresh half of the test examples, of runs that confirm.
     """
 
     name: str
     first: int = 0
     scores: dict[int, float] = field(default_factory=dict)
+    fresh_half: dict[int, float] = field(default_factory=dict)
 
     def fresh(self) -> dict[int, float]:
         """Return the runs that did not decide whether the system was kept."""
@@ -125,11 +128,9 @@ class Session:
     def confirm(self) -> None:
         """Take note that the fresh runs of the new champion are there, and those of the baseline with equal seeds."""
         last, rules = self.path[-1], self.rules
-        new, old = (
-            np.array([runs.scores.get(number, math.nan) for number in self.to_confirm])
-            for runs in (self.champion, self.baseline)
-        )
-        self.noise.add_champion(new)
+        self.noise.add_champion(self.champion.scores.get(number, math.nan) for number in self.to_confirm)
+        both = (runs.fresh_half if rules.fresh_half else runs.scores for runs in (self.champion, self.baseline))
+        new, old = (np.array([scores.get(number, math.nan) for number in self.to_confirm]) for scores in both)
         noise, differences = self.noise.estimate(), new - old
         differences = differences[np.isfinite(differences)]
         if not len(differences):

@@ -59,7 +59,9 @@ def answers(course: Course) -> list[Answer]:
         gain = f"Not confirmed yet; {claimed}, which is too much on average."
         if math.isfinite(last.confirmed):
             limits = between(last.low, last.high, unit.change)
-            gain = f"**{unit.change(last.confirmed)}{unit.behind}** over the baseline ({level} interval **{limits}**)."
+            place = " on the fresh half of the test examples, which decided nothing" * rules.fresh_half
+            gain = f"**{unit.change(last.confirmed)}{unit.behind}** over the baseline"
+            gain += f" ({level} interval **{limits}**){place}."
             more = (f"It is from fresh runs alone: {claimed}, too much on average (the winner's curse).",)
     claims = (
         f"**{counted(course.judged, 'candidate')} judged, {kept} kept.** On average at most {percent(rules.alpha)} of "
@@ -90,9 +92,11 @@ def notes(course: Course) -> Iterator[str]:
     """Yield what to be wary of."""
     unit = unit_of(course.metric)
     if course.lead_by_luck > course.rules.effect:
+        fresh = "The fresh half decided nothing: quote the confirmed gain, which is from it."
+        fix = fresh if course.rules.fresh_half else "Confirm the champion on new ones."
         yield (
             f"The test examples were used often: the best of {course.judged} equal candidates may be ahead by up to "
-            f"{unit.amount(course.lead_by_luck)} through luck of the examples alone. Confirm the champion on new ones."
+            f"{unit.amount(course.lead_by_luck)} through luck of the examples alone. {fix}"
         )
     failed = sum(not math.isfinite(score) for each in course.systems for score in each.scores.values())
     if failed:
@@ -203,7 +207,12 @@ def judgement_lines(
         "keep": "It is the champion now; the next changes are relative to it.",
         "reject": "It is not better, or by too little to be seen with the runs that are allowed.",
     }.get(verdict, f"Next: {following}.")
-    return [f"{verdict}: {title}", f"{gain}. {what}", *notes(course)]
+    lines = [f"{verdict}: {title}", f"{gain}. {what}", *notes(course)]
+    if course.rules.fresh_half and course.path and math.isfinite(course.path[-1].confirmed):
+        last = course.path[-1]
+        limits = f"{unit.change(last.confirmed)}{unit.behind} ({between(last.low, last.high, unit.change)})"
+        lines.append(f"On the fresh half of the test examples the champion gains {limits} over the baseline.")
+    return lines
 
 
 def _gain(course: Course, look: Assessment) -> str:

@@ -71,12 +71,9 @@ def normalised(matrix: pd.DataFrame) -> pd.DataFrame:
     matrix
         One row per task, one column per seed. A task on which all seeds score the same has z = 0.
     """
-    values = matrix.to_numpy(dtype=np.float64)
-    centred = values - np.nanmean(values, axis=1, keepdims=True) if values.size else values
-    spread = np.nanstd(values, axis=1, keepdims=True) if values.size else values
-    flat = np.nanmax(np.abs(centred), axis=1, keepdims=True, initial=0.0) <= 1e-12
-    scaled = np.where(flat, np.where(np.isnan(values), np.nan, 0.0), centred / np.where(flat, 1.0, spread))
-    return pd.DataFrame(scaled, index=matrix.index, columns=matrix.columns)
+    centred = matrix.sub(matrix.mean(axis=1), axis=0)
+    flat = centred.abs().max(axis=1) <= 1e-12
+    return centred.div(matrix.std(axis=1, ddof=0).mask(flat, math.inf), axis=0) + 0.0  # no score of -0
 
 
 def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL) -> BetterSeed:

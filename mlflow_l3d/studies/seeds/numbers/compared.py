@@ -14,10 +14,9 @@ from mlflow_l3d.analysis.consistency.runs import SeedAgreement, class_agreement,
 from mlflow_l3d.analysis.intervals import LEVEL, with_interval
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.classification import UNPARSED, class_numbers
-from mlflow_l3d.metrics.forms import form_of
+from mlflow_l3d.metrics.classification import UNPARSED
+from mlflow_l3d.metrics.forms import Form, form_of
 from mlflow_l3d.metrics.known import of_kind, scores_of
-from mlflow_l3d.metrics.regression import numbers
 
 Kind = Literal["classification", "regression", "multiple_choice", "generation", "tagging", "ranking"]
 
@@ -77,14 +76,8 @@ def prediction_matrix(
     if strangers := sorted(seeds_with_predictions - set(seeds)):
         raise ParameterError("seed", strangers[0], "has predictions and no scores")
     compared = tuple(seed for seed in seeds if seed in seeds_with_predictions)
-    truth: npt.NDArray[Any]
-    guess: npt.NDArray[Any]
-    if kind == "regression":
-        truth = numbers(predictions["label"].to_numpy(), "labels", 1)
-        guess = numbers(predictions["prediction"].to_numpy(), "predictions", 1)
-    else:
-        truth = class_numbers(predictions["label"].to_numpy(), "labels", 0)
-        guess = class_numbers(predictions["prediction"].to_numpy(), "predictions", UNPARSED)
+    form = form_of("regression" if kind == "regression" else "classification")
+    truth, guess = form.labels(predictions["label"].to_numpy()), form.predictions(predictions["prediction"].to_numpy())
     rows = predictions["seed"].map({seed: at for at, seed in enumerate(compared)}).to_numpy()
     columns, ids = pd.factorize(predictions["example_id"])
     if (twice := pd.Series(rows * max(1, len(ids)) + columns).duplicated()).any():
@@ -116,10 +109,8 @@ def numbered(predictions: pd.DataFrame) -> pd.DataFrame:
     number = np.where(answers == labels, 0, UNPARSED)
     wrong = (answers.notna() & (answers != labels)).to_numpy()
     examples = pd.factorize(predictions["example_id"])[0][wrong]
-    pair = pd.DataFrame({"example": examples, "answer": answers[wrong].astype(str).to_numpy()})
-    first = pair.drop_duplicates().sort_values(["example", "answer"])
-    first["number"] = first.groupby("example").cumcount() + 1
-    number[wrong] = pair.merge(first, on=["example", "answer"], how="left")["number"].to_numpy()
+    codes = pd.Series(pd.factorize(answers[wrong].astype(str), sort=True)[0])
+    number[wrong] = codes.groupby(examples).rank("dense")
     return predictions.assign(label=np.zeros(len(labels), dtype=np.int64), prediction=number)
 
 
@@ -155,33 +146,44 @@ class ComparedSeeds:
     known_classes: int | None
 
     @property
+    def form(self) -> Form:
+        """What labels and predictions are."""
+        return form_of(self.kind)
+
+    @property
     def are_right_or_wrong(self) -> bool:
-        """Whether nothing but the accuracy can be computed from them."""
-        return False
+        """Whether nothing but the accuracy can be computed from them: texts of which the labels say which are right."""
+        return self.form.has_classes and self.are_texts
 
     def scores(self) -> dict[int, dict[str, float]]:
-        """Return seed -> its scores."""
-        texts = self.frame.groupby(["seed"])[["label", "prediction"]]
-        parts = {seed: texts.get_group((seed,)) for seed in self.seeds}
-        return {seed: scores_of([*part["label"]], [*part["prediction"]], self.kind) for seed, part in parts.items()}
+        """Return seed -> its scores; none of numbers that were given as texts."""
+        if self.form.has_numbers and self.are_texts:
+            return {}
+        if self.form.has_numbers or self.form.has_classes:
+            only = ("accuracy",) if self.are_texts else ()
+            rows = zip(self.seeds, self.matrix, strict=True)
+            return {seed: scores_of(self.labels, row, self.kind, only=only) for seed, row in rows}
+        parts = ((seed, self.frame[self.frame["seed"] == seed]) for seed in self.seeds)
+        return {seed: scores_of([*part["label"]], [*part["prediction"]], self.kind) for seed, part in parts}
 
     def agreement(self) -> SeedAgreement:
-        """Return how the predictions of the seeds agree."""
+        """Return how the predictions of the seeds agree; of numbers, how close they are."""
+        if self.form.has_numbers:
+            return number_agreement(self.matrix)
         agreement = class_agreement(self.matrix, self.labels)
-        if not self.are_texts:
-            return agreement
-        # Agreement by chance has no meaning if answers are numbered example by example.
-        del agreement.together["fleiss_kappa"], agreement.intervals["fleiss_kappa"]
+        if self.are_texts:  # agreement by chance has no meaning if answers are numbered example by example
+            del agreement.together["fleiss_kappa"], agreement.intervals["fleiss_kappa"]
         return agreement
 
     def votes(self) -> ExampleVotes | None:
         """Return the robust and the fragile examples; None of numbers."""
-        return example_votes(self.matrix, self.labels, self.ids)
+        return None if self.form.has_numbers else example_votes(self.matrix, self.labels, self.ids)
 
     @property
     def classes(self) -> int | None:
-        """How many classes there are; None if there are none."""
-        return self.known_classes
+        """How many classes there are: those of the task, else those among the labels; None if there are none."""
+        counts_labels = self.form.has_classes and not (self.are_texts or self.known_classes)
+        return len(np.unique(self.labels)) if counts_labels else self.known_classes
 
     def constant(self) -> tuple[int, ...]:
         """Return the seeds that give every example the same prediction, unless all have the same label, too."""
@@ -192,58 +194,18 @@ class ComparedSeeds:
 
     def unanswered(self) -> tuple[int, ...]:
         """Return the seeds of which half of the predictions or more name no class."""
-        return ()
-
-
-class ComparedClasses(ComparedSeeds):
-    """Predicted classes, or texts of which the labels say which are right."""
-
-    @property
-    def are_right_or_wrong(self) -> bool:
-        """Whether nothing but the accuracy can be computed from them: texts are of no class."""
-        return self.are_texts
-
-    def scores(self) -> dict[int, dict[str, float]]:
-        """Return seed -> its scores."""
-        only = ("accuracy",) if self.are_texts else ()
-        rows = zip(self.seeds, self.matrix, strict=True)
-        return {seed: scores_of(self.labels, row, self.kind, only=only) for seed, row in rows}
-
-    @property
-    def classes(self) -> int | None:
-        """How many classes there are: those of the task, else those among the labels; None of texts."""
-        return self.known_classes or (None if self.are_texts else len(np.unique(self.labels)))
-
-    def unanswered(self) -> tuple[int, ...]:
-        """Return the seeds of which half of the predictions or more name no class."""
+        if not self.form.has_classes:
+            return ()
         classes = np.unique(self.labels) if self.known_classes is None else np.arange(self.known_classes)
         answers = self.matrix != UNPARSED if self.are_texts else np.isin(self.matrix, classes)
         return tuple(np.array(self.seeds)[answers.mean(axis=1) <= 0.5].tolist())
 
 
-class ComparedNumbers(ComparedSeeds):
-    """Predicted numbers, which have neither classes nor votes."""
-
-    def scores(self) -> dict[int, dict[str, float]]:
-        """Return seed -> its scores."""
-        rows = () if self.are_texts else zip(self.seeds, self.matrix, strict=True)
-        return {seed: scores_of(self.labels, row, self.kind) for seed, row in rows}
-
-    def agreement(self) -> SeedAgreement:
-        """Return how close the predictions of the seeds are."""
-        return number_agreement(self.matrix)
-
-    def votes(self) -> ExampleVotes | None:
-        """Return None."""
-        return None
-
-
 def compare_seeds(predictions: pd.DataFrame, seeds: tuple[int, ...], kind: Kind, classes: int | None) -> ComparedSeeds:
     """Return the predictions of seeds as they are compared; errors as of ``prediction_matrix``."""
-    form, numbers = form_of(kind), numbered(predictions)
-    compared = ComparedNumbers if form.has_numbers else ComparedClasses if form.has_classes else ComparedSeeds
+    numbers = numbered(predictions)
     matrix = prediction_matrix(numbers, seeds, kind)
-    return compared(kind, *matrix, predictions, numbers is not predictions, known_classes=classes)
+    return ComparedSeeds(kind, *matrix, predictions, numbers is not predictions, known_classes=classes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -77,7 +77,7 @@ def over_tasks(studies: Sequence[SeedsStudy], *, level: float = LEVEL) -> tuple[
         rows, matrix = study_rows(of_model), seed_matrix(of_model)
         better = better_seed(matrix, level=level) if min(matrix.shape) >= 2 else None
         correlations = size_correlations(rows, level=level)
-        models.append(ModelOverTasks(name, rows, matrix, better, correlations, _notes(of_model, matrix, better)))
+        models.append(ModelOverTasks(name, rows, matrix, better, correlations, tuple(_notes(of_model, matrix, better))))
     return tuple(models)
 
 
@@ -102,31 +102,23 @@ def seed_matrix(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
     return pd.DataFrame(values, index=pd.Index(labels, name="task"), columns=pd.Index(shared, name="seed"))
 
 
-def _notes(studies: Sequence[SeedsStudy], matrix: pd.DataFrame, found: BetterSeed | None) -> tuple[str, ...]:
-    notes = []
-    everything = {seed for study in studies for seed in study.seeds}
-    if len(everything) > matrix.shape[1]:
-        notes.append(
-            f"{len(everything) - matrix.shape[1]} seeds that not all tasks have are left out of the comparison."
-        )
-    if found is not None and found.left_out:
-        listed = ", ".join(found.left_out)
-        notes.append(f"Not in the test, for a missing score or because all seeds score the same: {listed}.")
-    collapsed = [f"{study.task} ({len(study.collapsed_seeds)})" for study in studies if study.collapsed_seeds]
-    if collapsed:
-        notes.append(f"Seeds that collapsed (they dominate VAR): {', '.join(collapsed)}.")
-    unknown = [study.task for study in studies if study.training_size is None]
-    if unknown:
-        notes.append(f"Training size not known, so not in the correlation: {', '.join(unknown)}.")
-    sizes = {study.training_size for study in studies} - {None}
-    if len(sizes) == 1 and len(studies) - len(unknown) > 1:
-        notes.append(f"All tasks have {sizes.pop():,} training examples, so nothing can be said about their number.")
-    elif 0 < len(studies) - len(unknown) < 30:
-        notes.append(
-            f"{len(studies) - len(unknown)} tasks are few for a correlation, and it takes those that share data, "
-            "or differ in more than size, as if they did not."
-        )
-    return tuple(notes)
+def _notes(studies: Sequence[SeedsStudy], matrix: pd.DataFrame, better: BetterSeed | None) -> Iterator[str]:
+    """Yield what a reader must know: seeds, tasks and sizes that are missing somewhere, or say little."""
+    if absent := len({seed for study in studies for seed in study.seeds}) - matrix.shape[1]:
+        yield f"{absent} seeds that not all tasks have are left out of the comparison."
+    if better is not None and better.left_out:
+        listed = ", ".join(better.left_out)
+        yield f"Not in the test, for a missing score or because all seeds score the same: {listed}."
+    if collapsed := [f"{study.task} ({len(study.collapsed_seeds)})" for study in studies if study.collapsed_seeds]:
+        yield f"Seeds that collapsed (they dominate VAR): {', '.join(collapsed)}."
+    if unknown := [study.task for study in studies if study.training_size is None]:
+        yield f"Training size not known, so not in the correlation: {', '.join(unknown)}."
+    sizes, tasks = {study.training_size for study in studies} - {None}, len(studies) - len(unknown)
+    if len(sizes) == 1 and tasks > 1:
+        yield f"All tasks have {sizes.pop():,} training examples, so nothing can be said about their number."
+    elif 0 < tasks < 30:
+        alike = "it takes those that share data, or differ in more than size, as if they did not"
+        yield f"{tasks} tasks are few for a correlation, and {alike}."
 
 
 TABLE_7: Final = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +16,8 @@ from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
 
 JOINED: Final = " = "
 """Between the names of settings that always change together."""
+Levels = dict[str, npt.NDArray[np.intp]]
+"""Name of a setting -> level of each run, numbers from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class SettingsStudy:
         }
 
 
-def varying_settings(settings: pd.DataFrame) -> tuple[dict[str, npt.NDArray[np.intp]], tuple[str, ...]]:
+def varying_settings(settings: pd.DataFrame) -> tuple[Levels, tuple[str, ...]]:
     """Return name -> level of each run, of the settings that vary, and the names of those that do not.
 
     Settings that always change together are one, under the names of all. Missing values are a level.
@@ -101,10 +103,11 @@ def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStu
     runs = len(values)
     per_run = tuple(name for name, levels in varying.items() if levels.max() + 1 == runs)
     tested = {name: levels for name, levels in varying.items() if name not in per_run}
-    parts, residual = _variances(values - values.mean(), tested) if runs else ([], math.nan)
-    total = sum(variance for _, _, variance in parts if variance > 0) + residual
+    parts, residual = _variances(values - values.mean(), tested) if runs else ({}, math.nan)
+    total = sum(variance for _, _, variance in parts.values() if variance > 0) + residual
     rows = []
-    for (name, levels), (degrees, p, variance) in zip(tested.items(), parts, strict=True):
+    for name, levels in tested.items():
+        degrees, p, variance = parts[name]
         means = np.bincount(levels, values) / np.bincount(levels)
         low, high = int(means.argmin()), int(means.argmax())
         of_first = settings[present][name.split(JOINED)[0]]  # of several that change together
@@ -127,13 +130,11 @@ def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStu
     columns += ["lowest", "lowest_mean", "highest", "highest_mean"]
     frame = pd.DataFrame(rows, columns=columns).sort_values("std", ascending=False, ignore_index=True)
     frame["p_holm"] = holm(frame["p"].to_numpy(dtype=np.float64))
-    sentences = _cannot_tell(varying, per_run, tested, [degrees for degrees, *_ in parts], math.isnan(residual))
+    sentences = tuple(_cannot_tell(varying, {name: part[0] for name, part in parts.items()}, residual))
     return SettingsStudy(frame, math.sqrt(residual), per_run, constant, sentences)
 
 
-def _variances(
-    scores: FloatArray, settings: dict[str, npt.NDArray[np.intp]]
-) -> tuple[list[tuple[int, float, float]], float]:
+def _variances(scores: FloatArray, settings: Levels) -> tuple[dict[str, tuple[int, float, float]], float]:
     """Return degrees of freedom, p-value and variance of each setting, given all others, and the residual variance."""
     from scipy.special import fdtrc
 
@@ -143,7 +144,7 @@ def _variances(
     total = _beyond(every, scores)
     # What is left may be rounding alone: then the settings explain everything.
     residual = max(total, 1e-24 * float(scores @ scores)) / left if left else math.nan
-    found = []
+    found = {}
     for name, effect in effects.items():
         others = _basis([each for other, each in effects.items() if other != name], len(scores))
         degrees, p, variance = every.shape[1] - others.shape[1], math.nan, math.nan
@@ -151,7 +152,7 @@ def _variances(
             explained = max(0.0, _beyond(others, scores) - total)
             p = float(fdtrc(degrees, left, explained / degrees / residual)) if residual > 0 else math.nan
             variance = max(0.0, (explained - degrees * residual) / _beyond(others, effect))
-        found.append((degrees, p, variance))
+        found[name] = degrees, p, variance
     return found, residual
 
 
@@ -166,31 +167,20 @@ def _beyond(basis: FloatArray, values: FloatArray) -> float:
     return float(((values - basis @ (basis.T @ values)) ** 2).sum())
 
 
-def _cannot_tell(
-    varying: dict[str, npt.NDArray[np.intp]],
-    per_run: Sequence[str],
-    tested: dict[str, npt.NDArray[np.intp]],
-    degrees: Sequence[int],
-    saturated: bool,
-) -> tuple[str, ...]:
-    sentences = [
-        f"{name.replace(JOINED, ', ')} always change together: which of them matters is not known."
-        for name in varying
-        if JOINED in name
-    ]
-    if per_run and tested:
-        listed = ", ".join(name.split(JOINED)[0] for name in per_run)
-        sentences.append(f"{listed}: every run has a value of its own, so what it moves is in the rest.")
-    for (name, levels), own in zip(tested.items(), degrees, strict=True):
-        if own == 0:
-            others = [other for other, their in tested.items() if other != name and _decides(their, levels)]
-            by = f"{' and '.join(others)} decides it" if others else "the other settings decide it"
-            sentences.append(f"{name}: {by}, so it has no test of its own.")
-    if tested and saturated:
-        sentences.append(
-            "There are as many effects as runs: luck cannot be separated from the settings. Repeat some runs."
-        )
-    return tuple(sentences)
+def _cannot_tell(varying: Levels, degrees: Mapping[str, int], residual: float) -> Iterator[str]:
+    """Yield what these runs cannot separate; `degrees` has the settings that are tested."""
+    for name in varying:
+        if JOINED in name:
+            yield f"{name.replace(JOINED, ', ')} always change together: which of them matters is not known."
+    per_run = [name.split(JOINED)[0] for name in varying if name not in degrees]
+    if per_run and degrees:
+        yield f"{', '.join(per_run)}: every run has a value of its own, so what it moves is in the rest."
+    for name in [name for name, own in degrees.items() if own == 0]:
+        others = [other for other in degrees if other != name and _decides(varying[other], varying[name])]
+        by = f"{' and '.join(others)} decides it" if others else "the other settings decide it"
+        yield f"{name}: {by}, so it has no test of its own."
+    if degrees and math.isnan(residual):
+        yield "There are as many effects as runs: luck cannot be separated from the settings. Repeat some runs."
 
 
 def _decides(finer: npt.NDArray[np.intp], coarser: npt.NDArray[np.intp]) -> bool:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes
 from mlflow_l3d.analysis.consistency.runs import Interval, PairSpread, SeedAgreement
-from mlflow_l3d.analysis.intervals import LEVEL, known
+from mlflow_l3d.analysis.intervals import LEVEL, known, with_interval
 from mlflow_l3d.analysis.judged.pass_k import pass_k
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
@@ -138,14 +138,13 @@ class SeedsStudy:
         ``seed_std/...`` and their intervals of each. Agreement has plain names, ``_spread`` being over pairs.
         """
         metrics = {"score_mean": self.own.mean, "score_std": self.own.var}
-        numbers = ("mean", "var", "std", "mean_ci_low", "mean_ci_high", "std_ci_low", "std_ci_high")
+        numbers = (*with_interval("mean"), "var", *with_interval("std"))
         for name, one in self.spreads.items():
             metrics |= {f"seed_{number}/{name}": getattr(one, number) for number in numbers}
         for name, pair in self.pairs.items():
-            for kind, number in (("", "mean"), ("_spread", "std")):
-                metrics |= {
-                    f"{name}{kind}{end}": getattr(pair, f"{number}{end}") for end in ("", "_ci_low", "_ci_high")
-                }
+            for shown, number in ((name, "mean"), (f"{name}_spread", "std")):
+                ends = zip(with_interval(shown), with_interval(number), strict=True)
+                metrics |= {key: getattr(pair, end) for key, end in ends}
         metrics |= self.together
         for name, (low, high) in self.intervals.items():
             metrics |= {f"{name}_ci_low": low, f"{name}_ci_high": high}

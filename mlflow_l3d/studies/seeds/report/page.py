@@ -76,7 +76,7 @@ def seeds_document(
         As in :class:`mlflow_l3d.report.page.Document`.
     """
     source, unit = source or Source(), study.unit
-    short = words.short_notes(study, failed)
+    short = [*words.short_notes(study, failed)]
     worst = None if study.examples is None else study.examples.most_fragile(MOST)
     fragile = None if worst is None else fragile_examples(worst, classes=source.classes, runs=f"{unit}s")
     first_notes = [shorten(note, 100) for note in notes[:_NOTES]]

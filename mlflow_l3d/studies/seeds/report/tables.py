@@ -181,16 +181,14 @@ def passes_table(study: SeedsStudy) -> Table | None:
     """Return pass^k and pass@k of repeats; None if the runs are none."""
     if (passes := study.passes) is None:
         return None
-    rows = []
+    heads = {"all": "all right: pass^k (%)", "any": "one right: pass@k (%)"}
+    shown, rows = partial(points, digits=1), []
     for row in passes.to_dict("records"):
-        limits = [
-            between(row[f"{name}_low"], row[f"{name}_high"], partial(points, digits=1), "({} to {})")
-            for name in ("all", "any")
-        ]
-        every, some = (
-            with_limits(points(row[f"{name}_pass"], 1), ends) for name, ends in zip(("all", "any"), limits, strict=True)
-        )
-        rows.append({"k runs": str(row["k"]), "all right: pass^k (%)": every, "one right: pass@k (%)": some})
+        cells = {"k runs": str(row["k"])}
+        for name, head in heads.items():
+            limits = between(row[f"{name}_low"], row[f"{name}_high"], shown, "({} to {})")
+            cells[head] = with_limits(shown(row[f"{name}_pass"]), limits)
+        rows.append(cells)
     note = "Unbiased: over all choices of k runs. In brackets: 95 % intervals for other examples of the same kind."
     return Table.of(rows, note, title="How often are k runs all right?")
 
@@ -198,9 +196,8 @@ def passes_table(study: SeedsStudy) -> Table | None:
 def seed_table(study: SeedsStudy) -> Table:
     """Return the own metric of each seed, and its mean agreement with the others; of runs their settings, too."""
     frame, score = study.to_frame(), unit_of(study.metric).text
-    differ = (
-        [] if study.recorded is None else [str(name) for name in study.recorded if study.recorded[name].nunique() > 1]
-    )
+    recorded = pd.DataFrame() if study.recorded is None else study.recorded
+    differ = [str(name) for name in recorded if recorded[name].nunique() > 1]
     agreement = [name for name in NAMES if name in frame]
     rows = []
     for row in frame.to_dict("records"):

@@ -233,18 +233,16 @@ def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before:
     return "" if limits == MISSING else f"{before}{limits}" if before else f" ({limits})"
 
 
-def short_notes(study: SeedsStudy, failed: int) -> list[str]:
-    """Return which runs failed, have no score, or name no class in most predictions."""
+def short_notes(study: SeedsStudy, failed: int) -> Iterator[str]:
+    """Yield which runs failed, have no score, or name no class in most predictions."""
     unit = study.unit
-    notes = [f"{counted(failed, unit)} failed: the numbers are from the rest."] if failed else []
+    if failed:
+        yield f"{counted(failed, unit)} failed: the numbers are from the rest."
     if study.missing_seeds:
-        notes.append(f"{unit.title()}s without a score: {_list(study.missing_seeds)}.")
+        yield f"{unit.title()}s without a score: {_list(study.missing_seeds)}."
     if study.unanswered_seeds:
-        notes.append(
-            f"Half of the predictions or more name no class of the task: {_list(study.unanswered_seeds)}. Whether "
-            f"these {unit}s trained is not known."
-        )
-    return notes
+        which = f"{_list(study.unanswered_seeds)}. Whether these {unit}s trained is not known"
+        yield f"Half of the predictions or more name no class of the task: {which}."
 
 
 def _list(seeds: Sequence[int], most: int | None = None) -> str:

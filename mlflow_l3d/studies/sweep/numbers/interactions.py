@@ -81,7 +81,7 @@ def level_test(
     the levels, which points share, each estimated with the degrees of freedom of its source. It is about these points:
     whether other tasks or models would show the same is another question.
     """
-    from scipy.special import fdtrc, ncfdtr
+    from scipy.special import chndtr, fdtrc, ncfdtr
 
     labels = np.asarray(level_of)
     usable = [block for block in blocks if len(set(labels[block].tolist())) > 1]
@@ -109,7 +109,9 @@ def level_test(
         tail = (1 - confidence) / 2
 
         def below(noncentrality: float) -> float:
-            return float(ncfdtr(numerator, denominator, noncentrality, statistic))
+            value = ncfdtr(numerator, denominator, noncentrality, statistic)
+            # scipy does not know some values of very large statistics, whose denominator hardly varies
+            return float(chndtr(numerator * statistic, numerator, noncentrality) if math.isnan(value) else value)
 
         ends = (_noncentrality(below, 1 - tail), _noncentrality(below, tail))
         low, high = (math.sqrt(end / numerator * expected / count) for end in ends)

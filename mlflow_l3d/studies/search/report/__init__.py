@@ -1,1 +1,0 @@
-"""What people see of a search: its page, plots, tables and sentences."""
