@@ -180,7 +180,7 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         ("investigate --facotr=data_order", r"option='--facotr': must be one of .*\. Did you mean '--factor'\?"),
         ("investigate --fact data_order", r"option='--fact': must be one of .*\. Did you mean '--factor'\?"),
         ("investigate --mitigation_runs 5", r"option='--mitigation_runs': .*\. Did you mean '--mitigation-runs'\?"),
-        ("investigate a.csv b.csv", r"option='b.csv': must be one of --approach, .*"),
+        ("investigate a.csv b.csv", r"option='b.csv': is no parameter's value\. .*"),
         ("seeds a.csv --task b", r"task=a\.csv: is named twice, also as --task b\. Leave one out\."),
         ("seeds --seeds 2 missing.csv", r"task=missing\.csv: there is no such file .*"),
         ("seeds --approach synthetic --entry-point x", r"entry_point=x: has no effect\. Use approach=project\."),
@@ -190,7 +190,6 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         ("evaluate --from lm_eval .", r"from='lm_eval': must be one of .* Did you mean 'lm-eval'\?"),
         ("investigat", r"verb='investigat': must be one of ablation, .*\. Did you mean 'investigate'\?"),
         ("--factor data_order", rf"verb='data_order': must be one of {', '.join(VERBS)}\."),
-        ("investigate ok.cvs --approach synthetic", r"task='ok\.cvs': .*, or hf:NAME\."),
         ("seeds train.py more", r"option='more': is .* stands behind --: mlflow-l3d seeds -- COMMAND"),
         ("investigate --factor", r"investigate: argument --factor: expected one argument \(see .*"),
         ("investigate --approach syntetic", r"approach='syntetic': must be one of .*\. Did you mean 'synthetic'\?"),
@@ -214,14 +213,16 @@ def test_mistake(arguments: str, line: str, capsys: Capture) -> None:
 def test_no_words_get_the_help(capsys: Capture) -> None:
     assert cli.main([]) == 2
     shown = capsys.readouterr()
-    assert shown.out == "" and "How much of a score is luck" in shown.err
+    assert not shown.out
+    assert "How much of a score is luck" in shown.err
 
 
 def test_a_file_with_another_name_is_proposed(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reviews.csv").touch()
     status, shown = refused(capsys, "investigate", "reviews.cvs", "--approach", "synthetic")
-    assert status == 2 and shown.endswith("Did you mean 'reviews.csv'?")
+    assert status == 2
+    assert shown.endswith("Did you mean 'reviews.csv'?")
 
 
 def test_error_that_is_no_parameters(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

@@ -144,7 +144,9 @@ def check_texts(values: Sequence[Any], column: str) -> tuple[str, ...]:
         raise ParameterError("text_column", column, allowed, "Fill or remove these rows.")
     other = next((value for value in values if not isinstance(value, str)), None)
     if other is not None:
-        raise ParameterError("text_column", column, f"must hold texts, not values of type {type(other).__name__}", _AS_TEXT)
+        raise ParameterError(
+            "text_column", column, f"must hold texts, not values of type {type(other).__name__}", _AS_TEXT
+        )
     return tuple(values)
 
 

@@ -169,7 +169,9 @@ def test_steps_name_what_changes_the_answer_most_first(judged):
     found = judged("minor")
     texts = [(step.text, step.command) for step in steps(Shown(found), SOURCE)]
     assert texts[0] == ("What else moves the score?", "mlflow-l3d investigate reviews.csv --factor all")
-    assert texts[1][1].startswith(f"mlflow-l3d gate --baseline {RUN} --candidate 'NAME=VALUE' --smallest-effect ")
+    assert texts[1][1].startswith(
+        f"mlflow-l3d gate --baseline {RUN} --candidate hyperparameters=NAME=VALUE --smallest-effect "
+    )
     given = {**SOURCE.given, "metric": "accuracy"}
     assert steps(Shown(found), replace(SOURCE, given=given))[1].command.endswith(" --metric accuracy")
     no_way = replace(judged("undecided"), advice={"undecided": Advice("unaffordable", "It is too close to 0.")})

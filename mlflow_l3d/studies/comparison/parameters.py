@@ -16,7 +16,7 @@ class _Compared(TypedDict, total=False):
         object,
         Of(
             "none",
-            "(required) parent runs separated by commas, or a JSON list of objects with parameters of investigate, "
+            "(required) parent runs (or latest) separated by commas, or a JSON list of objects with parameters of investigate, "
             "which are run first",
         ),
     ]

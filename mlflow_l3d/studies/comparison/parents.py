@@ -19,7 +19,7 @@ from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.seeds.parameters import SEEDS
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client, Run
-from mlflow_l3d.tracking.earlier.past import own_parameter
+from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run
 
 _CHOICE: Final = "choice."
@@ -109,6 +109,7 @@ def read_parents(client: Client, run_ids: Sequence[str]) -> list[Parent]:
     ParameterError
         If one is named twice, is not an investigation, or has not finished.
     """
+    run_ids = [latest_investigation(client, "runs") if run_id == "latest" else run_id for run_id in run_ids]
     for at, run_id in enumerate(run_ids):
         if run_id in run_ids[:at]:
             raise ParameterError("runs", run_id, "must be named once: a run does not differ from itself")

@@ -231,6 +231,7 @@ def test_bad_input_in_one_line(place: Place, parents: list[str], compared: Compa
         cases = {
             first: r"runs=\w+: must be two or more parent runs, separated by commas\.",
             f"{first},{first}": rf"runs={first}: must be named once",
+            f"{other},latest": rf"runs={other}: must be named once",
             f"{first},nothing": r"runs=nothing: no such run on the tracking server\.",
             f"{first},{child}": rf"runs={child}: is a cell\. Name its parent run, {first}\.",
             f"{first},{compared.run_id}": rf"runs={compared.run_id}: is not an investigation \(l3d.role=compare\)\.",

@@ -123,8 +123,22 @@ def test_whether_it_holds_on_new_examples(difference: float, other: tuple[float,
             "Which change did it?",
             f"{RUN} --candidate num_labelled=500",
         ),
-        (0.03, 0.002, Outstanding(runs=40.0), "settled", "Adopt rate=1e-4.", f"{CANDIDATE} --candidate NAME=VALUE"),
-        (0.0, 0.002, Outstanding(), "settled", "Take the cheaper one.", f"{CANDIDATE} --candidate NAME=VALUE"),
+        (
+            0.03,
+            0.002,
+            Outstanding(runs=40.0),
+            "settled",
+            "Adopt rate=1e-4.",
+            f"{CANDIDATE} --candidate hyperparameters=NAME=VALUE",
+        ),
+        (
+            0.0,
+            0.002,
+            Outstanding(),
+            "settled",
+            "Take the cheaper one.",
+            f"{CANDIDATE} --candidate hyperparameters=NAME=VALUE",
+        ),
         (0.0, 0.002, Outstanding(equal=True), "a look at the change", "check that what differs", ""),
         (0.0, 0.02, Outstanding(equal=True), "a look at the change", "check that what differs", ""),
         (0.0, 0.02, Outstanding(runs=40.0), "40 runs", "About 40 runs of each settle it", "--most-runs 40"),
@@ -148,7 +162,7 @@ def test_next_step_agrees_with_the_advice(
 def test_one_change_or_another_approach_is_not_taken_apart() -> None:
     for changes in ({"rate=0.1": "x"}, {"approach=icl": "approach=icl", "model=m": "model=m"}, {}):
         [step] = steps(gate_answer(-0.03), replace(SOURCE, changes=changes))
-        assert step.command.startswith(f"mlflow-l3d gate --baseline {RUN} --candidate NAME=VALUE")
+        assert step.command.startswith(f"mlflow-l3d gate --baseline {RUN} --candidate hyperparameters=NAME=VALUE")
     [step] = steps(gate_answer(**UNDECIDED, examples="random", outstanding=Outstanding(examples=9.0)), SOURCE)
     assert step.command.endswith("--examples fixed")
 

@@ -68,7 +68,7 @@ def test_gains_that_are_not_confirmed_are_not_called_better() -> None:
     wide = replace(COURSE, path=(replace(step, low=-0.01),))
     assert session_document(wide).headline.endswith("fresh runs do not settle whether it is better than the baseline.")
     none = replace(COURSE, path=(), systems=COURSE.systems[:2])
-    assert session_document(none).headline == "No candidate of 1 was kept: the baseline is the champion."
+    assert session_document(none).headline == "No candidate was kept (1 judged): the baseline is the champion."
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,8 @@ def _next_steps(shown: Shown, source: Source) -> Iterator[Step]:
         effect = nice_step(0.6 * std)
         runs = math.ceil(_RUNS_FOR_POWER * (std / effect) ** 2)
         unit = (" point" if effect == 1 else " points") if shown.unit.scale > 1 else ""
-        gate = f"mlflow-l3d gate --baseline {source.run_id} --candidate hyperparameters=NAME=VALUE --smallest-effect {effect:g}"
+        gate = f"mlflow-l3d gate --baseline {source.run_id} --candidate hyperparameters=NAME=VALUE"
+        gate += f" --smallest-effect {effect:g}"
         if (metric := source.given.get("metric", "auto")) != "auto":
             gate += f" --metric {metric}"
         yield Step(f"Does a change help? To see a difference of {effect:g}{unit} takes about {runs} runs each:", gate)

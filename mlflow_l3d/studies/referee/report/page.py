@@ -38,7 +38,7 @@ _KINDS = {"keep": "better", "reject": "equivalent"}
 def headline(course: Course) -> str:
     """Return the sentence that says what the session has gained."""
     if not course.path:
-        return f"None of {counted(course.judged, 'candidate')} was kept: the baseline is the champion."
+        return f"No candidate was kept ({course.judged} judged): the baseline is the champion."
     last, unit = course.path[-1], unit_of(course.metric)
     name = shorten(last.name, 40)
     if not math.isfinite(last.confirmed):
