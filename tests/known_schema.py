@@ -53,6 +53,19 @@ def _inputs(store: SqlAlchemyStore, session: Any, run_uuids: list[str]) -> list[
     return _read_inputs(store, session, run_uuids) if some else [[] for _ in run_uuids]
 
 
+def _if_there(read: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a reader of a run's models that asks the ORM only for a run that has some: MLflow does so at each read."""
+    some = "SELECT EXISTS (SELECT 1 FROM inputs WHERE source_type IN ('RUN_INPUT', 'RUN_OUTPUT') AND source_id = ?)"
+
+    def models(store: SqlAlchemyStore, run_id: str, session: Any) -> Any:
+        session.flush()
+        return read(store, run_id, session) if session.connection().exec_driver_sql(some, (run_id,)).scalar() else []
+
+    return models
+
+
+for _name in {"_get_model_inputs", "_get_model_outputs"} & set(vars(SqlAlchemyStore)):
+    setattr(SqlAlchemyStore, _name, _if_there(getattr(SqlAlchemyStore, _name)))
 utils.create_sqlalchemy_engine, utils._get_managed_session_maker = _engine, _session_maker
 SqlAlchemyStore._get_run_inputs = _inputs
 SQLiteDialect_pysqlite.__eq__ = lambda self, other: type(self) is type(other)
