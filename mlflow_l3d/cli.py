@@ -150,20 +150,17 @@ def _epilog(verb: Verb, *, everything: bool) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status: 0, 1 (failed), 2 (wrong option or parameter) or 130 (Ctrl-C).
-
-    A command may have statuses of its own, as `gate` has.
-    """
+    """Run the command line; return 0, 1 (failed), 2 (wrong option), 130 (Ctrl-C), or a status that the command has."""
     words = sys.argv[1:] if argv is None else argv
+    if not words:
+        parser().print_help(sys.stderr)
+        return 2
     failed = _status_if_failed(words)
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     previous = {signal.SIGTERM: signal.signal(signal.SIGTERM, _terminate)}
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         previous[signal.SIGINT] = signal.signal(signal.SIGINT, _terminate)
     try:
-        if not words:
-            parser().print_help(sys.stderr)
-            return 2
         options = _parse(words)
         result = _run(options.pop("verb"), options)
         is_printed = _print_result(result.summary())
@@ -249,9 +246,8 @@ def _unknown_option(word: str, options: argparse.Namespace) -> ParameterError:
     option, _, value = word.partition("=")
     parameters, name = verbs()[options.verb].parameters, option.removeprefix("--").replace("-", "_")
     if not word.startswith("-"):
-        command = f" A command to train with stands behind --: mlflow-l3d {options.verb} -- COMMAND"
-        fix = f"Name the parameter that it belongs to.{command if 'command' in parameters else ''}"
-        return ParameterError("option", repr(word), "is no parameter's value", fix)
+        fix = f"Write a command behind --: mlflow-l3d {options.verb} -- COMMAND" * ("command" in parameters)
+        return ParameterError("option", repr(word), "belongs to no parameter", fix)
     if {"approach", "hyperparameters"} <= set(parameters):
         approach = parameters["approach"].read(options.approach)
         hyperparameters = getattr(registry.load("approach", approach), "hyperparameters", None)
@@ -296,8 +292,7 @@ def _print_result(text: str) -> bool:
 def _terminate(_number: int, _frame: object) -> NoReturn:
     """Treat SIGTERM (schedulers, `mlflow run` after Ctrl-C) as Ctrl-C, once.
 
-    After Ctrl-C `mlflow run` also sends SIGTERM, which must not interrupt the end of the parent run; a second Ctrl-C
-    may.
+    After Ctrl-C `mlflow run` also sends SIGTERM; only a second Ctrl-C may interrupt the end of the parent run.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if signal.getsignal(signal.SIGINT) is _terminate:

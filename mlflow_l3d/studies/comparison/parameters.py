@@ -16,8 +16,8 @@ class _Compared(TypedDict, total=False):
         object,
         Of(
             "none",
-            "(required) parent runs (or latest) separated by commas, or a JSON list of objects with parameters of investigate, "
-            "which are run first",
+            "(required) parent runs (or latest) separated by commas, or a JSON list of objects with parameters of "
+            "investigate, which are run first",
         ),
     ]
 
