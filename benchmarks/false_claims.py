@@ -15,11 +15,11 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -47,19 +47,7 @@ ACCURACY: Final = named("accuracy")
 
 @dataclass(frozen=True)
 class Golden:
-    """Runs of one system on one test set.
-
-    Attributes
-    ----------
-    right
-        Shape (runs, examples): whether an answer is right.
-    scores
-        Accuracy of each run, in standard deviations of a run above the mean of all.
-    std
-        Of their accuracies.
-    system
-        The same for `compare` and `gate`.
-    """
+    """Runs on one test set: which answers are right, (runs, examples), and scores in their standard deviations."""
 
     right: Array
     scores: Array
@@ -79,18 +67,18 @@ class Golden:
         """Return the score of a run."""
         return float(self.scores[random.integers(len(self.scores))])
 
-    def shifted(self, runs: Array, shift: float) -> System:
-        """Return a system whose scores are better by `shift` standard deviations than those of these runs."""
-        chosen = self.system.chosen(runs)
-        return replace(chosen, name=f"shifted by {shift}", scores=chosen.scores + shift * self.std)
+    def systems(self, champion: Array, candidate: Array, shift: float) -> tuple[System, System]:
+        """Return candidate and champion, whose scores differ by `shift` standard deviations more than these runs do."""
+        better, base = self.system.chosen(candidate), self.system.chosen(champion)
+        return replace(better, name="candidate", scores=better.scores + shift * self.std), base
 
-    def rows(self, run: int, shift: float) -> Array:
-        """Return which answers of a run are right, if as many wrong ones are as are worth `shift`."""
-        right = self.right[run].copy()
-        wrong = np.flatnonzero(~right)
-        number = min(round(shift * self.std * right.size), wrong.size)
-        right[np.random.default_rng(run).choice(wrong, number, replace=False)] = True
-        return right
+    def rows(self, champion: Array, candidate: Array, shift: float) -> tuple[Array, Array]:
+        """Return which answers of one run of either are right, if as many wrong ones are as are worth `shift`."""
+        better, base = self.right[candidate[0]].copy(), self.right[champion[0]]
+        wrong = np.flatnonzero(~better)
+        number = min(round(shift * self.std * better.size), wrong.size)
+        better[np.random.default_rng(candidate[0]).choice(wrong, number, replace=False)] = True
+        return better, base
 
 
 Claim = tuple[str, int]
@@ -98,21 +86,25 @@ Claim = tuple[str, int]
 Rule = Callable[[Golden, Array, Array, float], Claim]
 
 
+def named_claim(difference: float, p: float) -> str:
+    """Return what is claimed of a difference at 5 %."""
+    return ("better" if difference > 0 else "worse") if p < ALPHA else ""
+
+
 def t_test(golden: Golden, champion: Array, candidate: Array, shift: float) -> Claim:
     """Look after each of 2 to 10 runs of both sides, and claim what has p < .05 first."""
     differences = golden.scores[candidate] + shift - golden.scores[champion]
     for runs in range(2, 11):
-        first = differences[:runs]
-        if stats.ttest_1samp(first, 0).pvalue < ALPHA:
-            return "better" if first.mean() > 0 else "worse", runs
-    return "", 10
+        claim = named_claim(differences[:runs].mean(), stats.ttest_1samp(differences[:runs], 0).pvalue)
+        if claim:
+            break
+    return claim, runs
 
 
 def mann_whitney(golden: Golden, champion: Array, candidate: Array, shift: float) -> Claim:
     """Test ten runs of either side once."""
-    sides = golden.scores[candidate] + shift, golden.scores[champion]
-    verdict = "better" if np.median(sides[0]) > np.median(sides[1]) else "worse"
-    return verdict if stats.mannwhitneyu(*sides).pvalue < ALPHA else "", 10
+    found = stats.mannwhitneyu(golden.scores[candidate] + shift, golden.scores[champion])
+    return named_claim(found.statistic - 50, found.pvalue), 10
 
 
 def mlflow_comparison() -> Rule:
@@ -133,9 +125,9 @@ def mlflow_comparison() -> Rule:
     paired_comparison._bootstrap_mean_ci = lambda *_: (math.nan, math.nan)
 
     def rule(golden: Golden, champion: Array, candidate: Array, shift: float) -> Claim:
-        held["candidate"], held["baseline"] = golden.rows(candidate[0], shift), golden.rows(champion[0], 0.0)
+        held["candidate"], held["baseline"] = golden.rows(champion, candidate, shift)
         found = compare_evaluations("candidate", "baseline").scorers["right"]
-        return ("better" if found.diff > 0 else "worse") if found.p_value < ALPHA else "", 1
+        return named_claim(found.diff, found.p_value), 1
 
     return rule
 
@@ -147,7 +139,7 @@ def bayesbench() -> Rule:
     names = {"model_a": "better", "model_b": "worse", None: ""}
 
     def rule(golden: Golden, champion: Array, candidate: Array, shift: float) -> Claim:
-        sides = golden.rows(candidate[0], shift), golden.rows(champion[0], 0.0)
+        sides = golden.rows(champion, candidate, shift)
         order = np.random.default_rng([candidate[0], champion[0]]).permutation(len(sides[0])).tolist()
         first, second = (lambda row, side=side: bool(side[row]) for side in sides)
         return names[BayesianBenchmark().compare(first, second, lambda _, right: right, order).winner], 1
@@ -159,8 +151,7 @@ def gate(golden: Golden, champion: Array, candidate: Array, shift: float) -> Cla
     """Decide as `mlflow-l3d gate` with five looks at most, and a smallest effect of one standard deviation."""
     plan, looks = SequentialPlan(planned_looks(RUNS, 5), golden.std), []
     for runs in plan.looks:
-        sides = golden.shifted(candidate[:runs], shift), golden.shifted(champion[:runs], 0.0)
-        measured, _ = measure(*sides, count_examples=False)
+        measured, _ = measure(*golden.systems(champion[:runs], candidate[:runs], shift), count_examples=False)
         looks.append(look_at(plan, looks, runs, runs, measured, runs / RUNS))
         if looks[-1].decision != "undecided":
             break
@@ -169,9 +160,8 @@ def gate(golden: Golden, champion: Array, candidate: Array, shift: float) -> Cla
 
 def compare(golden: Golden, champion: Array, candidate: Array, shift: float) -> Claim:
     """Compare as `mlflow-l3d compare` does."""
-    sides = replace(golden.shifted(candidate, shift), name="candidate"), golden.shifted(champion, 0.0)
-    found = compare_systems({"task": sides}, ACCURACY).differences[0]
-    return ("better" if found.difference > 0 else "worse") if found.p_adjusted < ALPHA else "", RUNS
+    found = compare_systems({"task": golden.systems(champion, candidate, shift)}, ACCURACY).differences[0]
+    return named_claim(found.difference, found.p_adjusted), RUNS
 
 
 def luck_test(golden: Golden, champion: Array, candidate: Array, shift: float, cases: int = 1) -> Claim:
@@ -211,16 +201,18 @@ class Row:
         if self.session is not None:
             ended = self.session(Simulated(random, 0.0, golden.luck), [0.0] * CANDIDATES)
             return ended.false, ended.claimed
+        if self.pair is luck_test:  # no candidates, but as many cases of one suite
+            rule = partial(luck_test, cases=CANDIDATES)
+            cases = (random.choice(len(golden.scores), 2 * RUNS, replace=False) for _ in range(CANDIDATES))
+            return sum(rule(golden, case[:RUNS], case[RUNS:], 0.0)[0] != "" for case in cases), math.nan
         every, kept = np.arange(len(golden.scores)), 0
         champion = random.choice(every, self.needs, replace=False)
         record = float(golden.scores[champion].mean())
-        rule = partial(luck_test, cases=CANDIDATES) if self.pair is luck_test else self.pair
         for _ in range(CANDIDATES):
             candidate = random.choice(np.setdiff1d(every, champion), self.needs, replace=False)
-            claim, runs = rule(golden, champion, candidate, 0.0)
-            kept += bool(claim) if self.pair is luck_test else claim == "better"
+            claim, runs = self.pair(golden, champion, candidate, 0.0)
             if claim == "better":
-                champion, record = candidate, float(golden.scores[candidate[:runs]].mean())
+                champion, kept, record = candidate, kept + 1, float(golden.scores[candidate[:runs]].mean())
         return kept, record
 
 
@@ -241,31 +233,21 @@ def rules() -> Iterator[Row]:
     yield Row("`referee`", session=referee)
 
 
-def trained(labels: int, runs: int, seed: int, folder: Path | None) -> Golden:
-    """Train a head on film reviews, or read the answers that were written into the folder before."""
-    file = folder and folder / f"{labels}-{runs}-{seed}.npz"
-    if file is None or not file.exists():
-        import tempfile
+def trained(labels: int, runs: int, seed: int) -> Golden:
+    """Train a head on film reviews."""
+    import mlflow
 
-        import mlflow
+    import mlflow_l3d
+    from mlflow_l3d.studies.gate.sides import recorded_side
 
-        import mlflow_l3d
-        from mlflow_l3d.studies.gate.sides import recorded_side
-
-        with tempfile.TemporaryDirectory() as place:
-            mlflow.set_tracking_uri(f"sqlite:///{place}/mlflow.db")
-            sizes = {"golden_runs": runs, "num_labelled": labels, "test_size": 1000, "test_selection": "fixed"}
-            few = {"factor": "data_order", "investigation_runs": 2, "mitigation_runs": 2, "self_test": "skip"}
-            run_id = mlflow_l3d.investigate(
-                "rotten_tomatoes", **sizes, **few, root_seed=seed, hyperparameters="default"
-            ).run_id
-            client = mlflow.MlflowClient()
-            tables = recorded_side(client, "baseline", run_id).predictions(client, runs)
-            right = np.array([(each["label"] == each["prediction"]).to_numpy() for each in tables])
-        if file is None:
-            return Golden.of(right)
-        np.savez_compressed(file, right=right)
-    return Golden.of(np.load(file)["right"])
+    sizes = {"golden_runs": runs, "num_labelled": labels, "test_size": 1000, "test_selection": "fixed"}
+    sizes |= {"factor": "data_order", "investigation_runs": 2, "mitigation_runs": 2, "self_test": "skip"}
+    with tempfile.TemporaryDirectory() as place:
+        mlflow.set_tracking_uri(f"sqlite:///{place}/mlflow.db")
+        run_id = mlflow_l3d.investigate("rotten_tomatoes", hyperparameters="default", root_seed=seed, **sizes).run_id
+        client = mlflow.MlflowClient()
+        tables = recorded_side(client, "baseline", run_id).predictions(client, runs)
+        return Golden.of(np.array([(each["label"] == each["prediction"]).to_numpy() for each in tables]))
 
 
 def share(count: int, of: int) -> str:
@@ -306,15 +288,12 @@ def main() -> None:
     parser.add_argument("--comparisons", type=int, default=2000, help="per rate")
     parser.add_argument("--sessions", type=int, default=40, help="of 300 equal candidates; 0 for none")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--answers", type=Path, help="folder that keeps what was trained")
     given = parser.parse_args()
     os.environ.update(ENVIRONMENT)
     print(machine(), f"{given.comparisons} comparisons a rate, seed {given.seed}", sep="\n")
     for labels in given.labels:
-        golden = trained(labels, given.runs, given.seed, given.answers)
-        print(
-            f"\n## {labels} labels, {given.runs} runs, standard deviation {100 * golden.std:.2f} points\n", flush=True
-        )
+        golden = trained(labels, given.runs, given.seed)
+        print(f"\n## {labels} labels, {given.runs} runs, standard deviation {100 * golden.std:.2f} points\n")
         heads = ["rule", "runs", "claims, %", "better, %", "found at 1 std", "found at 2 std", "CPU s"]
         print(table(heads, list(pair_rows(golden, given.comparisons, given.seed))), end="\n\n", flush=True)
         if given.sessions:
