@@ -20,7 +20,11 @@ _MARKER: Final = (
 )
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "": {"action": "store_true", "help": "Run tests marked luck with several seeds; without it, once with the first."},
-    "-undecided": {"choices": ["skip", "fail"], "default": "skip", "help": "Outcome of a case that stays undecided."},
+    "-undecided": {
+        "choices": ["skip", "fail"],
+        "default": "skip",
+        "help": "Outcome of a case that stays undecided, be it by chance.",
+    },
     "-alpha": {"type": float, "default": 0.05, "help": "Probability, at most, that a suite fails by chance."},
     "-checks": {"type": float, "default": 1.4, "help": "Passed runs, on average, that end a case known to pass."},
     "-seed": {"type": int, "default": 0, "help": "Root of the seeds; runs with another one are not remembered."},
@@ -28,6 +32,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "-record": {"metavar": "LABEL", "default": "", "help": "Remember scores for not_worse_than(LABEL)."},
     "-mlflow": {"action": "store_true", "help": "Keep suites, and what is remembered, in the current experiment."},
     "-json": {"metavar": "FILE", "help": "Write verdict, runs and cost of each case to this file."},
+    "-markdown": {"metavar": "FILE", "help": "Write the same for people to this file, as a comment."},
 }
 
 
