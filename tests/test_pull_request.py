@@ -127,7 +127,7 @@ def test_the_check_has_the_status_of_the_command(
         ("exit 2", 2, "### The command wrote no result"),  # pytest was interrupted
         ("echo '### 3 of 4 hold' > tests.md; exit 1", 1, "### 3 of 4 hold"),
         (f"{STUDY}; echo '### tests' > tests.md; exit 2", 2, "### tests"),
-        (f"{STUDY}; echo '!!!! KeyboardInterrupt !!!!'; exit 2", 2, "### It is undecided."),
+        (f"{STUDY}; echo '!!!! KeyboardInterrupt !!!!'; seq 4; exit 2", 2, "### It is undecided."),
         ("""echo '{"verdict": "keep", "earlier": {"verdict": "undecided"}}'; exit 2""", 2, "### keep"),
         ("""echo '["undecided"]'; exit 2""", 2, "### The command wrote no result"),
         (r"printf '\xff' > tests.md; exit 2", 2, "\ufffd\nExit status 2."),

@@ -84,7 +84,7 @@ print(verdict)' "$last" "$folder/comment.md" 2> "$scratch/refused"); then
         printf '### The command wrote no result\n\nThe log of the job says why.\n' > "$folder/comment.md"
     fi
     # An interrupted pytest ends with 2 as well, whatever an earlier command found.
-    if tail -n 3 "$scratch/output" | grep -qaE '^!!!+ .*(Interrupt|Exit)'; then verdict=''; fi
+    if tail -n 20 "$scratch/output" | grep -aE '^!!!+ .*(Interrupt|Exit)' > "$scratch/interrupted"; then verdict=''; fi
     printf '%s\n' "$code" > "$folder/status"
     printf '%s\n' "$verdict" > "$folder/verdict"
     printf '%s\n' "status=$code" "verdict=$verdict" >> "${GITHUB_OUTPUT:-/dev/null}"
@@ -131,7 +131,7 @@ comment() {
 import sys
 text = open(sys.argv[1], encoding="utf-8", errors="replace").read()
 if len(text) > 60000:
-    text = text[:60000].rpartition("\n")[0] + "\n\nThe rest is in the report.\n"
+    text = (text[:60000].rpartition("\n")[0] or text[:60000]) + "\n\nThe rest is in the report.\n"
 text = f"{sys.argv[3]}\n{text}\nExit status {open(sys.argv[2]).read().strip()}.\n"
 open(sys.argv[4], "w", encoding="utf-8").write(text)' "$folder"/{comment.md,status} "$marker" "$scratch/comment.md"
     [[ -n $link ]] && printf '\n[The report](%s)\n' "$link" >> "$scratch/comment.md"

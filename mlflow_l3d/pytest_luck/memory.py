@@ -65,7 +65,9 @@ class Record:
         past = self.runs.get("", {})
         self.fresh = max(self.fresh, *(index + 1 for index in (*past, *runs, -1)))
         kept = {index: value for index, value in past.items() if index not in runs and self.is_rate == is_rate}
-        self.is_rate, self.against, self.suites, self.is_damaged = is_rate, against, self.suites + 1, False
+        # A run that fails before its score does not say what it would have been compared with.
+        self.against = self.against if is_rate else against
+        self.is_rate, self.suites, self.is_damaged = is_rate, self.suites + 1, False
         self.runs[""] = dict([*kept.items(), *runs.items()][-MOST:]) if keep else {}
         if label and not is_rate:
             self.runs[label] = dict(runs)
@@ -88,8 +90,7 @@ class Memory:
             values = [value for runs in record.runs.values() for value in runs.values()]
             kinds = {name: type(value) for name, value in asdict(Record("")).items()}
             is_typed = all(type(getattr(record, name)) is kind for name, kind in kinds.items())
-            is_sized = all(abs(value) <= LARGEST for value in values) and min(record.suites, record.fresh) >= 0
-            if record.case == case and is_typed and is_sized:
+            if record.case == case and is_typed and all(abs(value) <= LARGEST for value in values):
                 return record
         except FileNotFoundError:
             return Record(case)

@@ -80,7 +80,7 @@ def test_runs_of_another_kind_are_forgotten_but_never_the_scores_of_a_label(tmp_
     memory = Memory(tmp_path)
     memory.add("a", {0: 0.7}, label="main", is_rate=False, against="main")
     memory.add("a", {1: 0.0}, **RATE | {"label": "main"}, keep=False)
-    assert memory.read("a").runs == {"": {}, "main": {0: 0.7}}
+    assert (memory.read("a").runs, memory.read("a").against) == ({"": {}, "main": {0: 0.7}}, "main")
     memory.add("a", {3: 0.6}, label="main", is_rate=False, against="main")
     assert memory.read("a").runs["main"] == {3: 0.6}  # one version of the code, never two
 
