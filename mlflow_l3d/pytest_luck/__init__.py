@@ -72,7 +72,7 @@ def luck_fixture(request: pytest.FixtureRequest) -> Luck:
     * Equal scores, or differences, are taken to be the mean if twenty runs or more show that fewer than one run in five
       has another. What these would be is not known: a change that breaks one seed in ten may pass.
     * A first run that skips, skips the case; later ones that skip are left out, though they may be those that fail.
-    * If seeds are those of a label, they are used again after a failure: suites in a row are not independent.
+    * Seeds of a label are used again after a failure: suites in a row are not independent.
     * Runs are assumed to be independent. Test data, machines and models that all runs share are not redrawn.
     * A fixture of a wider scope than the function is made once for all runs, and ignores the seed.
     """

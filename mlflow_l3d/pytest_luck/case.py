@@ -93,8 +93,7 @@ class Case:
     def is_missing(self) -> bool:
         """Whether each run of this suite misses the requirement."""
         assert self.requirement is not None
-        values, _ = self._scores()
-        return bool(values) and max(values) < self.requirement.bound
+        return max(self._scores()[0], default=math.inf) < self.requirement.bound
 
     def check_runs(self, needed: float) -> None:
         """Refuse so few runs that a test without score cannot fail: its suite would be green whatever it does."""
