@@ -127,10 +127,15 @@ def test_the_check_has_the_status_of_the_command(
         ("exit 2", 2, "### The command wrote no result"),  # pytest was interrupted
         ("echo '### 3 of 4 hold' > tests.md; exit 1", 1, "### 3 of 4 hold"),
         (f"{STUDY}; echo '### tests' > tests.md; exit 2", 2, "### tests"),
+        (f"{STUDY}; echo '!!!! KeyboardInterrupt !!!!'; seq 4; exit 2", 2, "### It is undecided."),
+        ("""echo '{"verdict": "keep", "earlier": {"verdict": "undecided"}}'; exit 2""", 2, "### keep"),
+        ("""echo '["undecided"]'; exit 2""", 2, "### The command wrote no result"),
+        (r"printf '\xff' > tests.md; exit 2", 2, "\ufffd\nExit status 2."),
     ],
 )
 def test_what_is_no_study_has_a_comment_too(job: Job, command: str, expected: int, body: str) -> None:
-    done = job.script("run", "--markdown", "tests.md", "--undecided", "pass", "--", "bash", "-c", command)
+    words = ["run", "--markdown", "tests.md", "--undecided", "pass", "--", "bash", "-c", command]
+    done = job.script(*words, VERDICT="undecided")
     assert done.returncode == expected
     assert body in job.summary
     assert "hunter2" not in job.summary
@@ -164,7 +169,17 @@ def test_a_long_comment_is_cut(job: Job, github: GitHub) -> None:
     assert job.act(command=command, markdown="tests.md")[0] == 0
     (comment,) = github.comments
     assert 59_000 < len(comment["body"]) < 65_536
-    assert comment["body"].endswith("\n\nThe rest is in the report.\n")
+    end = "\n\nThe rest is in the report.\n\nExit status 0.\n\n[The report](https://github.example/report)\n"
+    assert comment["body"].endswith(end)
+
+
+def test_any_command_runs_and_comments_of_nobody_are_passed_over(job: Job, github: GitHub) -> None:
+    github.add(f"{MARKER}old")
+    github.comments[0] |= {"user": None}
+    words = ["run", "--", "python", "-c", "print('A' * 3)"]  # a program, whatever functions the script has
+    done = job.script(*words, L3D_TOKEN=TOKEN, GITHUB_REF="refs/pull/7/merge")
+    assert (done.returncode, done.stdout) == (0, "AAA\n")
+    assert [each["body"].endswith("Exit status 0.\n") for each in github.comments] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@
 #   --folder FOLDER         where comment.md, badge.svg and the report go (l3d-report)
 #   --name NAME             which comment of the pull request it is, if there are several (mlflow-l3d)
 #   --undecided fail|pass   whether the verdict `undecided` fails (fail)
-#   --markdown FILE         a file that the command writes, to be the comment: of tests, for example
+#   --markdown FILE         a file that the command writes, to be the comment: that of pytest --l3d-markdown FILE
 #   --pull-request NUMBER   by default that of $GITHUB_REF
 #   --link ADDRESS          where the report can be read
 #
@@ -51,7 +51,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 marker="<!-- mlflow-l3d: $name -->"
 
-python() { command "$(command -v python3 || echo python)" -c "$@"; }
+run_python() { "$(command -v python3 || echo python)" -c "$@"; }
 
 # Runs the command, and writes `status`, `verdict`, `comment.md`, `badge.svg` and the report to the folder.
 measure() {
@@ -59,7 +59,7 @@ measure() {
     mkdir -p "$folder"
     rm -f "$folder"/{status,verdict,comment.md,badge.svg}
     touch "$scratch/begun"
-    { "$@" 2>&1 >&3 3>&- | tee "$scratch/errors" >&2; exit "${PIPESTATUS[0]}"; } 3>&1 | tee "$scratch/output" || code=$?
+    { env "$@" 2>&1 >&3 3>&- | tee "$scratch/errors" >&2; exit "${PIPESTATUS[0]}"; } 3>&1 | tee "$scratch/output" || code=$?
     run=$(cat "$scratch/output" "$scratch/errors" |
         grep -aoE '(This run: [^[:space:]]*/runs/|MLflow run )[0-9a-f]{32}' | tail -n 1 | tail -c 33) || run=''
     last=$(tail -n 1 "$scratch/output")
@@ -69,15 +69,22 @@ measure() {
         mlflow-l3d view "$run" --comment "$folder/comment.md" --badge "$folder/badge.svg" --bundle "$folder"
     ); then
         verdict=${verdict%%:*}
-    elif [[ $last =~ ^\{.*\"(verdict|decision)\":\ *\"(keep|reject|better|worse|equivalent|undecided)\".*\}$ ]]; then
-        verdict=${BASH_REMATCH[2]}
-        # shellcheck disable=SC2016 # a fence, not a command
-        printf '### %s\n\n```json\n%s\n```\n' "$verdict" "${last//\`/}" > "$folder/comment.md"
+    elif verdict=$(run_python '
+import json, sys
+told = json.loads(sys.argv[1])
+verdict = told.get("verdict", told.get("decision"))
+if verdict not in ("keep", "reject", "better", "worse", "equivalent", "undecided"):
+    sys.exit(1)
+text = json.dumps(told, indent=1).replace("`", "")
+open(sys.argv[2], "w", encoding="utf-8").write(f"### {verdict}\n\n```json\n{text}\n```\n")
+print(verdict)' "$last" "$folder/comment.md" 2> "$scratch/refused"); then
+        :
     else
         verdict=''
         printf '### The command wrote no result\n\nThe log of the job says why.\n' > "$folder/comment.md"
     fi
-    printf '\nExit status %s.\n' "$code" >> "$folder/comment.md"
+    # An interrupted pytest ends with 2 as well, whatever an earlier command found.
+    if tail -n 20 "$scratch/output" | grep -aE '^!!!+ .*(Interrupt|Exit)' > "$scratch/interrupted"; then verdict=''; fi
     printf '%s\n' "$code" > "$folder/status"
     printf '%s\n' "$verdict" > "$folder/verdict"
     printf '%s\n' "status=$code" "verdict=$verdict" >> "${GITHUB_OUTPUT:-/dev/null}"
@@ -99,11 +106,12 @@ find_comment() {
         http=$(request GET "$pull_request/comments?per_page=100&page=$page")
         [[ $http == 200 ]] || { printf '%s' "$http"; return 1; }
         # Only those who may write here can have written it: nobody else plants a comment for us to update.
-        found=$(python '
+        found=$(run_python '
 import json, sys
 comments = json.load(open(sys.argv[1], encoding="utf-8"))
 for comment in comments:
-    trusted = comment["user"]["type"] == "Bot" or comment["author_association"] in ("OWNER", "MEMBER", "COLLABORATOR")
+    is_bot = (comment["user"] or {}).get("type") == "Bot"  # the user of a deleted account is null
+    trusted = is_bot or comment["author_association"] in ("OWNER", "MEMBER", "COLLABORATOR")
     if trusted and (comment["body"] or "").startswith(sys.argv[2]):
         sys.exit(print("PATCH comments/{}".format(comment["id"])))
 print("POST" if len(comments) < 100 else "more")' "$scratch/answer" "$marker") || found=''
@@ -118,19 +126,22 @@ comment() {
     local place http
     [[ -f $folder/comment.md ]] || fail "folder=$folder: holds no comment.md; the step measure writes it"
     [[ -z $pull_request && ${GITHUB_REF:-} =~ ^refs/pull/([0-9]+)/ ]] && pull_request=${BASH_REMATCH[1]}
-    printf '%s\n' "$marker" > "$scratch/comment.md"
-    cat "$folder/comment.md" >> "$scratch/comment.md"
+    # GitHub takes 65,536 characters.
+    run_python '
+import sys
+text = open(sys.argv[1], encoding="utf-8", errors="replace").read()
+if len(text) > 60000:
+    text = (text[:60000].rpartition("\n")[0] or text[:60000]) + "\n\nThe rest is in the report.\n"
+text = f"{sys.argv[3]}\n{text}\nExit status {open(sys.argv[2]).read().strip()}.\n"
+open(sys.argv[4], "w", encoding="utf-8").write(text)' "$folder"/{comment.md,status} "$marker" "$scratch/comment.md"
     [[ -n $link ]] && printf '\n[The report](%s)\n' "$link" >> "$scratch/comment.md"
     [[ -n $pull_request ]] || { summarise 'This run has no pull request'; return; }
     [[ -n $token && -n ${GITHUB_REPOSITORY:-} ]] || { summarise 'L3D_TOKEN or GITHUB_REPOSITORY is not set'; return; }
     place=$(find_comment) || { summarise "GitHub does not show the comments (HTTP $place)"; return; }
-    # GitHub takes 65,536 characters.
-    python '
+    run_python '
 import json, sys
-text = open(sys.argv[1], encoding="utf-8").read()
-if len(text) > 60000:
-    text = text[:60000].rpartition("\n")[0] + "\n\nThe rest is in the report.\n"
-json.dump({"body": text}, open(sys.argv[2], "w", encoding="utf-8"))' "$scratch/comment.md" "$scratch/body.json"
+json.dump({"body": open(sys.argv[1], encoding="utf-8").read()}, open(sys.argv[2], "w", encoding="utf-8"))
+' "$scratch/comment.md" "$scratch/body.json"
     http=$(request "${place% *}" "${place#* }" "$scratch/body.json")
     [[ $http =~ ^20[01]$ ]] || summarise "GitHub took no comment (HTTP $http): a fork may not write one"
 }

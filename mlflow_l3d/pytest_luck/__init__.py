@@ -20,7 +20,11 @@ _MARKER: Final = (
 )
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "": {"action": "store_true", "help": "Run tests marked luck with several seeds; without it, once with the first."},
-    "-undecided": {"choices": ["skip", "fail"], "default": "skip", "help": "Outcome of a case that stays undecided."},
+    "-undecided": {
+        "choices": ["skip", "fail"],
+        "default": "skip",
+        "help": "Outcome of a case that stays undecided, be it by chance.",
+    },
     "-alpha": {"type": float, "default": 0.05, "help": "Probability, at most, that a suite fails by chance."},
     "-checks": {"type": float, "default": 1.4, "help": "Passed runs, on average, that end a case known to pass."},
     "-seed": {"type": int, "default": 0, "help": "Root of the seeds; runs with another one are not remembered."},
@@ -28,6 +32,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "-record": {"metavar": "LABEL", "default": "", "help": "Remember scores for not_worse_than(LABEL)."},
     "-mlflow": {"action": "store_true", "help": "Keep suites, and what is remembered, in the current experiment."},
     "-json": {"metavar": "FILE", "help": "Write verdict, runs and cost of each case to this file."},
+    "-markdown": {"metavar": "FILE", "help": "Write the same for people to this file, as a comment."},
 }
 
 
@@ -57,11 +62,17 @@ def luck_fixture(request: pytest.FixtureRequest) -> Luck:
 
     What is NOT guaranteed:
 
-    * A passed case may have changed. With ``--l3d`` a suite fails falsely with probability alpha at most; but a case
-      that is known to pass is run once or twice, and one that now fails every second time may pass these runs.
+    * A passed case may have changed. With ``--l3d`` a suite has a false verdict "failed" with probability alpha at
+      most; but a case that is known to pass is run once or twice, and one that now fails every second time may pass
+      these runs. Errors, and undecided cases that ``--l3d-undecided fail`` makes fail, can be chance.
     * That a requirement is met is shown for the seeds and the code of all remembered runs together, each case at alpha.
-    * Means are compared as if scores were normal, with a spread that remembered runs share. A mean says nothing about
-      the worst seed.
+    * Scores of 0 and 1 are outcomes, others are taken to be normal: rare extreme ones, as of a log-normal loss or a
+      training that diverges once in a hundred, can make a case pass or fail wrongly. A mean says nothing about the
+      worst seed.
+    * Equal scores, or differences, are taken to be the mean if twenty runs or more show that fewer than one run in five
+      has another. What these would be is not known: a change that breaks one seed in ten may pass.
+    * A first run that skips, skips the case; later ones that skip are left out, though they may be those that fail.
+    * Seeds of a label are used again after a failure: suites in a row are not independent.
     * Runs are assumed to be independent. Test data, machines and models that all runs share are not redrawn.
     * A fixture of a wider scope than the function is made once for all runs, and ignores the seed.
     """

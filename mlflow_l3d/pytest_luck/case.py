@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
 
 from mlflow_l3d.analysis.sequential.cases import Reading, Verdict, read_estimate, read_outcomes, read_scores
+from mlflow_l3d.analysis.sequential.evidence import evidence_of_lower_rate
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.pytest_luck.memory import MOST, Record
 from mlflow_l3d.pytest_luck.requirement import Requirement
 
@@ -38,6 +41,8 @@ class Case:
         Label that its scores are to be remembered under, if any.
     values
         Number of the seed -> score of the runs of this suite; 1 and 0 for passed and failed.
+    lost
+        Numbers of seeds whose runs were skipped.
     """
 
     record: Record
@@ -48,6 +53,7 @@ class Case:
     recorded: str = ""
     requirement: Requirement | None = None
     values: dict[int, float] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
 
     def next_index(self) -> int | None:
         """Return the number of the next seed: a new one if few are remembered, else the oldest; None if all are run."""
@@ -55,33 +61,47 @@ class Case:
         if self.requirement is not None:
             label = self.requirement.label
         base = self.record.runs.get(label, {}) if label != self.recorded else {}
-        new = base or (count() if len(past) < MOST else ())
+        new = base or (count(self.record.fresh) if len(past) < MOST else ())
         order = [
             (index for index in new if index not in past),
             (index for index in past if not base or index in base),
         ]
-        return next((index for indices in order for index in indices if index not in self.values), None)
+        run = {*self.values, *self.lost}
+        return next((index for indices in order for index in indices if index not in run), None)
 
     def add(self, index: int, value: float, requirement: Requirement) -> None:
         """Add a run; all runs of a test have the same requirement."""
         if self.requirement not in (None, requirement):
             text = f"one run requires {self.requirement}, another {requirement}"
-            raise ValueError(f"{text}; do not assert before the score")
+            raise ValueError(f"{text}; each run needs a score if one has a score")
+        if (label := requirement.label) not in ("", self.recorded) and not self.record.runs.get(label):
+            raise ValueError(f"no scores of {label} are remembered; first run pytest --l3d --l3d-record {label} there")
         self.requirement, self.values[index] = requirement, value
 
     def verdict(self, needed: float) -> Verdict | None:
         """Return the verdict, None if it takes more runs; to fail it needs the e-value `needed`."""
         assert self.requirement is not None
+        tried = len(self.values) + len(self.lost)
         if self.is_recording:
-            return "passed" if len(self.values) >= min(self.runs, PATIENCE) else None
-        if self.requirement.label and self.requirement.label not in self.record.runs:
-            return "undecided"
+            return "passed" if tried >= min(self.runs, PATIENCE) else None
         reading = self.reading()
         verdict = reading.verdict(needed, self.alpha)
-        is_patient = len(self.values) < (PATIENCE if reading.below < _DOUBT else self.runs)
-        if verdict == "undecided" and is_patient and len(self.values) < self.runs and self.next_index() is not None:
-            return None
-        return verdict
+        is_patient = tried < min(self.runs, PATIENCE if reading.below < _DOUBT else self.runs)
+        return None if verdict == "undecided" and is_patient and self.next_index() is not None else verdict
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether each run of this suite misses the requirement."""
+        assert self.requirement is not None
+        return max(self._scores()[0], default=math.inf) < self.requirement.bound
+
+    def check_runs(self, needed: float) -> None:
+        """Refuse so few runs that a test without score cannot fail: its suite would be green whatever it does."""
+        if self.requirement is not None and self.requirement.is_rate:
+            fewest = bisect_left(range(10**9), needed, key=lambda runs: evidence_of_lower_rate(0, runs, self.rate))
+            if self.runs < fewest:
+                text = f"must be {fewest} or more in this suite: fewer cannot show a rate below {self.rate:.4g}"
+                raise ParameterError("runs", self.runs, text)
 
     @property
     def is_recording(self) -> bool:
@@ -118,7 +138,7 @@ class Case:
 
     def summary(self, verdict: str, needed: float) -> dict[str, Any]:
         """Return verdict and numbers, for JSON; unknown numbers are None."""
-        texts = ["its remembered runs were damaged"] if self.record.is_damaged else []
+        texts, misses = ["its remembered runs were damaged"] if self.record.is_damaged else [], False
         numbers, remembered = (
             dict.fromkeys(("estimate", "low", "high", "fails", "fails_needed", "passes", "passes_needed"), math.nan),
             0,
@@ -127,7 +147,8 @@ class Case:
             values, others = self._scores()
             reading = self.reading()
             remembered, has_changed = len(others), reading.changed > 1
-            is_apart, same_spread = has_changed or verdict == "failed", () if self.requirement.label else others
+            is_apart = has_changed or verdict == "failed"
+            same_spread = () if self.requirement.label or verdict == "failed" else others
             runs = (values, same_spread) if is_apart else ([*values, *others], ())
             estimate, *limits = read_estimate(*runs, 0.95, is_rate=self.requirement.is_rate)
             sign = 1.0 if self.requirement.label else self.requirement.sign
@@ -135,14 +156,14 @@ class Case:
             numbers = {"estimate": sign * estimate, "low": low, "high": high}
             numbers |= {"fails": reading.below, "fails_needed": needed, "passes": reading.met}
             numbers["passes_needed"] = 1 / self.alpha
+            if misses := verdict == "undecided" and self.is_missing:
+                texts.append("each run misses the requirement: allow more runs")
             if verdict == "undecided" and has_changed and others:
                 texts.append("these runs differ from the remembered ones")
             if not self.requirement.is_rate and len(self.values) > 1 and len({*self.values.values()}) == 1:
                 texts.append("a seed without effect: all scores are equal")
             if self.is_recording:
                 texts.append(f"remembered as {self.recorded}")
-            elif not values:
-                texts.append(f"first run pytest --l3d --l3d-record {self.requirement.label} there")
         finite = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
         words = {"case": self.record.case, "verdict": verdict, "requirement": str(self.requirement or "")}
-        return words | {"runs": len(self.values), "remembered": remembered, "notes": texts} | finite
+        return words | {"runs": len(self.values), "remembered": remembered, "notes": texts, "misses": misses} | finite

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,15 +21,15 @@ _FILE: Final = "remembered.json"
 
 
 def read_memory(folder: Path) -> None:
-    """Write the remembered cases of the newest suite of the current experiment to a folder, if it has none of them."""
+    """Write what the newest suite of the current experiment remembers to a folder, by seed root, if it is not there."""
     client = connect()
     runs = list(search(client, [current_experiment_id(client)], condition({names.ROLE: _ROLE}, "FINISHED")))
     with tempfile.TemporaryDirectory() as scratch:
         path = runs and file_of(str(runs[-1].info.artifact_uri), _FILE, Path(scratch), str(client.tracking_uri))
         files = json.loads(path.read_text(encoding="utf-8")) if path else {}
-    folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        if not (place := folder / Path(name).name).exists():
+        if re.fullmatch(r"seed-\d+/[0-9a-f]+\.json", name) and not (place := folder / name).exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, encoding="utf-8")
 
 
@@ -37,7 +38,8 @@ def write_suite(summary: Mapping[str, Any], folder: Path) -> None:
     client = connect()
     metrics = {name: float(summary[name]) for name in ("runs", "seconds")}
     metrics |= {f"cases_{verdict}": float(number) for verdict, number in summary["verdicts"].items()}
-    remembered = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
+    paths = folder.glob("seed-*/*.json")
+    remembered = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in paths}
     parameters = {"alpha": str(summary["alpha"])}
     with (
         tempfile.TemporaryDirectory() as scratch,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,8 @@ from typing import Any, Final
 
 MOST: Final = 500
 """Remembered runs of a case, the newest ones."""
+LARGEST: Final = 1e100
+"""Score, in size, whose square is still a number."""
 
 
 @dataclass
@@ -32,6 +33,8 @@ class Record:
     runs
         Label -> number of the seed -> score, or 1 and 0 for passed and failed; oldest first. Label "" has the last
         suites, whatever their label.
+    fresh
+        Number that the next new seed has at least: those below were run, and may be forgotten.
     is_damaged
         Whether its file could not be read, so that it begins again.
     """
@@ -41,29 +44,33 @@ class Record:
     is_rate: bool = False
     against: str = ""
     runs: dict[str, dict[int, float]] = field(default_factory=dict)
+    fresh: int = 0
     is_damaged: bool = False
 
     def add(self, runs: Mapping[int, float], label: str, *, is_rate: bool, against: str, keep: bool = True) -> None:
-        """Add the runs of a suite; those of another kind are forgotten.
+        """Add the runs of a suite; those of another kind are forgotten, but for the scores of labels.
 
         Parameters
         ----------
         runs
             Number of the seed -> score.
         label
-            Under which they are remembered in addition, if any.
+            Under which scores are remembered in addition, if any, instead of earlier ones.
         is_rate, against
             As above.
         keep
             False if only the label is to be kept: a case that failed is another one once it is corrected, and runs that
             others are compared with would be compared with themselves.
         """
-        if self.is_rate != is_rate:
-            self.runs.clear()
-        self.is_rate, self.against, self.suites, self.is_damaged = is_rate, against, self.suites + 1, False
-        for place in {"", label}:
-            kept = {index: value for index, value in self.runs.get(place, {}).items() if index not in runs}
-            self.runs[place] = dict([*kept.items(), *runs.items()][-MOST:]) if keep or place else {}
+        past = self.runs.get("", {})
+        self.fresh = max(self.fresh, *(index + 1 for index in (*past, *runs, -1)))
+        kept = {index: value for index, value in past.items() if index not in runs and self.is_rate == is_rate}
+        # A run that fails before its score does not say what it would have been compared with.
+        self.against = self.against if is_rate else against
+        self.is_rate, self.suites, self.is_damaged = is_rate, self.suites + 1, False
+        self.runs[""] = dict([*kept.items(), *runs.items()][-MOST:]) if keep else {}
+        if label and not is_rate:
+            self.runs[label] = dict(runs)
 
 
 @dataclass(frozen=True)
@@ -80,13 +87,14 @@ class Memory:
                 label: {int(index): float(value) for index, value in runs.items()}
                 for label, runs in record.runs.items()
             }
-            if record.case == case and all(
-                math.isfinite(value) for runs in record.runs.values() for value in runs.values()
-            ):
+            values = [value for runs in record.runs.values() for value in runs.values()]
+            kinds = {name: type(value) for name, value in asdict(Record("")).items()}
+            is_typed = all(type(getattr(record, name)) is kind for name, kind in kinds.items())
+            if record.case == case and is_typed and all(abs(value) <= LARGEST for value in values):
                 return record
         except FileNotFoundError:
             return Record(case)
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, OverflowError):
             pass
         return Record(case, is_damaged=True)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Final
 
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.pytest_luck.memory import LARGEST
 
 __tracebackhide__ = True  # pytest shows the line of the test, not of this file
 
@@ -73,7 +73,7 @@ class Luck:
         Raises
         ------
         ParameterError
-            If it is not a finite number.
+            If it is not a finite number, or too large to be squared.
         L3DError
             If this run has one already.
         """
@@ -123,8 +123,8 @@ class Score:
 
 
 def _finite(name: str, value: float) -> float:
-    if not math.isfinite(number := float(value)):
-        raise ParameterError(name, value, "must be a finite number")
+    if not abs(number := float(value)) <= LARGEST:
+        raise ParameterError(name, value, f"must be a finite number, {LARGEST:g} at most in size")
     return number
 
 

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import time
+import unittest
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -16,10 +17,11 @@ from _pytest.outcomes import Failed
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.pytest_luck.case import Case
-from mlflow_l3d.pytest_luck.memory import Memory
+from mlflow_l3d.pytest_luck.memory import Memory, Record
 from mlflow_l3d.pytest_luck.requirement import CURRENT, Luck, Requirement, seed_of
-from mlflow_l3d.pytest_luck.summary import line_of, sum_up
+from mlflow_l3d.pytest_luck.summary import line_of, markdown_of, sum_up
 
+_SKIPS: Final = (pytest.skip.Exception, pytest.xfail.Exception, unittest.SkipTest)
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -34,7 +36,7 @@ class Suite:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config, self.begun, self.cases, self.done = config, 0.0, 0, 0
-        self.told, self.trouble = list[dict[str, Any]](), ""
+        self.told, self.trouble, self.is_whole = list[dict[str, Any]](), "", True
         self.workers = getattr(config, "workerinput", {}).get("workercount", 0)
         self.alpha, self.checks, self.root = (config.getoption(f"l3d_{name}") for name in ("alpha", "checks", "seed"))
         _check("--l3d-alpha", self.alpha, 0 < self.alpha < 1, "must be above 0 and below 1")
@@ -50,7 +52,7 @@ class Suite:
             from mlflow_l3d.pytest_luck.experiment import read_memory
 
             try:
-                read_memory(self.memory.folder)
+                read_memory(self.memory.folder.parent)
             except L3DError as error:
                 raise pytest.UsageError(str(error)) from error
 
@@ -89,7 +91,7 @@ class Suite:
         """Return the reports of setup, call and teardown that stand for all runs."""
         # The error rate is split among the cases: however many fail with reason, none fails more easily.
         needed = self.cases / self.alpha
-        begin, failure, verdict = time.monotonic(), "", None
+        begin, failure, verdict, first = time.monotonic(), "", None, None
         # The rest of the time is shared by the remaining cases.
         rest = self.begun + self.seconds - begin
         deadline = begin + rest / max(self.cases / max(self.workers, 1) - self.done, 1.0)
@@ -104,17 +106,21 @@ class Suite:
                     item._obj = None  # type: ignore[attr-defined]
             report, error = _phase(item, "setup")
             reports = [report]
+            first = first or report
             if report.passed:
                 report, error = _phase(item, "call")
                 reports.append(report)
-                is_failure = isinstance(error, AssertionError | pytest.fail.Exception) and luck.value is None
-                if error is None or (is_failure and not isinstance(error, pytest.xfail.Exception)):
-                    verdict = _add(case, index, luck, report, error is None) or case.verdict(needed)
+                # Whatever a run without score raises is a failure of it, but for a wrong use of the fixture.
+                if error is None or (luck.value is None and not isinstance(error, (*_SKIPS, L3DError))):
                     if error is not None:
                         failure = f"\n\nThe last failed run, with seed {luck.seed}:\n{report.longreprtext or error}"
-                    if verdict is None and time.monotonic() > deadline:
-                        verdict = "undecided"
+                    verdict = _add(case, index, luck, report, error is None, needed, failure) or case.verdict(needed)
                     error = None
+            if isinstance(error, _SKIPS) and case.values:  # the first run says whether the case is skipped
+                case.lost.add(index)
+                verdict, error = case.verdict(needed), None
+            if verdict is None and error is None and time.monotonic() > deadline and not case.is_missing:
+                verdict = "undecided"
             if error is not None:
                 verdict = "skipped" if report.skipped else "error"
                 report.sections.append(("luck", f"seed {luck.seed}"))
@@ -125,7 +131,8 @@ class Suite:
         summary = case.summary(verdict, needed) | {"seconds": round(time.monotonic() - begin, 3)}
         if verdict in ("passed", "failed", "undecided"):
             assert case.requirement is not None
-            reports[1:] = [self._judge(item, verdict, line_of(summary), failure)]
+            assert first is not None
+            reports = [first, self._judge(item, verdict, line_of(summary), failure)]
             reports[1].duration = summary["seconds"]
             kind = {"is_rate": case.requirement.is_rate, "against": case.requirement.label}
             keep = verdict != "failed" and not case.is_recording
@@ -152,28 +159,37 @@ class Suite:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the summary of each case, also from other processes."""
-        if told := getattr(report, "l3d_case", None):
+        told = getattr(report, "l3d_case", None)
+        if str(report.when) == "???":  # what pytest-xdist reports of a worker that crashed
+            case = Case(Record(report.nodeid), 1, 1.0, self.alpha, self.checks)
+            told = case.summary("error", math.nan) | {"seconds": 0.0, "notes": ["its worker crashed"]}
+        if told:
             self.told.append(told | {"outcome": report.outcome})
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write the JSON file, and what the MLflow experiment is to remember."""
-        summary = sum_up(self.told, self.alpha)
-        if (path := self.config.getoption("l3d_json")) and not self.workers:
-            Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
-            Path(path).write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        if self.config.getoption("l3d_mlflow") and not self.workers:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Write the files, and what the MLflow experiment is to remember."""
+        self.is_whole = exitstatus not in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+        if self.workers or self.config.option.collectonly:
+            return
+        summary = sum_up(self.told, self.alpha, is_whole=self.is_whole)
+        texts = {"json": json.dumps(summary, indent=1, allow_nan=False) + "\n", "markdown": markdown_of(summary)}
+        for name, text in texts.items():
+            if path := self.config.getoption(f"l3d_{name}"):
+                Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
+                Path(path).write_text(text, encoding="utf-8")
+        if self.config.getoption("l3d_mlflow") and self.is_whole:
             from mlflow_l3d.pytest_luck.experiment import write_suite
 
             try:
-                write_suite(summary, self.memory.folder)
+                write_suite(summary, self.memory.folder.parent)
             except L3DError as error:
                 self.trouble, session.exitstatus = str(error), session.exitstatus or pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Write one line per case."""
         if self.told:
-            summary = sum_up(self.told, self.alpha)
+            summary = sum_up(self.told, self.alpha, is_whole=self.is_whole)
             terminalreporter.section("luck")
             for told in summary["cases"]:
                 terminalreporter.line(f"{told['verdict']:<9} {told['case']}: {line_of(told)}")
@@ -182,15 +198,18 @@ class Suite:
             terminalreporter.line(self.trouble, red=True)
 
 
-def _add(case: Case, index: int, luck: Luck, report: pytest.TestReport, passed: bool) -> str | None:
+def _add(
+    case: Case, index: int, luck: Luck, report: pytest.TestReport, passed: bool, needed: float, failure: str
+) -> str | None:
     """Add a run; return ``error``, with the reason in its report, if it is of no use."""
     try:
         if luck.value is not None and luck.requirement is None:
             raise ValueError("luck.score requires nothing: add .at_least, .at_most or .not_worse_than")
         value = float(passed) if luck.value is None else luck.value
         case.add(index, value, luck.requirement or Requirement(case.rate, is_rate=True))
+        case.check_runs(needed)
     except ValueError as problem:
-        report.outcome, report.longrepr = "failed", f"{problem} (seed {luck.seed})"
+        report.outcome, report.longrepr = "failed", f"{problem} (seed {luck.seed}){failure}"
         return "error"
     return None
 

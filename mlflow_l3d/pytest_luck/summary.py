@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+_ORDER: Final = ("error", "failed", "undecided", "skipped", "passed")
 
 
 def line_of(case: Mapping[str, Any]) -> str:
@@ -27,13 +29,26 @@ def line_of(case: Mapping[str, Any]) -> str:
     return "; ".join([*parts, *(texts if case["estimate"] is not None else ()), *case["notes"]])
 
 
-def sum_up(cases: Sequence[Mapping[str, Any]], alpha: float) -> dict[str, Any]:
-    """Return verdicts, runs and seconds of the suite, with all cases."""
+def sum_up(cases: Sequence[Mapping[str, Any]], alpha: float, *, is_whole: bool = True) -> dict[str, Any]:
+    """Return verdicts, runs and seconds of the suite, with all cases; `is_whole` unless it was interrupted."""
     verdicts = Counter(str(case["verdict"]) for case in cases)
     runs, seconds = (sum(case[name] for case in cases) for name in ("runs", "seconds"))
     counts = ", ".join(f"{number} {verdict}" for verdict, number in sorted(verdicts.items())) or "no case"
-    text = f"{counts}; {runs} runs, {seconds:.1f} s; by chance alone a suite fails with probability {alpha:.2g} at most"
+    limit = f"any verdict is failed by chance in {100 * alpha:.2g} % of suites at most"
+    text = f"{counts}; {runs} runs, {seconds:.1f} s; {limit}"
+    if missing := sum(case.get("misses", False) for case in cases):
+        text = f"CAUTION: {missing} undecided though each run misses the requirement; {text}"
+    text = text if is_whole else f"interrupted; {text}"
     ordered = sorted(cases, key=lambda case: str(case["case"]))
     return {"version": 1, "alpha": alpha, "verdicts": verdicts, "runs": runs, "seconds": seconds, "text": text} | {
         "cases": ordered
     }
+
+
+def markdown_of(summary: Mapping[str, Any]) -> str:
+    """Return the suite as the comment of a pull request: first the cases that did not pass."""
+    from mlflow_l3d.report.comment import escaped
+
+    ordered = sorted(summary["cases"], key=lambda case: _ORDER.index(case["verdict"]))
+    lines = [f"- {case['verdict']}: {case['case']}: {line_of(case)}" for case in ordered]
+    return escaped("\n".join([f"**{summary['text']}**", "", *lines])) + "\n"

@@ -17,7 +17,7 @@ from mlflow_l3d.report.text import marked
 
 _HEIGHTS: Final = "▁▂▃▄▅▆▇█"
 _BINS: Final = 24
-_ENTITIES: Final = str.maketrans({"<": "&lt;", "[": "&#91;", "@": "@&#8203;", "#": "#&#8203;"})
+_ENTITIES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", "[": "&#91;", "@": "@&#8203;", "#": "#&#8203;"})
 _COLOURS: Final = {"better": "#1a7f37", "equivalent": "#1a7f37", "worse": "#b34700", "undecided": "#59626d"}
 _LETTER: Final = 6.6
 """Width of a letter of a badge, in pixels."""

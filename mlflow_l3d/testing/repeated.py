@@ -14,8 +14,9 @@ def luck(runs: int = 100, rate: float = 0.8) -> pytest.MarkDecorator:
     Parameters
     ----------
     runs
-        The most runs in a suite. In a suite of 100 cases it takes about 40 runs to show that a case that passes every
-        second time does not pass in 80 %; 20 runs show this only of one that passes in 20 % or less.
+        The most runs in a suite; so few that a test without score could not fail are an error. In a suite of 100 cases
+        6 runs show that a case that never passes does not pass in 80 %, and about 40 that one that passes every second
+        time does not; 20 show this only of one that passes in 20 % or less.
     rate
         Share of runs that must pass if the test gives no score.
 

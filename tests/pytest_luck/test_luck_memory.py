@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from threading import Barrier, Thread
 
-import pytest
-
+from mlflow_l3d.pytest_luck.case import Case
 from mlflow_l3d.pytest_luck.experiment import read_memory, write_suite
 from mlflow_l3d.pytest_luck.memory import MOST, Memory
 from mlflow_l3d.pytest_luck.summary import sum_up
@@ -51,15 +50,16 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
 def test_an_experiment_remembers_for_a_machine_without_disk(tracking_uri: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "ci")
-    here, there = Memory(tmp_path / "here"), Memory(tmp_path / "there")
-    read_memory(here.folder)  # of a new experiment
+    here, there, other = (Memory(tmp_path / place) for place in ("here/seed-0", "there/seed-0", "there/seed-1"))
+    read_memory(here.folder.parent)  # of a new experiment
     here.add("a", {0: 1.0}, **RATE)
     case = {"case": "a", "verdict": "passed", "runs": 1, "seconds": 0.5}
-    write_suite(sum_up([case], 0.05), here.folder)
-    read_memory(there.folder)
+    write_suite(sum_up([case], 0.05), here.folder.parent)
+    read_memory(there.folder.parent)
+    assert other.read("a").runs == {}  # the seeds of another root
     assert there.read("a") == here.read("a")
     there.add("a", {1: 0.0}, **RATE)
-    read_memory(there.folder)  # what is on disk stays
+    read_memory(there.folder.parent)  # what is on disk stays
     assert [*there.read("a").runs[""]] == [0, 1]
 
     import mlflow
@@ -75,9 +75,20 @@ def test_the_start_of_pytest_loads_nothing_heavy() -> None:
     assert json.loads(subprocess.check_output([sys.executable, "-c", code])) == []
 
 
-@pytest.mark.parametrize("label", ["", "main"])
-def test_another_kind_of_runs_is_forgotten(tmp_path: Path, label: str) -> None:
+def test_runs_of_another_kind_are_forgotten_but_never_the_scores_of_a_label(tmp_path: Path) -> None:
+    """A change whose assertion fails before the score must not delete what it is compared with."""
     memory = Memory(tmp_path)
-    memory.add("a", {0: 0.7}, label=label, is_rate=False, against="main")
-    memory.add("a", {1: 1.0}, **RATE)
-    assert memory.read("a").runs == {"": {1: 1.0}}
+    memory.add("a", {0: 0.7}, label="main", is_rate=False, against="main")
+    memory.add("a", {1: 0.0}, **RATE | {"label": "main"}, keep=False)
+    assert (memory.read("a").runs, memory.read("a").against) == ({"": {}, "main": {0: 0.7}}, "main")
+    memory.add("a", {3: 0.6}, label="main", is_rate=False, against="main")
+    assert memory.read("a").runs["main"] == {3: 0.6}  # one version of the code, never two
+
+
+def test_seeds_of_forgotten_runs_are_not_used_again(tmp_path: Path) -> None:
+    memory = Memory(tmp_path)
+    memory.add("a", {0: 0.0, 1: 0.0}, **RATE, keep=False)
+    assert Case(memory.read("a"), 20, 0.8, 0.05, 1.4).next_index() == 2
+    memory.add("a", {2: 1.0}, **RATE)
+    memory.add("a", {3: 0.5}, label="", is_rate=False, against="")
+    assert (memory.read("a").runs, memory.read("a").fresh) == ({"": {3: 0.5}}, 4)

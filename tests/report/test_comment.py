@@ -73,6 +73,7 @@ def test_what_others_named_is_text_alone() -> None:
     text = "@&#8203;team !&#91;x](http://a.example/y.png) &lt;img src=z> #&#8203;12 "
     assert shown.count(text) == 6
     assert "@team" not in shown
+    assert comment_markdown(Document(title="R&amp;D", headline="", answers=[]), [], "").startswith("### R&amp;amp;D")
     assert not [sign for sign in ("<", "[") if sign in shown]
     assert shown.startswith("### @&#8203;team")
     assert "**Better?** **Yes.** **Sure:** @" in shown

@@ -21,8 +21,8 @@ from mlflow_l3d.analysis.sequential.evidence import (
 )
 
 Verdict: TypeAlias = Literal["passed", "failed", "undecided"]
-_SAME = 0.8
-"""Equal scores are counted like outcomes of a rate with this bound: three show what five of six would."""
+_OTHER = 0.2
+"""Share of runs with another score that equal scores are evidence against: twenty of them, at 5 %."""
 _DROP = 4.0
 """How many times the odds of a failure are those of the bound, in a change that is looked for: from 80 to 50 %."""
 
@@ -112,20 +112,31 @@ def read_scores(
         A case whose scores are far above the bound is done after one run; one that is close to it needs more if this
         is larger.
     is_difference
-        Whether they are differences to other runs of the same seeds. These are 0 until something changes, so remembered
-        ones say nothing about the spread of new ones.
+        Whether they are differences to other runs of the same seeds.
+
+    Notes
+    -----
+    Scores of 0 and 1 alone are outcomes, and their mean a rate. Other scores are taken to be normal, unless all are
+    equal: then the mean is taken to be this score if fewer than one run in five has another one. What these would score
+    is NOT known: of runs that rarely score much better or worse, equal ones claim a wrong mean.
 
     Examples
     --------
     >>> read_scores([0.86], [0.85, 0.87, 0.86, 0.88, 0.84], 0.8, 1).verdict(2000, 0.05)
     'passed'
-    >>> read_scores([0.70, 0.71], [0.85, 0.87, 0.86, 0.88, 0.84], 0.8, 1).verdict(2000, 0.05)
-    'undecided'
     >>> read_scores([0.70, 0.71], [0.85, 0.87, 0.86, 0.88, 0.84] * 4, 0.8, 1).verdict(2000, 0.05)
+    'undecided'
+    >>> read_scores([0.70, 0.71] * 4, [0.85, 0.87, 0.86, 0.88, 0.84] * 4, 0.8, 1).verdict(2000, 0.05)
     'failed'
     """
-    every, clear, changed = [*values, *others], _SAME**checks / (checks + 1), 0.0
-    below = _evidence(_estimate(values, () if is_difference else others), -1.0, bound)
+    every, clear, changed = [*values, *others], 0.8**checks / (checks + 1), 0.0
+    shift = 0.0 if bound > 0 else 1.0  # losses of 0 and 1 come as 0 and -1
+    if not is_difference and 0 < bound + shift < 1 and {score + shift for score in every} <= {0.0, 1.0}:
+        passed, before = (round(math.fsum(runs) + shift * len(runs)) for runs in (values, others))
+        outcomes = (before, len(others) - before)
+        return read_outcomes(passed, len(values) - passed, outcomes, bound + shift, checks)
+    # Remembered runs do not lend their spread: one that rarely diverges would look as if it could not by chance.
+    below = _evidence(_estimate(values), -1.0, bound)
     met = _evidence(_estimate(every), 1.0, bound)
     if len(others) > 1 and len(set(every)) > 1:
         changed = _changed_mean(_estimate(values, others), others, bound)
@@ -138,7 +149,7 @@ def _evidence(estimate: Estimate, sign: float, bound: float) -> float:
     if estimate.std > 0:
         return evidence_of_gain(estimate._replace(difference=difference), estimate.std)
     is_met = difference > 0 or (difference == 0 and sign > 0)
-    return evidence_of_lower_rate(0, round(1 / estimate.variance), _SAME) if is_met and estimate.degrees else 0.0
+    return evidence_of_lower_rate(0, round(1 / estimate.variance), _OTHER) if is_met and estimate.degrees else 0.0
 
 
 def _estimate(values: Sequence[float], others: Sequence[float] = ()) -> Estimate:
