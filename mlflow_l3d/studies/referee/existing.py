@@ -109,15 +109,12 @@ def _scores_of_group(client: Client, named: str | Sequence[str], metric: Metric)
         raise ParameterError("candidate", named, wrong, "Name one by a filter, as in \"params.model = 'a'\".")
     scores = scored.scores if metric.percent else runs.metrics[metric.name][scored.used].to_numpy()
     study = groups_study(frame["run_id"], scores, grouping, metric)
-    if study.averaged:
-        wrong = f"has runs that share their {study.averaged[0]}, which are not independent"
-        raise ParameterError("candidate", named, wrong, "Name runs in which every seed differs.")
-    repeated = study.runs["repeated"].to_numpy(copy=True)
+    repeated = grouping.seed_values[[*study.averaged]].apply(pd.Series.duplicated).any(axis=1).to_numpy()
     if grouping.fixed_seeds and not grouping.seeds:
-        repeated[1:] = True  # all have the same seed
+        repeated = np.arange(len(scores)) > 0
     others = runs.frame[runs.frame["role"].eq("") & ~runs.frame["status"].isin(["FINISHED", "PARENT"])]
     notes = [*_left_out(others["name"], others["status"]), *scored.notes]
-    notes += [f"{counted(int(repeated.sum()), 'run')} with the seeds of another do not count."] * bool(repeated.any())
+    notes += [f"Left out: {counted(int(repeated.sum()), 'run')} with the seed of another."] * bool(repeated.any())
     notes += [f"Within the group the score depends on {', '.join(study.hidden)}."] * bool(study.hidden)
     return scores[~repeated].tolist(), notes
 

@@ -10,13 +10,15 @@ from typing import Any
 import mlflow
 import numpy as np
 import pytest
-from evaluation_runs import evaluated, exact, judge, quick_evaluations, rows
+from evaluation_runs import evaluated, exact, quick_evaluations, rows
 from mlflow import MlflowClient
 
-from mlflow_l3d import Referee, seeds
+from mlflow_l3d import Referee
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.studies.referee.numbers.course import SystemRecord
 from mlflow_l3d.studies.referee.numbers.judge import Rules
-from mlflow_l3d.studies.referee.numbers.session import Session
+from mlflow_l3d.studies.referee.numbers.session import Runs, Session
+from mlflow_l3d.studies.referee.source import Candidate
 
 RULES: dict[str, Any] = {"baseline_runs": 12, "candidates": 10, "confirm": 2, "smallest_effect": 2}
 
@@ -90,22 +92,18 @@ def test_a_group_is_judged_when_enough_runs_are_there_and_confirmed_by_later_one
     assert line[0] == "Unpaired: these runs share no seeds with the baseline."
     assert "2 runs not finished, and left out:" in line[1]
     assert "(FAILED)" in line[1]
-    assert any("1 run with the seeds of another" in note for note in line)
-    # Another change is kept meanwhile: the group is compared with it afresh, also with the run that ended last.
-    assert referee.judge({"x": 1.0}).verdict == "keep"
-    first = referee.conduct.session.next_number
-    MlflowClient().set_terminated(late, "FINISHED")
+    assert any("Left out: 1 run with the seed of another." in note for note in line)
+    MlflowClient().set_terminated(late, "FINISHED")  # the second one by its start
     for seed, score in enumerate(scores[3:5], 3):
         log(score, seed)
     kept = referee.judge(source)
     assert (kept.verdict, kept.assessment.runs) == ("keep", 5)
     course = referee.status().course
-    assert [*course.systems[1].scores] == [*range(first, first + 5)]
-    assert sorted(course.systems[1].scores.values()) == sorted(scores[:5])
-    champion = [score for number, score in course.systems[2].scores.items() if number >= course.path[0].number + 4]
-    assert kept.assessment.gain == pytest.approx(np.mean(scores[:5]) - np.mean(champion), abs=0.01)
-    assert math.isnan(course.path[1].confirmed)
-    assert "is confirmed when 2 fresh runs of it are there" in kept.notes[-1]
+    baseline, own = (each.scores for each in course.systems)
+    assert [*own.values()] == [scores[at] for at in (0, 2, 1, 3, 4)]  # recorded ones keep their numbers
+    assert kept.assessment.gain == pytest.approx(np.mean(scores[:5]) - np.mean([*baseline.values()]))
+    assert math.isnan(course.path[0].confirmed)
+    assert kept.notes[-1] == "experiment:theirs is confirmed when 2 fresh runs of it are there."
     # As long as it has no fresh runs, nothing is compared with it and nothing is run.
     waiting = referee.judge({"x": 1.5})
     assert (waiting.verdict, waiting.spent) == ("undecided", 0)
@@ -113,12 +111,24 @@ def test_a_group_is_judged_when_enough_runs_are_there_and_confirmed_by_later_one
         log(score, seed)
     assert referee.judge({"x": 1.5}).verdict == "reject"
     course = referee.status().course
-    baseline = course.systems[0].scores
-    gains = [score - baseline[first + 5 + at] for at, score in enumerate(scores[5:7])]
-    assert course.path[1].confirmed == pytest.approx(np.mean(gains))
-    assert course.path[1].high - course.path[1].low > 4 * 0.02  # of two runs each that share no seeds
+    gains = [score - course.systems[0].scores[at] for at, score in enumerate(scores[5:7], 5)]
+    assert course.path[0].confirmed == pytest.approx(np.mean(gains))
     again = Referee(accuracy, {"x": 0.0}, metric="accuracy", **RULES)
     assert (again.run_id, again.status().course.path) == (referee.run_id, course.path)
+
+
+def test_runs_are_compared_afresh_with_another_champion(referee: Referee) -> None:
+    conduct = referee.conduct
+    conduct.session.champion = Runs("another", 20, {20: 0.7})
+    look = conduct.session.look({0: 0.8})
+    candidate = Candidate("theirs", {"runs": "theirs"}, None, {0: 0.8, 1: 0.9})
+    record = SystemRecord("", 1, "theirs", candidate.key, candidate.content, {0: 0.8}, looks=[look])
+    assert conduct._numbered(record, candidate).measured == {20: 0.8, 21: 0.9}
+    assert not record.looks
+    record.scores, record.looks = {20: 0.9}, [look]
+    assert conduct._numbered(record, candidate).measured == {20: 0.9, 21: 0.8}
+    record.looks = [conduct.session.look({})]  # when the champion had no runs
+    assert conduct._numbered(record, candidate).measured == {20: 0.8, 21: 0.9}
 
 
 def test_a_run_that_was_judged_and_is_gone_is_noticed(referee: Referee) -> None:
@@ -153,28 +163,20 @@ def test_what_is_not_one_group_of_the_same_scores_is_refused(referee: Referee) -
 
 
 def test_an_evaluation_is_one_run_however_many_rows_it_has(referee: Referee, tracking_uri: str) -> None:
-    data = rows(*(f"q{number}" for number in range(10)))
-    share = Referee(lambda candidate, seed: accuracy(candidate, seed), {"x": 0}, metric="exact", **RULES)
+    data = rows(*(f"q{number}" for number in range(4)))
+    share = Referee(accuracy, {"x": 0}, metric="exact", **RULES)
     with quick_evaluations(tracking_uri):
-        apps = [lambda q, right=right: q.upper() + "?" * (int(q[1:]) >= right) for right in (9, 10)]
+        apps = [lambda q, right=right: q.upper() + "?" * (int(q[1:]) >= right) for right in (3, 4)]
         runs = [evaluated(data, predict_fn=app, scorers=[exact]) for app in apps]
         answers = mlflow.search_traces(run_id=runs[0], return_type="list")
         again = evaluated(answers, scorers=[exact])
     mlflow.set_tracking_uri(tracking_uri)
     one = share.judge({"runs": runs[0]})
     assert (one.verdict, one.assessment.runs) == ("undecided", 1)
-    assert share.status().course.systems[1].scores == {0: pytest.approx(0.9)}
+    assert share.status().course.systems[1].scores == {0: pytest.approx(0.75)}
     share.judge({"runs": runs})
-    assert [*share.status().course.systems[2].scores.values()] == pytest.approx([0.9, 1.0])
+    assert [*share.status().course.systems[2].scores.values()] == pytest.approx([0.75, 1.0])
     with pytest.raises(ParameterError, match="judge the same answers"):
         share.judge({"runs": [runs[0], again]})
     with pytest.raises(ParameterError, match="candidate: metric='accuracy': must be a scorer of the evaluation: exact"):
         referee.judge({"runs": runs[0]})
-
-
-def test_a_seeds_study_is_a_candidate_of_its_runs(referee: Referee) -> None:
-    study = seeds(approach="synthetic", seeds=5, executor="inline")
-    judged = Referee(accuracy, {"x": 0.0}, metric="accuracy", **RULES).judge({"runs": study.run_id})
-    scores = referee.status().course.systems[1].scores
-    assert sorted(scores.values()) == sorted(study.study.scores["accuracy"])
-    assert judged.notes[0].startswith("Unpaired")
