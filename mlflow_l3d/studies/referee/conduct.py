@@ -14,7 +14,7 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.referee.existing import check_unit, existing_runs
+from mlflow_l3d.studies.referee.existing import existing_runs
 from mlflow_l3d.studies.referee.judgement import Judgement
 from mlflow_l3d.studies.referee.numbers.course import Course, SystemRecord
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, runs_left
@@ -137,9 +137,7 @@ class Conduct:
         self._spent = 0
         with entry_point(), self.recorder.held():
             self.session = self.recorder.session()
-            described = existing_runs(candidate, self.source, self.recorder.client) or self.source.describe(candidate)
-            if not described.paired:
-                check_unit(described, self.source.metric, self.session.baseline.scores)
+            described = self._existing(candidate) or self.source.describe(candidate)
             self._confirm()
             if described.key == self.recorder.systems[0].key:
                 return self._judgement(self.recorder.systems[0], replace(self.session.look({}), verdict="reject"))
@@ -243,9 +241,13 @@ class Conduct:
 
     def _described(self, record: SystemRecord) -> Candidate:
         """Return a system that was recorded, so that it can be run."""
-        if (existing := existing_runs(record.content, self.source, self.recorder.client)) is not None:
+        if not record.paired and (existing := self._existing(record.content)):
             return self._numbered(record, existing)
         return self.source.restore(record.content) if record.number else self.source.describe(None)
+
+    def _existing(self, candidate: object) -> Candidate | None:
+        """Return a candidate of runs that exist already; None if it is none."""
+        return existing_runs(candidate, self.source, self.recorder.client, self.session.baseline.scores)
 
     def _numbered(self, record: SystemRecord, candidate: Candidate) -> Candidate:
         """Return a candidate whose existing runs have numbers: recorded ones their own, others the next, by time."""
@@ -265,11 +267,9 @@ class Conduct:
 
     def _run(self, record: SystemRecord, candidate: Candidate, numbers: Sequence[int]) -> None:
         """Make runs of a system, and record each."""
-        if not candidate.paired:  # all that are there, as they cost nothing
-            numbers = [*(candidate.measured or {})]
         missing = [number for number in numbers if number not in record.scores]
-        existing = ((number, (candidate.measured or {})[number]) for number in missing)
-        for number, score in self.source.run(candidate, missing) if candidate.paired else existing:
+        existing = [*((candidate.measured or {}).items() - record.scores.items())]  # all, as they cost nothing
+        for number, score in self.source.run(candidate, missing) if candidate.paired else sorted(existing):
             self.recorder.note_score(record, self.source.metric, number, score)
             self._spent += candidate.paired
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -29,12 +29,11 @@ from mlflow_l3d.tracking.earlier.reader import known_document, read_investigatio
 from mlflow_l3d.tracking.existing import EXPERIMENT, read_runs
 
 UNPAIRED: Final = "Unpaired: these runs share no seeds with the baseline."
-_LONGEST: Final = 5900
 _FILTER: Final = re.compile(r"(params?|parameters?|tags?|metrics?|attributes?|attr|run)\.")
-_IN_PERCENT: Final = 1.5
+_LONGEST: Final = 5900
 
 
-def existing_runs(candidate: object, source: Source, client: Client) -> Candidate | None:
+def existing_runs(candidate: object, source: Source, client: Client, baseline: Mapping[int, float]) -> Candidate | None:
     """Return a candidate of runs that exist, oldest first; None if it is something else.
 
     Parameters
@@ -46,97 +45,98 @@ def existing_runs(candidate: object, source: Source, client: Client) -> Candidat
         Of the session.
     client
         The tracking server.
+    baseline
+        Scores of the baseline.
 
     Raises
     ------
     ParameterError
-        If these are not runs of one system that have the metric of the session.
+        If these are not runs of one system that have the metric of the session, in the unit of the baseline.
     """
-    is_golden = isinstance(source, GoldenSource)
+    metric, is_golden = source.metric, isinstance(source, GoldenSource)
     typed = candidate.get("runs") if isinstance(candidate, Mapping) and len(candidate) == 1 else candidate
     named = ",".join(map(str, typed)) if isinstance(typed, list | tuple) else typed
-    if not isinstance(named, str) or not (typed is not candidate or (is_golden and _is_source(named))):
+    if not isinstance(named, str) or (typed is candidate and not (is_golden and _names_runs(named))):
         return None
     try:
         kind, parts = find_results(named)
         if kind is Kind.INVESTIGATION and typed is candidate:
             return None
-        content = {"runs": ",".join(parts)}
-        if source.has_fresh_half or len(content["runs"]) > _LONGEST:
+        if source.has_fresh_half:
             wrong = "cannot be scored on halves of the test examples, and the session has fresh_half=true"
-            wrong = wrong if source.has_fresh_half else "is too long to be recorded"
-            raise ParameterError("candidate", shorten(named, 60), wrong, "Start another session, or name a filter.")
-        if kind is Kind.RUNS:
-            scores, notes = _scores_of_group(client, parts if parts[1:] else parts[0], source.metric)
-        elif kind is Kind.EVALUATION:
-            scores, notes = _scores_of_evaluations(client, parts, source.metric)
+            raise ParameterError("candidate", named, wrong, "Start a session without it.")
+        if kind is Kind.RUNS and len(named) < _LONGEST:
+            runs, notes = _runs_of_group(client, parts if parts[1:] else parts[0], metric)
+        elif kind is Kind.EVALUATION and len(named) < _LONGEST:
+            runs, notes = _evaluations(client, parts, metric)
         elif kind in (Kind.SEEDS, Kind.INVESTIGATION) and len(parts) == 1:
-            scores, notes = _scores_of_study(client, parts[0], source)
+            runs, notes = _runs_of_study(client, parts[0], source), []
         else:
-            raise ParameterError("candidate", named, f"is {kind}, and must be one group of runs", "Name one study.")
+            raise ParameterError("candidate", shorten(named, 60), f"is {kind}, and must be one group of runs")
     except ParameterError as error:
-        name = "candidate" if error.name in ("source", "run_id") else f"candidate: {error.name}"
-        raise ParameterError(name.removesuffix(": candidate"), error.value, error.allowed, error.fix) from error
-    low, high = source.metric.range
-    if not scores or not (low - 1e-9 <= min(scores) <= max(scores) <= high + 1e-9):
-        wrong = f"has scores from {min(scores):g} to {max(scores):g}" if scores else "has no finished run with a score"
-        fix = f"{source.metric.name} lies between {low:g} and {high:g}."
-        raise ParameterError("candidate", shorten(named, 60), wrong, fix)
-    return Candidate(named, content, candidate, dict(enumerate(scores)), (UNPAIRED, *notes))
+        name = "candidate" if error.name in ("candidate", "source", "run_id") else f"candidate: {error.name}"
+        raise ParameterError(name, error.value, error.allowed, error.fix) from error
+    is_finished = runs["status"].eq("FINISHED")
+    scores = runs["score"][is_finished].dropna().astype(float)
+    if scores.empty:
+        raise ParameterError("candidate", shorten(named, 60), f"has no finished run with {metric.name}")
+    sizes = [np.nanmax(np.abs(each)) for each in (scores, [*baseline.values()])]
+    if (metric.percent or is_share(metric.name)) and (sizes[0] > 1.5) != (sizes[1] > 1.5):
+        wrong = f"is not in the unit of the baseline: {metric.name} is up to {sizes[0]:g}, there {sizes[1]:g}"
+        raise ParameterError("candidate", shorten(named, 60), wrong, "Log fractions in both, or per cent.")
+    if left_out := [f"{run.name} ({run.status})" for run in runs[~is_finished].itertuples(index=False)]:
+        more = f" and {len(left_out) - 5} more" * (len(left_out) > 5)
+        notes = [
+            f"{counted(len(left_out), 'run')} not finished, and left out: {', '.join(left_out[:5])}{more}.",
+            *notes,
+        ]
+    return Candidate(named, {"runs": ",".join(parts)}, candidate, dict(enumerate(scores)), (UNPAIRED, *notes))
 
 
-def check_unit(candidate: Candidate, metric: Metric, baseline: Mapping[int, float]) -> None:
-    """Raise ParameterError if of a candidate and the baseline one has fractions, and the other one per cent."""
-    sizes = [np.nanmax(np.abs([*scores.values()])) for scores in (candidate.measured or {}, baseline)]
-    if (metric.percent or is_share(metric.name)) and (sizes[0] > _IN_PERCENT) != (sizes[1] > _IN_PERCENT):
-        wrong = f"has another unit than the baseline: {metric.name} is up to {sizes[0]:g} and {sizes[1]:g}"
-        raise ParameterError("candidate", candidate.title[:60], wrong, "Log fractions in both, or per cent.")
-
-
-def _is_source(text: str) -> bool:
+def _names_runs(text: str) -> bool:
     """Return whether a text names runs, and not changes."""
     parts = [part.strip() for part in text.split(",")]
     return text.startswith(EXPERIMENT) or bool(_FILTER.match(text.strip())) or all(map(RUN_ID.fullmatch, parts))
 
 
-def _scores_of_group(client: Client, named: str | Sequence[str], metric: Metric) -> tuple[list[float], list[str]]:
+def _runs_of_group(client: Client, named: str | Sequence[str], metric: Metric) -> tuple[pd.DataFrame, list[str]]:
+    """Return name, status and score of runs of other code that differ by seeds alone, and notes."""
     runs = read_runs(client, named)
     scored = read_scores(client, runs, metric.name, "last", fewest=1)
-    frame, params = (each[scored.used].reset_index(drop=True) for each in (runs.frame, runs.params))
-    grouping = group_runs(params, frame["name"])
+    used, params = (each[scored.used].reset_index(drop=True) for each in (runs.frame, runs.params))
+    grouping = group_runs(params, used["name"])
     if len(grouping.names) > 1:
         wrong = f"has {len(grouping.names)} groups ({'; '.join(grouping.names[:5])}), and a candidate is one"
         raise ParameterError("candidate", named, wrong, "Name one by a filter, as in \"params.model = 'a'\".")
     scores = scored.scores if metric.percent else runs.metrics[metric.name][scored.used].to_numpy()
-    study = groups_study(frame["run_id"], scores, grouping, metric)
+    study = groups_study(used["run_id"], scores, grouping, metric)
     repeated = grouping.seed_values[[*study.averaged]].apply(pd.Series.duplicated).any(axis=1).to_numpy()
     if grouping.fixed_seeds and not grouping.seeds:
         repeated = np.arange(len(scores)) > 0
-    others = runs.frame[runs.frame["role"].eq("") & ~runs.frame["status"].isin(["FINISHED", "PARENT"])]
-    notes = [*_left_out(others["name"], others["status"]), *scored.notes]
+    notes = [*scored.notes]
     notes += [f"Left out: {counted(int(repeated.sum()), 'run')} with the seed of another."] * bool(repeated.any())
     notes += [f"Within the group the score depends on {', '.join(study.hidden)}."] * bool(study.hidden)
-    return scores[~repeated].tolist(), notes
+    frame = runs.frame.assign(score=np.nan)
+    frame.loc[scored.used, "score"] = np.where(repeated, np.nan, scores)
+    return frame[frame["role"].eq("") & frame["status"].ne("PARENT")], notes
 
 
-def _scores_of_evaluations(client: Client, run_ids: Sequence[str], metric: Metric) -> tuple[list[float], list[str]]:
-    ended = {str(run.info.run_id): run for run in runs_named(client, run_ids)}
-    others = pd.DataFrame([(run_id, run.info.status) for run_id, run in ended.items()], columns=["name", "status"])
-    others = others[others["status"].ne("FINISHED")]
-    if not (finished := [run_id for run_id in ended if run_id not in {*others["name"]}]):
-        return [], []
-    judged = read_system(client, finished)
+def _evaluations(client: Client, run_ids: Sequence[str], metric: Metric) -> tuple[pd.DataFrame, list[str]]:
+    """Return name, status and score of evaluations of one app, each a run whatever its rows, and notes."""
+    frame = pd.DataFrame([(run.info.run_id, run.info.status) for run in runs_named(client, run_ids)])
+    frame = frame.set_axis(["name", "status"], axis=1)
+    judged = read_system(client, run_ids)
     if metric.name not in judged.scorers:
         raise unknown_name("metric", metric.name, judged.scorers, "a scorer of the evaluation:")
     if sum(run.answers["answer"].nunique() for run in judged.runs) > judged.table["answer"].nunique():
         wrong = "judge the same answers, which is one run of a system"
         raise ParameterError("candidate", ",".join(run_ids), wrong, "Name one of them, or evaluate again.")
-    table = judged.of(metric.name)
-    means = table[table["failed"].eq("")].groupby("run_id")["value"].mean().reindex(finished).dropna()
-    return means.tolist(), [*_left_out(others["name"], others["status"]), *judged.notes]
+    counts = judged.of(metric.name)[lambda table: table["failed"].eq("")]
+    return frame.assign(score=frame["name"].map(counts.groupby("run_id")["value"].mean())), [*judged.notes]
 
 
-def _scores_of_study(client: Client, run_id: str, source: Source) -> tuple[list[float], list[str]]:
+def _runs_of_study(client: Client, run_id: str, source: Source) -> pd.DataFrame:
+    """Return name, status and score of the seeds of a study, or of the golden runs of an investigation."""
     cells = read_investigation(run_id, client, parameter="candidate").cells
     document, metric = known_document(client, run_id, names.INVESTIGATION), source.metric.name
     if isinstance(source, GoldenSource):
@@ -145,16 +145,6 @@ def _scores_of_study(client: Client, run_id: str, source: Source) -> tuple[list[
         wrong = "repeats one seed" if document.get("repeats") else "has runs of several settings"
         raise ParameterError("candidate", run_id, f"{wrong}, and must be runs of one system with different seeds")
     cells = cells[cells["phase"].eq("base" if cells["phase"].eq("base").any() else "golden")]
-    finished = cells[cells["status"].eq("FINISHED")]
-    if metric not in finished:
-        known: list[Any] = [name for name in document.get("metrics", ()) if name in finished]
-        raise unknown_name("metric", metric, known, "a metric of the study:")
-    others = cells[cells["status"].ne("FINISHED")]
-    return finished[metric].astype(float).dropna().tolist(), _left_out(others["run_id"], others["status"])
-
-
-def _left_out(names_of_runs: Iterable[str], states: Iterable[str]) -> list[str]:
-    """Return the sentence that names the runs that do not count, if there are any."""
-    shown = [f"{name} ({state})" for name, state in zip(names_of_runs, states, strict=True)]
-    more = f" and {len(shown) - 5} more" * (len(shown) > 5)
-    return [f"{counted(len(shown), 'run')} not finished, and left out: {', '.join(shown[:5])}{more}."] if shown else []
+    if metric not in cells:
+        raise unknown_name("metric", metric, document.get("metrics", ()), "a metric of the study:")
+    return cells.assign(name=cells["run_id"], score=cells[metric])

@@ -13,7 +13,7 @@ import pytest
 from evaluation_runs import evaluated, exact, quick_evaluations, rows
 from mlflow import MlflowClient
 
-from mlflow_l3d import Referee
+from mlflow_l3d import Referee, seeds
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.referee.numbers.course import SystemRecord
 from mlflow_l3d.studies.referee.numbers.judge import Rules
@@ -180,3 +180,11 @@ def test_an_evaluation_is_one_run_however_many_rows_it_has(referee: Referee, tra
         share.judge({"runs": [runs[0], again]})
     with pytest.raises(ParameterError, match="candidate: metric='accuracy': must be a scorer of the evaluation: exact"):
         referee.judge({"runs": runs[0]})
+
+
+def test_a_seeds_study_is_a_candidate_of_its_runs(referee: Referee) -> None:
+    study = seeds(approach="synthetic", seeds=5, executor="inline")
+    judged = referee.judge({"runs": study.run_id})
+    scores = referee.status().course.systems[1].scores
+    assert sorted(scores.values()) == sorted(study.study.scores["accuracy"])
+    assert judged.notes == ("Unpaired: these runs share no seeds with the baseline.",)
