@@ -122,10 +122,10 @@ def _runs_of_group(client: Client, named: str | Sequence[str], metric: Metric) -
 
 
 def _evaluations(client: Client, run_ids: Sequence[str], metric: Metric) -> tuple[pd.DataFrame, list[str]]:
-    """Return name, status and score of evaluations of one app, each a run whatever its rows, and notes."""
+    """Return name, status and score of evaluations of one app, which are runs whatever their rows, and notes."""
     frame = pd.DataFrame([(run.info.run_id, run.info.status) for run in runs_named(client, run_ids)])
     frame = frame.set_axis(["name", "status"], axis=1)
-    judged = read_system(client, run_ids)
+    judged = read_system(client, [*frame["name"][frame["status"].eq("FINISHED")]] or run_ids)
     if metric.name not in judged.scorers:
         raise unknown_name("metric", metric.name, judged.scorers, "a scorer of the evaluation:")
     if sum(run.answers["answer"].nunique() for run in judged.runs) > judged.table["answer"].nunique():

@@ -77,7 +77,7 @@ class RefereeSession(OnOneScreen):
         spent, more = counted(judgement.spent, "run"), counted(judgement.more, "run")
         following = f"about {more} of it, from number {judgement.following}"
         if UNPAIRED in judgement.notes:
-            following = f"judge it again when about {more} of it are there"
+            following = f"judge it again when about {counted(judgement.more, 'more run')} of it are there"
         said = judgement_lines(
             self.course, judgement.candidate, judgement.verdict, judgement.assessment, spent, following
         )
