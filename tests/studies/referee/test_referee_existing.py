@@ -104,6 +104,7 @@ def test_a_group_is_judged_when_enough_runs_are_there_and_confirmed_by_later_one
     assert kept.assessment.gain == pytest.approx(np.mean(scores[:5]) - np.mean([*baseline.values()]))
     assert math.isnan(course.path[0].confirmed)
     assert kept.notes[-1] == "experiment:theirs is confirmed when 2 fresh runs of it are there."
+    fresh = referee.conduct.session.next_number
     # As long as it has no fresh runs, nothing is compared with it and nothing is run.
     waiting = referee.judge({"x": 1.5})
     assert (waiting.verdict, waiting.spent) == ("undecided", 0)
@@ -111,7 +112,7 @@ def test_a_group_is_judged_when_enough_runs_are_there_and_confirmed_by_later_one
         log(score, seed)
     assert referee.judge({"x": 1.5}).verdict == "reject"
     course = referee.status().course
-    gains = [score - course.systems[0].scores[at] for at, score in enumerate(scores[5:7], 5)]
+    gains = [score - course.systems[0].scores[at] for at, score in enumerate(scores[5:7], fresh)]
     assert course.path[0].confirmed == pytest.approx(np.mean(gains))
     again = Referee(accuracy, {"x": 0.0}, metric="accuracy", **RULES)
     assert (again.run_id, again.status().course.path) == (referee.run_id, course.path)
