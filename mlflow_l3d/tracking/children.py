@@ -166,11 +166,12 @@ def children_of(client: MlflowClient, experiment_id: str, parent_run_id: str) ->
 
 
 def runs_named(client: MlflowClient, run_ids: Sequence[str]) -> Iterator[Run]:
-    """Yield those of some runs that are active, in any experiment, many in one call."""
+    """Yield those of some runs that are active, in any experiment, many in one call, oldest first."""
     experiments = experiment_ids(client) if run_ids else []
     for batch in batches(run_ids, _RUNS_A_PAGE):
         quoted = ", ".join(f"'{run_id}'" for run_id in batch)
-        yield from client.search_runs(experiments, f"attributes.run_id IN ({quoted})", max_results=len(batch))
+        order, wanted = ["attributes.start_time ASC"], f"attributes.run_id IN ({quoted})"
+        yield from client.search_runs(experiments, wanted, order_by=order, max_results=len(batch))
 
 
 def experiment_ids(client: MlflowClient) -> list[str]:

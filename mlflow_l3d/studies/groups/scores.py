@@ -51,7 +51,7 @@ class Scored:
     notes: list[str]
 
 
-def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str) -> Scored:
+def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str, *, fewest: int = 2) -> Scored:
     """Return the finished runs of other code that have a score, without parents of such runs.
 
     Parameters
@@ -60,11 +60,13 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str) -> S
         The tracking server, and what was read from it.
     metric, step
         As in :func:`mlflow_l3d.studies.groups.run.evaluate_groups`.
+    fewest
+        How many such runs there must be.
 
     Raises
     ------
     ParameterError
-        If there are fewer than two such runs, or the metric or step is not usable.
+        If there are fewer, or the metric or step is not usable.
     """
     _STEP.read("step", step)
     frame = runs.frame
@@ -85,8 +87,8 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str) -> S
         is_parent[above] = True
         above = up[np.unique(above)]
     used = scored & ~is_parent
-    if used.sum() < 2:
-        allowed = f"{int(used.sum())} finished runs have it, and at least 2 are needed"
+    if used.sum() < fewest:
+        allowed = f"{int(used.sum())} finished runs have it, and at least {fewest} are needed"
         raise ParameterError("metric", chosen.name, allowed, "Name another metric, or more runs.")
     states = frame["status"].str.lower().where(~finished, "with child runs")
     states = states.where(~finished | is_parent, "without a score")[theirs & ~used]

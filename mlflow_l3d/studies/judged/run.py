@@ -64,7 +64,7 @@ def evaluate_judged(
     run_ids = tuple(dict.fromkeys(part.strip() for part in run_id.split(",") if part.strip())) or ("",)
     client = connect()
     with under_way("reading the judgements", shown=shows_progress(progress)):
-        judged = _read_system(client, run_ids)
+        judged = read_system(client, run_ids)
     if not judged.scorers:
         fix = "Let a scorer return a number, true or false, or yes or no."
         raise ParameterError("run_id", run_id, "has no judgement that is a number, yes or no", fix)
@@ -112,7 +112,7 @@ def compare_judged(
     every = [run_id for each in named for run_id in each.split("+")]
     if len(named) < 2 or len(set(every)) < len(every):
         raise ParameterError("runs", ",".join(named), "must be two or more different systems", "Name each run once.")
-    sides = {each: _read_system(client, each.split("+")) for each in named}
+    sides = {each: read_system(client, each.split("+")) for each in named}
     titles = [side.title for side in sides.values()]
     systems = {
         title if titles.count(title) == 1 else f"{title} {each[:8]}": each
@@ -166,7 +166,7 @@ def _judging_runs(client: Client, run_ids: Sequence[str]) -> list[str]:
     return listed
 
 
-def _read_system(client: Client, run_ids: Sequence[str]) -> Judged:
+def read_system(client: Client, run_ids: Sequence[str]) -> Judged:
     """Return the judgements of runs that must be of one app, as their answers are repeats."""
     judged = read_judged(client, *run_ids)
     if any(len({*apps} - {""}) > 1 for apps in zip(*(run.apps for run in judged.runs), strict=True)):

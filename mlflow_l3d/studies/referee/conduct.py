@@ -9,10 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from mlflow_l3d.analysis.sequential.spending import FEWEST
 from mlflow_l3d.cells.cell import content_key
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.referee.existing import existing_runs
 from mlflow_l3d.studies.referee.judgement import Judgement
 from mlflow_l3d.studies.referee.numbers.course import Course, SystemRecord
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, runs_left
@@ -135,27 +137,30 @@ class Conduct:
         self._spent = 0
         with entry_point(), self.recorder.held():
             self.session = self.recorder.session()
-            described = self.source.describe(candidate)
+            described = self._existing(candidate) or self.source.describe(candidate)
             self._confirm()
             if described.key == self.recorder.systems[0].key:
                 return self._judgement(self.recorder.systems[0], replace(self.session.look({}), verdict="reject"))
             record = self.recorder.begin(described, len(self.recorder.systems))
             try:
                 if not record.verdict:
-                    self._decide(record, described, most_runs)
+                    self._decide(record, self._numbered(record, described), most_runs)
                 look = record.looks[-1] if record.looks else self.session.look({})
                 self._confirm()
             except BaseException as error:
                 self.recorder.end(record, error)
                 raise
-            return self._judgement(record, look)
+            return self._judgement(record, look, described.notes)
 
-    def _judgement(self, record: SystemRecord, look: Assessment) -> Judgement:
+    def _judgement(self, record: SystemRecord, look: Assessment, notes: tuple[str, ...] = ()) -> Judgement:
         """Return the answer; a champion that was replaced, and the baseline, are not better than the champion."""
         champion = self.recorder.champion()
         verdict = record.verdict if record.number else "reject"
         if verdict == "keep" and record is not champion:
             verdict = "reject"
+        more = runs_left(look, self.recorder.rules, self.session.noise_of(paired=record.paired))
+        if not self.session.champion.paired and math.isnan(self.session.path[-1].confirmed):
+            notes += (f"{champion.title} is confirmed when {self.recorder.rules.confirm} fresh runs of it are there.",)
         return Judgement(
             verdict=verdict or "undecided",  # type: ignore[arg-type]
             candidate=record.title,
@@ -163,13 +168,14 @@ class Conduct:
             assessment=look,
             spent=self._spent,
             failed=sum(not math.isfinite(score) for score in record.scores.values()),
-            more=runs_left(look, self.recorder.rules, self.session.noise.estimate()),
+            more=more if record.paired or verdict else max(more, FEWEST - look.runs),
             following=max([*record.scores, self.session.next_number - 1]) + 1,
             confirmed=self.session.path[-1].confirmed if self.session.path else math.nan,
             has_fresh_half=self.recorder.rules.fresh_half,
             champion=champion.title,
             run_id=self.run_id,
             candidate_run_id=record.run_id,
+            notes=notes,
         )
 
     def status(self) -> Course:
@@ -183,13 +189,15 @@ class Conduct:
         session, first, made = self.session, self.session.next_number, 0
         while True:
             scores = {number: score for number, score in record.scores.items() if number >= first}
-            missing = [number for number in scores if number not in session.champion.scores]
-            self._run_champion(missing)
+            if candidate.paired and session.champion.paired:
+                self._run_champion([number for number in scores if number not in session.champion.scores])
             if len(record.looks) < len(record.scores):  # a look after each run, also if the process was killed between
-                look = session.look(scores)
+                look = session.look(scores, paired=candidate.paired)
+                if not candidate.paired and len(scores) < FEWEST:  # more of them may be there already
+                    look = replace(look, verdict="undecided")
                 self.recorder.note_look(record, look)
                 if look.verdict != "undecided":
-                    session.conclude(record.title, scores, look)
+                    session.conclude(record.title, scores, look, paired=candidate.paired)
                     return
             number = max(scores, default=first - 1) + 1
             if candidate.measured is not None:
@@ -199,7 +207,10 @@ class Conduct:
                 continue
             if most_runs is not None and made >= most_runs:
                 return
-            self._run_champion([number])
+            if session.champion.paired:
+                self._run_champion([number])
+            elif not session.champion.fresh():  # nothing to compare with
+                return
             self._run(record, candidate, [number])
             made += 1
 
@@ -230,13 +241,37 @@ class Conduct:
 
     def _described(self, record: SystemRecord) -> Candidate:
         """Return a system that was recorded, so that it can be run."""
+        if not record.paired and (existing := self._existing(record.content)):
+            return self._numbered(record, existing)
         return self.source.restore(record.content) if record.number else self.source.describe(None)
+
+    def _existing(self, candidate: object) -> Candidate | None:
+        """Return a candidate of runs that exist already; None if it is none."""
+        return existing_runs(candidate, self.source, self.recorder.client, self.session.baseline.scores)
+
+    def _numbered(self, record: SystemRecord, candidate: Candidate) -> Candidate:
+        """Return a candidate whose existing runs have numbers: recorded ones their own, others the next, by time."""
+        if candidate.paired:
+            return candidate
+        first, left = self.session.next_number, [*(candidate.measured or {}).values()]
+        is_compared = all(look.runs for look in record.looks) and min(record.scores, default=first) >= first
+        if not record.verdict and not is_compared:
+            record.scores.clear()  # the champion is another, or had no runs: all are compared with it afresh
+            record.looks.clear()
+        for number, score in record.scores.items():
+            if score not in left:
+                wrong = f"no longer has a run with the score {score:g}, which was judged as number {number}"
+                raise ParameterError("candidate", record.title[:60], wrong, "Restore the run, or start a session.")
+            left.remove(score)
+        return replace(candidate, measured=record.scores | dict(enumerate(left, max([*record.scores, first - 1]) + 1)))
 
     def _run(self, record: SystemRecord, candidate: Candidate, numbers: Sequence[int]) -> None:
         """Make runs of a system, and record each."""
-        for number, score in self.source.run(candidate, [each for each in numbers if each not in record.scores]):
+        missing = [number for number in numbers if number not in record.scores]
+        existing = [*((candidate.measured or {}).items() - record.scores.items())]  # all, as they cost nothing
+        for number, score in self.source.run(candidate, missing) if candidate.paired else sorted(existing):
             self.recorder.note_score(record, self.source.metric, number, score)
-            self._spent += 1
+            self._spent += candidate.paired
 
 
 def _check_baseline(scores: np.ndarray[tuple[int], np.dtype[np.float64]], metric: Metric) -> None:

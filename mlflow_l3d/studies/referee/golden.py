@@ -275,9 +275,9 @@ class GoldenSource:
         if (side := self._sides.get(content_key(content))) is not None:
             return side
         machine = {**self.machine, "self_test": "skip"}
-        if "measured" in content:
+        if elsewhere := content.get("measured") or content.get("runs"):
             allowed = "was measured elsewhere: no change of it can be trained here"
-            raise ParameterError("candidate", f"champion {content['measured']}", allowed, "Name a run, or scores.")
+            raise ParameterError("candidate", f"champion {elsewhere}", allowed, "Name a run, or scores.")
         if "run" in content:
             return recorded_side(self.client, "champion", content["run"], **machine)
         side = changed_side(content["changes"], self.baseline, self.client, **machine)

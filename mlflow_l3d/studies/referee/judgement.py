@@ -37,6 +37,8 @@ class Judgement:
         The champion now, in a few words.
     run_id, candidate_run_id
         MLflow runs of the session and of the candidate.
+    notes
+        What to know of a candidate, or a champion, whose runs are not made here.
     """
 
     verdict: Verdict
@@ -52,6 +54,7 @@ class Judgement:
     champion: str
     run_id: str
     candidate_run_id: str
+    notes: tuple[str, ...] = ()
 
     @property
     def exit_status(self) -> int:
@@ -71,5 +74,6 @@ class Judgement:
             **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
             "confirmed_on": "the fresh half" if self.has_fresh_half else "the test examples that judge",
             **{"champion": self.champion, "referee": self.run_id, "run": self.candidate_run_id},
+            **({"notes": list(self.notes)} if self.notes else {}),
         }
         return json.dumps(content)

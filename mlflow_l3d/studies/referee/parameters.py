@@ -37,7 +37,8 @@ class _Referee(TypedDict, total=False):
         Of(
             "none",
             "(required) judge: what to change of the champion, as name=value pairs separated by semicolons or JSON; a "
-            'run id of an investigation; or JSON or a .json file, as {"name": ..., "seeds": "shared", "scores": {...}}',
+            "run id of an investigation or evaluation, experiment:NAME, or a filter; or JSON or a .json "
+            'file, as {"name": ..., "seeds": "shared", "scores": {...}}',
         ),
     ]
     most_runs: Annotated[

@@ -104,7 +104,7 @@ class SessionRecorder:
                 continue
             first = session.next_number
             decided = {number: score for number, score in each.scores.items() if first <= number < each.decided}
-            session.conclude(each.title, decided, replace(each.looks[-1], verdict=each.verdict))  # type: ignore[arg-type]
+            session.conclude(each.title, decided, replace(each.looks[-1], verdict=each.verdict), paired=each.paired)  # type: ignore[arg-type]
             if each.verdict == "keep":
                 session.champion.scores.update(each.scores)
                 session.champion.fresh_half, session.baseline.fresh_half = each.fresh_half, baseline.fresh_half

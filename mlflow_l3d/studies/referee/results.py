@@ -14,6 +14,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.files import save_report, temporary_folder
 from mlflow_l3d.studies.referee.conduct import Conduct
+from mlflow_l3d.studies.referee.existing import UNPAIRED
 from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.judgement import Judgement
 from mlflow_l3d.studies.referee.numbers.course import Course
@@ -75,10 +76,12 @@ class RefereeSession(OnOneScreen):
             return super().summary()
         spent, more = counted(judgement.spent, "run"), counted(judgement.more, "run")
         following = f"about {more} of it, from number {judgement.following}"
+        if UNPAIRED in judgement.notes:
+            following = f"judge it again when about {counted(judgement.more, 'more run')} of it are there"
         said = judgement_lines(
             self.course, judgement.candidate, judgement.verdict, judgement.assessment, spent, following
         )
-        return "\n".join([*said, judgement.to_json()])
+        return "\n".join([*said, *judgement.notes, judgement.to_json()])
 
 
 def session_of(conduct: Conduct) -> RefereeSession:

@@ -34,12 +34,20 @@ class Candidate:
         What it was described as.
     measured
         Number of a run -> score, of a candidate that was run elsewhere; None if it is run here.
+    notes
+        What to know of runs that exist already.
     """
 
     title: str
     content: Mapping[str, Any]
     value: object = None
     measured: Mapping[int, float] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def paired(self) -> bool:
+        """Whether its runs share their seeds with the runs of others that have equal numbers; existing runs do not."""
+        return "runs" not in self.content
 
     @property
     def key(self) -> str:

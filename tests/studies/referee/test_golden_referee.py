@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from run_helpers import Place, copied, sqlite_place
 
-from mlflow_l3d import Referee, cli, load, referee
+from mlflow_l3d import Referee, cli, load, referee, seeds
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.evaluation.view import studies_of
@@ -148,6 +148,28 @@ def test_scores_that_were_measured_elsewhere_are_judged_as_far_as_they_go(place:
             judge.judge(AFTER)
 
 
+def test_existing_runs_are_named_alone_and_must_have_the_same_test_set(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with place.entered():
+        study = seeds(approach="synthetic", executor="inline", seeds=3).run_id
+        tuning = place.client.create_experiment("tuning")
+        for seed in range(3):
+            run_id = place.client.create_run(tuning).info.run_id
+            place.client.log_param(run_id, "seed", seed)
+            place.client.log_metric(run_id, "synthetic_score", 0.5 + 0.01 * seed)
+            place.client.set_terminated(run_id)
+        assert cli.main(["referee", "judge", "--candidate", "experiment:tuning", "--executor", "inline"]) == 2
+        lines = capsys.readouterr().out.strip().splitlines()
+        assert json.loads(lines[-1])["notes"] == ["Unpaired: these runs share no seeds with the baseline."]
+        assert "judge it again when about" in lines[1]
+        assert lines[-2].startswith("Unpaired: ")
+        judge = Referee.resume(executor="inline")
+        assert judge.judge({"runs": "experiment:tuning"}).number == 1
+        with pytest.raises(ParameterError, match=f"candidate={study}: must have the test set"):
+            judge.judge(study)
+
+
 def test_bad_input_is_refused_before_anything_is_recorded(begun: tuple[Place, str, str]) -> None:
     candidates: dict[str, Any] = {
         "must have a name": {"scores": {"2": 0.5}},
@@ -203,6 +225,8 @@ def test_a_fresh_half_confirms_and_took_no_part_before(place: Place, capsys: pyt
         again = Referee.resume(executor="inline")
         assert again.status().course.path == status.course.path
         assert again.conduct.source._halves._fresh == fresh  # type: ignore[attr-defined]
+        with pytest.raises(ParameterError, match="cannot be scored on halves of the test examples"):
+            again.judge("experiment:Default")
         with pytest.raises(ParameterError, match="scores without predictions"):
             again.judge({"name": "mine", "seeds": "shared", "scores": {"2": 0.5}})
     assert keys <= {run.data.tags["l3d.cell_key"] for run in place.cells()}

@@ -48,6 +48,11 @@ class SystemRecord:
     decided: int = 0
     fresh_half: dict[int, float] = field(default_factory=dict)
 
+    @property
+    def paired(self) -> bool:
+        """Whether its runs share their seeds with the runs of others that have equal numbers."""
+        return "runs" not in (self.content or {})
+
 
 @dataclass(frozen=True)
 class Course:

@@ -10,7 +10,7 @@ import numpy as np
 from mlflow_l3d.analysis.sequential.discoveries import evidence_needed
 from mlflow_l3d.analysis.sequential.evidence import Estimate, confidence_sequence
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, assess
-from mlflow_l3d.studies.referee.numbers.noise import NoiseSoFar
+from mlflow_l3d.studies.referee.numbers.noise import Noise, NoiseSoFar
 
 
 @dataclass
@@ -27,12 +27,15 @@ class Runs:
         Number of a run -> score, nan if it failed.
     fresh_half
         The same on the fresh half of the test examples, of runs that confirm.
+    paired
+        Whether runs of others with equal numbers have equal seeds.
     """
 
     name: str
     first: int = 0
     scores: dict[int, float] = field(default_factory=dict)
     fresh_half: dict[int, float] = field(default_factory=dict)
+    paired: bool = True
 
     def fresh(self) -> dict[int, float]:
         """Return the runs that did not decide whether the system was kept."""
@@ -100,15 +103,20 @@ class Session:
         """Number of the first run of the next candidate: of the champion's fresh ones."""
         return self.champion.first
 
-    def look(self, candidate: dict[int, float]) -> Assessment:
-        """Look at the next candidate; nothing is counted."""
-        needed = evidence_needed(self.judged + 1, len(self.path), self.rules.candidates, self.rules.alpha)
-        return assess(candidate, self.champion.fresh(), self.noise.estimate(), self.rules, needed)
+    def noise_of(self, *, paired: bool = True) -> Noise:
+        """Return what runs of champion and candidate vary by; without shared seeds they do so independently."""
+        noise = self.noise.estimate()
+        return noise if paired and self.champion.paired else replace(noise, correlation=0.0)
 
-    def conclude(self, name: str, candidate: dict[int, float], assessment: Assessment) -> None:
+    def look(self, candidate: dict[int, float], *, paired: bool = True) -> Assessment:
+        """Look at the next candidate, whose runs share their seeds with the champion's or not; nothing is counted."""
+        needed = evidence_needed(self.judged + 1, len(self.path), self.rules.candidates, self.rules.alpha)
+        return assess(candidate, self.champion.fresh(), self.noise_of(paired=paired), self.rules, needed)
+
+    def conclude(self, name: str, candidate: dict[int, float], assessment: Assessment, *, paired: bool = True) -> None:
         """Count a candidate that was kept or rejected."""
         self.judged += 1
-        fresh = self.champion.fresh()
+        fresh = self.champion.fresh() if paired and self.champion.paired else {}
         order = sorted(candidate)
         scores = np.array([candidate[number] for number in order])
         same_seeds = np.array([fresh.get(number, math.nan) for number in order])
@@ -118,7 +126,7 @@ class Session:
         width, error = self.rules.effect**2, assessment.error**2
         shrunk = assessment.gain * width / (width + error)
         self.path.append(Step(name, self.judged, assessment.gain, shrunk))
-        self.champion = Runs(name, max(candidate) + 1, dict(candidate))
+        self.champion = Runs(name, max(candidate) + 1, dict(candidate), paired=paired)
 
     @property
     def to_confirm(self) -> range:
@@ -131,7 +139,7 @@ class Session:
         self.noise.add_champion(self.champion.scores.get(number, math.nan) for number in self.to_confirm)
         both = (runs.fresh_half if rules.fresh_half else runs.scores for runs in (self.champion, self.baseline))
         new, old = (np.array([scores.get(number, math.nan) for number in self.to_confirm]) for scores in both)
-        noise, differences = self.noise.estimate(), new - old
+        noise, differences = self.noise_of(), new - old
         differences = differences[np.isfinite(differences)]
         if not len(differences):
             return
