@@ -233,15 +233,21 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     def vote(k: int, std: float) -> Prediction:
         ranges: dict[str, Any] = {
             "std_before": 0.0125,
-            "std": Range(std, std / 2, 9 * std),
+            "std": Range(std, std / 2, 24 * std),
             "mean_change": Range(0.034, 0.01, 0.06),
+            "ratio": Range(std / 0.0125, 0.2, 0.9) if k < 9 else Range(),
         }
         return Prediction(remedy=Remedy("vote", ("data_order",), k), basis="exact", trainings=k, **ranges)
 
     none = judged("dominates", *[f"minor_{at}" for at in range(4)])
     found = replace(none, remedies=Foreseen(tuple(vote(k, 0.01 / k) for k in (3, 5, 9)), 0.0125))
     assert len(answers(Shown(none))) == 3
-    assert said(found, 3) == ("Vote of 3 over data_order: ± 0.3 (0.2 to 3.0) of ± 1.2, mean +3.4 (+1.0 to +6.0).")
+    assert said(found, 3) == ("Vote of 3 over data_order: ± 0.3 of ± 1.2 (20 to 90 % of it), mean +3.4 (+1.0 to +6.0).")
+    unsure = [replace(vote(3, 0.01), ratio=Range(0.8, 0.6, 1.1))]
+    assert said(replace(none, remedies=Foreseen(tuple(unsure), 0.0125)), 3) == (
+        "Vote of 3 over data_order: mean +3.4 (+1.0 to +6.0); less luck than ± 1.2 is not established "
+        "(60 to 110 % of it)."
+    )
     commands = [step.command for step in steps(Shown(found), SOURCE)]
     assert commands[-1] == f"mlflow-l3d cure {RUN} --verify 1 --remedy 'vote of 3 runs over data_order'"
     assert len(commands) <= 2
@@ -249,8 +255,9 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     first = Page(document.to_html(folded=False)).text
     assert len(first.split("factor verdict")[0].split()) <= 120
     assert len(first.split()) <= 600
-    assert "± 0.1 0.1 to 1.0" in first.replace("(", "").replace(")", "")
-    assert "Arrow: the interval is longer." in first  # 3.0 is more than twice 1.2
+    assert "± 0.1 0.1 to 2.7" in first.replace("(", "").replace(")", "")
+    assert "20 to 90 % of now" in first
+    assert "Arrow: the interval is longer." in first  # 2.7 is more than twice 1.2
     assert document.to_html().count(">▶</text>") == 1
     alone = replace(judged("dominates"), remedies=found.remedies)
     assert len(investigation_document(alone, title="t", source=SOURCE, lines=["done"]).to_text().splitlines()) <= 25
@@ -260,7 +267,10 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     )
     nothing = replace(found, remedies=Foreseen((), 0.0125, "No vote helps."))
     assert said(nothing, 3) == "No vote helps."
-    assert steps(Shown(nothing), SOURCE) == steps(Shown(none), SOURCE)
+    assert steps(Shown(nothing), SOURCE)[-1].command == f"mlflow-l3d cure {RUN}"
+    cured = replace(SOURCE, given={**SOURCE.given, "cure": '{"kind": "vote", "over": ["data_order"], "members": 5}'})
+    lead = answers(Shown(nothing), cured)[3].lead
+    assert lead == "These runs have a remedy: vote of 5 runs over data_order. No vote helps."
 
 
 def test_intervals_are_named_by_the_level_at_which_they_hold_together(judged):

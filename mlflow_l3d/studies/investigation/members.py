@@ -17,6 +17,7 @@ from mlflow_l3d.analysis.cure.ensembles import Members
 from mlflow_l3d.cells.factors import OF_NO_APPROACH
 from mlflow_l3d.designs import Design
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.predictions import has_reference
 
@@ -167,6 +168,13 @@ def drawn_factors(cells: pd.DataFrame) -> tuple[str, ...]:
     """Return the factors whose seeds the cells of a frame have, those of no approach left out."""
     drawn = (str(name).removeprefix("seed.") for name in cells if str(name).startswith("seed."))
     return tuple(name for name in drawn if name not in OF_NO_APPROACH)
+
+
+def chosen_by_other(cells: pd.DataFrame, metric: Metric) -> str:
+    """Return the metric by whose validation score the best of several runs is chosen, if it is another one."""
+    usual = (name for name, each in registered().items() if not (each.secondary or each.opt_in))
+    first = next((name for name in usual if f"validation_{name}" in cells), metric.name)
+    return "" if first == metric.name else first
 
 
 def run_predictions(cell: Any, table: pa.Table, form: Form) -> RunPredictions | None:

@@ -29,6 +29,7 @@ from mlflow_l3d.report.page import Document, Drawing, Item, Section
 from mlflow_l3d.report.remedies import (
     beginning,
     factor_words,
+    less_text,
     remedy_bars,
     remedy_table,
     remedy_words,
@@ -101,6 +102,8 @@ def headline(answer: CureAnswer) -> str:
     elif answer.collapsed:
         return f"Collapse comes first: {answer.collapsed} of {answer.runs} runs score no better than chance."
     elif helping:
+        if not helping[0].ratio.high < 1:
+            return f"{beginning(helping[0].remedy, 1)}: {less_text(helping[0], unit)}."
         what, before, after = f"{beginning(helping[0].remedy, 1)} would leave", Range(answer.std), helping[0].std
     else:
         return "No remedy that can be predicted from these runs leaves clearly less luck in a single result."
@@ -129,8 +132,8 @@ def _helping(answer: CureAnswer) -> Answer:
         more = f"; two results agree on {points(agree, 0)} % of the predictions" * math.isfinite(agree)
         lead = f"**{beginning(helping[0].remedy)}**: mean **{shift}**{unit.behind}{more}."
     elif any(each.remedy.kind in SEVERAL for each in answer.shown()):
-        left = f"{100 * ENOUGH:.3g} %"
-        lead = f"Each remedy that can be predicted leaves more than {left} of the spread, or makes the mean worse."
+        left = f"less than {100 * ENOUGH:.3g} % of the spread"
+        lead = f"No remedy that can be predicted is established to leave {left} without a {worse(answer)} mean."
     else:
         lead = " ".join(answer.reasons[:1])
     return Answer("What would help?", "", (lead,))

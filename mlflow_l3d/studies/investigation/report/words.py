@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Final
 
 import numpy as np
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
+from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.analysis.importance.checks.shape import MANY
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import listed, points
-from mlflow_l3d.report.remedies import range_text, remedy_words, short_words
+from mlflow_l3d.report.remedies import less_text, remedy_words, short_words
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
@@ -56,22 +57,20 @@ def _limit(shown: Shown, record: Importance | None) -> str:
     return shown.unit.size(single_run_limit(scores, record.golden_std if own_std else None))
 
 
-def answers(shown: Shown) -> tuple[Answer, ...]:
+def answers(shown: Shown, source: Source | None = None) -> tuple[Answer, ...]:
     """Return the questions that the report opens with, answered in plain words."""
-    return _luck(shown), _which(shown), _stable(shown), *_cured(shown)
+    return _luck(shown), _which(shown), _stable(shown), *_cured(shown, source or Source())
 
 
-def _cured(shown: Shown) -> Iterator[Answer]:
-    """Yield what would help, if that was looked at."""
+def _cured(shown: Shown, source: Source) -> Iterator[Answer]:
+    """Yield what would help, if that was looked at: what `cure` says of the same runs, by the same function."""
     if (remedies := shown.analysis.remedies) is not None:
-        lead, unit, collapse = remedies.reason, shown.unit, shown.analysis.collapse
+        lead, collapse = remedies.reason, shown.analysis.collapse
         if remedies.best:
-            best = remedies.best[0]
-            write = partial(range_text, unit=unit, digits=unit.digits(remedies.std))
-            std, change = write(best.std), write(best.mean_change, sign=True)
-            name = short_words(best.remedy)
-            lead = f"**{name[:1].upper()}{name[1:]}**: ± {std} of {unit.typical(remedies.std)}, mean {change}."
-            lead = lead.replace("\n", " ")
+            name = short_words(remedies.best[0].remedy)
+            lead = f"**{name[:1].upper()}{name[1:]}**: {less_text(remedies.best[0], shown.unit)}."
+        if (cure := source.given.get("cure", "")).startswith("{"):
+            lead = f"These runs have a remedy: {remedy_words(Remedy(**json.loads(cure)))}. {lead}"
         mostly_below_chance = any(record.collapsed_share >= MANY for record in shown.records)
         if mostly_below_chance or (collapse is not None and collapse.collapsed):
             below = " What is predicted below counts collapsed runs."
@@ -180,10 +179,10 @@ def _stable(shown: Shown) -> Answer:
 def steps(shown: Shown, source: Source) -> list[Step]:
     """Return what to do next, what would change the answer most first."""
     others, remedies = list(_next_steps(shown, source)), shown.analysis.remedies
-    if remedies is None or not remedies.best or not source.run_id:
+    if remedies is None or not remedies.std > 0 or not source.run_id:
         return others[:_STEPS]
-    text, cure = "What would help is predicted from these runs. See more of it:", f"mlflow-l3d cure {source.run_id}"
-    if source.command():
+    text, cure = "What would leave less luck? See every remedy:", f"mlflow-l3d cure {source.run_id}"
+    if remedies.best and source.command():
         named = shlex.quote(remedy_words(remedies.best[0].remedy))
         text, cure = "What would help is predicted from these runs. Verify it:", f"{cure} --verify 1 --remedy {named}"
     return [*others[: _STEPS - 1], Step(text, cure)]
