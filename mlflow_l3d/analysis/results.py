@@ -77,6 +77,9 @@ class Analysis:
         Cells whose runs were deleted from the tracking server, as far as that is seen.
     remedies
         What would help, by the predictions of these runs; None if nobody asked.
+    test_examples, luck_of_tests
+        Test examples of a run, and the standard deviation of the score that a choice of so many causes alone; 0 and nan
+        if predictions are not classes.
     """
 
     metric: Metric
@@ -97,6 +100,14 @@ class Analysis:
     level: float = LEVEL
     cells_deleted: int = 0
     remedies: Foreseen | None = None
+    test_examples: int = 0
+    luck_of_tests: float = math.nan
+
+    @property
+    def tests_dominate(self) -> bool:
+        """Whether the choice of test examples makes up half of the variance, or is as large if runs share them."""
+        std = next((record.golden_std for record in self.importances.values()), math.nan)
+        return 2 * self.luck_of_tests**2 >= std**2 > 0
 
     def metrics(self, *, details: bool = True) -> dict[str, float]:
         """Return the parent metrics, each once: ``<name>/<factor>``.

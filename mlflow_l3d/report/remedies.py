@@ -91,12 +91,12 @@ def range_text(each: Range, unit: Unit, *, sign: bool = False, digits: int = 2) 
 def less_text(each: Prediction, unit: Unit) -> str:
     """Return how much less luck a remedy leaves, if the interval of the ratio shows it; else what its mean does."""
     std, before = unit.typical(each.std.value), unit.typical(each.std_before)
-    ratio = between(each.ratio.low, each.ratio.high, partial(points, digits=0), " ({} to {} % of it)")
+    ratio = between(each.ratio.low, each.ratio.high, partial(points, digits=0), "({} to {} % of ")
     digits = unit.digits(each.std_before)
     mean = f"mean {range_text(each.mean_change, unit, sign=True, digits=digits)}".replace("\n", " ")
     if each.ratio.high < 1:
-        return f"{std} of {before}{ratio}, {mean}"
-    return f"{mean}; less luck than {before} is not established{ratio * (ratio != MISSING)}"
+        return f"{std} of {before} {ratio}it), {mean}"
+    return f"{mean}; less luck is not established" + f" {ratio}{before})" * (ratio != MISSING)
 
 
 def remedy_bars(predictions: Sequence[Prediction], metric: Metric, note: str) -> Table:

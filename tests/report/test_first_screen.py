@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from pages import Page
 
@@ -24,6 +25,7 @@ from mlflow_l3d.report.text import Step, marked
 from mlflow_l3d.studies.investigation.report.factor_tables import first_table
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.prediction_tables import shares
+from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers, headline, steps
 
@@ -96,7 +98,7 @@ def test_first_answer_holds_range_mean_and_deviation_of_the_golden_runs(importan
     record.golden[:3] = math.nan
     golden = 100 * record.golden[3:]
     assert said(analysis([record]), 0) == (
-        f"Repeating the training 37 times with other seeds gave {golden.min():.1f} to {golden.max():.1f} "
+        f"Of 237 trainings, 37 with everything redrawn gave {golden.min():.1f} to {golden.max():.1f} "
         f"(f1_macro, %), typically {golden.mean():.1f} ± {golden.std():.1f}."
     )
 
@@ -184,6 +186,33 @@ def test_steps_name_what_changes_the_answer_most_first(judged):
     assert steps(Shown(judged("undecided")), Source()) == []
 
 
+def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
+    advice = {"undecided": Advice("more_rows", "x", 90)}
+    found = replace(judged("undecided"), advice=advice)
+    std = found.importances["undecided"].golden_std
+    few = replace(found, test_examples=40, luck_of_tests=0.9 * std)
+    assert said(few, 0).endswith(f" 40 test examples alone cause ± {90 * std:.1f}.")
+    first, second = steps(Shown(few), SOURCE)
+    assert first.text.startswith("Test more examples (--test-size), or label more: 40 alone cause ")
+    assert second.text == "More runs probably settle undecided; finished ones count:"
+    many = replace(found, test_examples=4000, luck_of_tests=0.1 * std)
+    assert steps(Shown(many), SOURCE)[0] == second
+    assert headline(Shown(replace(few, test_examples=2))) == "2 test examples: no answer is possible."
+    cells = pd.DataFrame({"duration_seconds": [0.5, 1.5]})
+    record = found.importances["undecided"]
+    rows, columns = record.table.shape
+    seconds = 90 * columns + round(len(record.golden) * 90 / rows) - len(record.golden) - rows * columns
+    assert f" (about {seconds / 60:.0f} min of training); finished" in steps(Shown(many), SOURCE, Runs(cells))[0].text
+
+
+def test_no_limit_exceeds_the_range_of_the_metric(judged):
+    record = replace(
+        judged("dominates").importances["dominates"], golden=np.array([0.0, 1.0, 0.0, 1.0]), golden_std=0.6
+    )
+    found = replace(judged("dominates"), importances={"dominates": record})
+    assert headline(Shown(found)).startswith("Between two single runs, a difference below 100.0 points")
+
+
 @pytest.mark.parametrize("code", ["L3D005", "L3D009", "L3D010", "L3D013"])
 def test_no_step_asks_for_runs_that_cannot_decide(judged, code):
     """The interval contains 0, and would not be believed if it did not."""
@@ -245,8 +274,7 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     assert said(found, 3) == ("Vote of 3 over data_order: ± 0.3 of ± 1.2 (20 to 90 % of it), mean +3.4 (+1.0 to +6.0).")
     unsure = [replace(vote(3, 0.01), ratio=Range(0.8, 0.6, 1.1))]
     assert said(replace(none, remedies=Foreseen(tuple(unsure), 0.0125)), 3) == (
-        "Vote of 3 over data_order: mean +3.4 (+1.0 to +6.0); less luck than ± 1.2 is not established "
-        "(60 to 110 % of it)."
+        "Vote of 3 over data_order: mean +3.4 (+1.0 to +6.0); less luck is not established (60 to 110 % of ± 1.2)."
     )
     commands = [step.command for step in steps(Shown(found), SOURCE)]
     assert commands[-1] == f"mlflow-l3d cure {RUN} --verify 1 --remedy 'vote of 3 runs over data_order'"

@@ -103,7 +103,13 @@ def score(
         regression=stability.regression(),
         agreement=counted.choice,
     )
-    analysis = replace(analysis, remedies=foresee(counted.members, analysis, planned.classes or 0))
+    members = counted.members
+    analysis = replace(
+        analysis,
+        remedies=foresee(members, analysis, planned.classes or 0),
+        test_examples=members.test_size,
+        luck_of_tests=members.luck_of_any_tests(metric, planned.classes),
+    )
     return Scored(analysis, counted.steps, counted.agreement_of_cells())
 
 

@@ -134,6 +134,18 @@ def test_each_factor_has_its_own_reason_first_that_which_more_runs_settle() -> N
     ]
 
 
+def test_luck_of_a_test_set_is_the_binomial_one_of_the_accuracy() -> None:
+    members = MemberRows(design_named("crossed"))
+    for column in range(3):
+        right = [at < 30 for at in range(40)]
+        members.add(cell("golden", None, None, None), run(range(40 * column, 40 * column + 40), right))
+    accuracy, f1 = (members.luck_of_any_tests(named(name), 2) for name in ("accuracy", "f1_macro"))
+    assert accuracy == pytest.approx(math.sqrt(0.75 * 0.25 / 40))
+    assert f1 == pytest.approx(accuracy, rel=0.25)
+    assert members.test_size == 40
+    assert math.isnan(MemberRows(design_named("crossed")).luck_of_any_tests(named("accuracy"), 2))
+
+
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_of, "MOST_PREDICTIONS", 50)
     members = coins(2, 2, 20)
