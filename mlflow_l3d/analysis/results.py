@@ -13,7 +13,7 @@ from typing import Final
 
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.examples import ExampleVotes
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVotes
 from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance
 from mlflow_l3d.analysis.cure.rank import Foreseen
 from mlflow_l3d.analysis.importance.checks.shape import Collapse, Tails, tails
@@ -105,9 +105,9 @@ class Analysis:
 
     @property
     def tests_dominate(self) -> bool:
-        """Whether the choice of test examples makes up half of the variance, or is as large if runs share them."""
+        """Whether the choice of test examples makes up half of the variance, or these are too few for any answer."""
         std = next((record.golden_std for record in self.importances.values()), math.nan)
-        return 2 * self.luck_of_tests**2 >= std**2 > 0
+        return 0 < self.test_examples < FEWEST_EXAMPLES or 2 * self.luck_of_tests**2 >= std**2 > 0
 
     def metrics(self, *, details: bool = True) -> dict[str, float]:
         """Return the parent metrics, each once: ``<name>/<factor>``.

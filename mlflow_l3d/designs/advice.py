@@ -18,7 +18,7 @@ MOST_TIMES: Final = 10
 _MORE: Final = 1.25
 _MORE_ROWS: Final = 5
 """Fewer rows than this many times those there are, or than so many more, change no verdict that luck does not."""
-_HARDLY: Final = "more runs will hardly change what you do."
+_HARDLY: Final = "more runs will change little of what you do."
 _RADIAL: Final = "radial"
 
 

@@ -96,7 +96,7 @@ def less_text(each: Prediction, unit: Unit) -> str:
     mean = f"mean {range_text(each.mean_change, unit, sign=True, digits=digits)}".replace("\n", " ")
     if each.ratio.high < 1:
         return f"{std} of {before} {ratio}it), {mean}"
-    return f"{mean}; less luck is not established" + f" {ratio}{before})" * (ratio != MISSING)
+    return f"{mean}; less luck is undecided" + f" {ratio}{before})" * (ratio != MISSING)
 
 
 def remedy_bars(predictions: Sequence[Prediction], metric: Metric, note: str) -> Table:

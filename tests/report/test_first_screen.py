@@ -197,7 +197,10 @@ def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
     assert second.text == "More runs probably settle undecided; finished ones count:"
     many = replace(found, test_examples=4000, luck_of_tests=0.1 * std)
     assert steps(Shown(many), SOURCE)[0] == second
-    assert headline(Shown(replace(few, test_examples=2))) == "2 test examples: no answer is possible."
+    two = Shown(replace(found, test_examples=2))
+    assert headline(two) == "2 test examples: no answer is possible."
+    assert [step.text for step in steps(two, SOURCE)][0] == "Test more examples (--test-size), or label more."
+    assert all("More runs" not in step.text for step in steps(two, SOURCE))
     cells = pd.DataFrame({"duration_seconds": [0.5, 1.5]})
     record = found.importances["undecided"]
     rows, columns = record.table.shape
@@ -274,7 +277,7 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     assert said(found, 3) == ("Vote of 3 over data_order: ± 0.3 of ± 1.2 (20 to 90 % of it), mean +3.4 (+1.0 to +6.0).")
     unsure = [replace(vote(3, 0.01), ratio=Range(0.8, 0.6, 1.1))]
     assert said(replace(none, remedies=Foreseen(tuple(unsure), 0.0125)), 3) == (
-        "Vote of 3 over data_order: mean +3.4 (+1.0 to +6.0); less luck is not established (60 to 110 % of ± 1.2)."
+        "Vote of 3 over data_order: mean +3.4 (+1.0 to +6.0); less luck is undecided (60 to 110 % of ± 1.2)."
     )
     commands = [step.command for step in steps(Shown(found), SOURCE)]
     assert commands[-1] == f"mlflow-l3d cure {RUN} --verify 1 --remedy 'vote of 3 runs over data_order'"

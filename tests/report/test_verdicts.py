@@ -47,7 +47,7 @@ def test_advice_is_for_what_is_undecided_alone_and_asks_for_more_than_there_is()
         ends = [round(100 * total_index_of(end)) for end in analysis.importances["f"].corrected_interval]
         if 50 in ends and verdict.doubt == "contains_0":
             assert (advice.action, advice.rows) == ("unaffordable", None)
-            assert "more runs will hardly change what you do" in advice.text
+            assert "more runs will change little of what you do" in advice.text
         actions.add(advice.action)
     assert actions >= {"none", "more_rows", "larger_table", "unaffordable"}
 

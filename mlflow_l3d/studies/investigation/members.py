@@ -131,7 +131,7 @@ class MemberRows:
 
     def luck_of_any_tests(self, metric: Metric, classes: int | None) -> float:
         """Return the standard deviation of a score that a choice of as many test examples causes (jackknife)."""
-        runs = [run for runs in self._runs.values() for run in runs if run.test.sum() > 1][:_JACKKNIFED]
+        runs = [run for runs in self._runs.values() for run in runs if run.test.sum() >= FEWEST_EXAMPLES][:_JACKKNIFED]
         if metric.function is None or not metric.percent or not runs or runs[0].predictions.dtype.kind not in "iu":
             return math.nan
         each = [pseudo_values(metric, run.labels[run.test], run.predictions[run.test], classes) for run in runs]

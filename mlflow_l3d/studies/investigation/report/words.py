@@ -218,9 +218,11 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
         return
     larger = {name: each for name, each in analysis.advice.items() if each.action in ("more_rows", "larger_table")}
     if analysis.tests_dominate:
-        alone = f"{analysis.test_examples:,} alone cause {shown.unit.typical(analysis.luck_of_tests)}"
-        yield Step(f"Test more examples (--test-size), or label more: {alone}{shown.unit.behind}.")
-    if larger and source.command():
+        alone = (
+            f": {analysis.test_examples:,} alone cause {shown.unit.typical(analysis.luck_of_tests)}{shown.unit.behind}"
+        )
+        yield Step(f"Test more examples (--test-size), or label more{alone * (analysis.luck_of_tests > 0)}.")
+    if larger and not 0 < analysis.test_examples < FEWEST_EXAMPLES and source.command():
         more = {"mitigation_runs": str(max(each.rows or 0 for each in larger.values()))}
         if columns := [each.columns for each in larger.values() if each.columns]:
             more["investigation_runs"] = str(max(columns))
@@ -240,9 +242,9 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
     std = shown.unit.scale * shown.golden_deviation if len(scores) > 1 else 0.0
     if std > 0 and source.run_id and shown.design.planning is not None:
         effect = nice_step(0.6 * std)
-        runs = math.ceil(_RUNS_FOR_POWER * (std / effect) ** 2)
+        needed = math.ceil(_RUNS_FOR_POWER * (std / effect) ** 2)
         unit = (" point" if effect == 1 else " points") if shown.unit.scale > 1 else ""
         gate = f"mlflow-l3d gate --baseline {source.run_id} --candidate 'NAME=VALUE' --smallest-effect {effect:g}"
         if (metric := source.given.get("metric", "auto")) != "auto":
             gate += f" --metric {metric}"
-        yield Step(f"Does a change help? To see a difference of {effect:g}{unit} takes about {runs} runs each:", gate)
+        yield Step(f"Does a change help? To see a difference of {effect:g}{unit} takes about {needed} runs each:", gate)
