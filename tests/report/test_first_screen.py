@@ -199,7 +199,7 @@ def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
     assert steps(Shown(many), SOURCE)[0] == second
     two = Shown(replace(found, test_examples=2))
     assert headline(two) == "2 test examples: no answer is possible."
-    assert [step.text for step in steps(two, SOURCE)][0] == "Test more examples (--test-size), or label more."
+    assert steps(two, SOURCE)[0].text == "Test more examples (--test-size), or label more."
     assert all("More runs" not in step.text for step in steps(two, SOURCE))
     cells = pd.DataFrame({"duration_seconds": [0.5, 1.5]})
     record = found.importances["undecided"]
