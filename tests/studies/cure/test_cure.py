@@ -17,6 +17,7 @@ from run_helpers import Place, copied, sqlite_place
 from scipy.stats import binom
 
 from mlflow_l3d import FunctionApproach, L3DError, cure, cured, evaluate, investigate, load, plan_cure, seeds
+from mlflow_l3d.analysis.cure.rank import NAMED
 from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.metrics.known import named
@@ -297,3 +298,13 @@ def test_a_remedy_that_another_process_trains_is_waited_for(tmp_path: Path, monk
         assert said == ["Another process trains the vote of 3 runs over data_order. Waiting for it."]
     with verifying.in_turn(golden):
         assert len(said) == 1
+
+
+def test_the_report_names_what_cure_names(coins: tuple[Place, Investigation]) -> None:
+    place, result = coins
+    remedies = result.analysis.remedies
+    assert remedies is not None
+    assert remedies.best
+    with place.entered():
+        answer = result.cure().answer
+    assert [each.remedy for each in answer.helping()[:NAMED]] == [each.remedy for each in remedies.best]
