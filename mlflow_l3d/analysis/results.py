@@ -13,7 +13,7 @@ from typing import Final
 
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.examples import ExampleVotes
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVotes
 from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance
 from mlflow_l3d.analysis.cure.rank import Foreseen
 from mlflow_l3d.analysis.importance.checks.shape import Collapse, Tails, tails
@@ -77,6 +77,9 @@ class Analysis:
         Cells whose runs were deleted from the tracking server, as far as that is seen.
     remedies
         What would help, by the predictions of these runs; None if nobody asked.
+    test_examples, luck_of_tests
+        Test examples of a run, and the standard deviation of the score that a choice of so many causes alone; 0 and nan
+        if predictions are not classes.
     """
 
     metric: Metric
@@ -97,6 +100,14 @@ class Analysis:
     level: float = LEVEL
     cells_deleted: int = 0
     remedies: Foreseen | None = None
+    test_examples: int = 0
+    luck_of_tests: float = math.nan
+
+    @property
+    def tests_dominate(self) -> bool:
+        """Whether the choice of test examples makes up half of the variance, or these are too few for any answer."""
+        std = next((record.golden_std for record in self.importances.values()), math.nan)
+        return 0 < self.test_examples < FEWEST_EXAMPLES or 2 * self.luck_of_tests**2 >= std**2 > 0
 
     def metrics(self, *, details: bool = True) -> dict[str, float]:
         """Return the parent metrics, each once: ``<name>/<factor>``.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
+from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import with_scores
 from mlflow_l3d.analysis.importance.verdicts import FEWEST_AT_BOUNDARY, FEWEST_ROWS, Advice, Verdict, fewest_rows
@@ -11,8 +13,12 @@ from mlflow_l3d.designs import Design, design_named
 
 SMALLEST_DISTANCE: Final = 0.05
 """A corrected importance nearer to 0 than this is not distinguished from it by an affordable number of runs."""
-MOST_TIMES: Final = 20
+MOST_TIMES: Final = 10
 """More rows than this many times those there are is no advice."""
+_MORE: Final = 1.25
+_MORE_ROWS: Final = 5
+"""Fewer rows than this many times those there are, or than so many more, change no verdict that luck does not."""
+_HARDLY: Final = "more runs will change little of what you do."
 _RADIAL: Final = "radial"
 
 
@@ -43,28 +49,28 @@ def _more_runs(design: type[Design], record: Importance) -> Advice:
     components, distance, word = record.components, abs(record.importance_corrected), design.words.row
     if components is None or design.planning is None:
         return Advice("unknown", "How many runs settle it is not known for this design.")
+    low, high = record.corrected_interval
     if not distance >= SMALLEST_DISTANCE:
-        text = (
-            "It moves the score about as much as all others together: no affordable number of runs says which is more."
-        )
-        return Advice("unaffordable", text)
+        return Advice("unaffordable", f"Its share is close to one half: {_HARDLY}")
+    if 50 in (round(100 * total_index_of(low)), round(100 * total_index_of(high))):
+        return Advice("unaffordable", f"Its interval ends close to one half: {_HARDLY}")
     rows, columns = record.table.shape
+    least = max(math.ceil(_MORE * rows), rows + _MORE_ROWS, fewest_rows(record))
     if not components.mitigated > 0:
         double = max(FEWEST_AT_BOUNDARY, 2 * rows)
         text = f"The other factors show no variance in these {rows} {word}: use {double} (mitigation_runs={double})."
         return Advice("more_rows", text, double)
-    low, high = record.corrected_interval
     half_of_interval = distance + (high if record.importance_corrected < 0 else -low)
     # This interval may be wider than one expects of as many runs; so would be those of more.
     half_width = min(distance, distance / half_of_interval * design.half_width(components, rows=rows, columns=columns))
     right = f"If the true value is near {record.importance_corrected:+.2f}, about"
     if (same := design.needed(half_width, components, columns).rows) is not None and same <= MOST_TIMES * rows:
-        same = max(same, fewest_rows(record))
+        same = max(same, least)
         of = f" of {columns} columns" * design.has_columns
         return Advice("more_rows", f"{right} {same} {word}{of} settle it (mitigation_runs={same}).", same)
     needed = design.needed(half_width, components)
     if needed.rows is not None and design.has_columns:
-        most = max(needed.rows, fewest_rows(record))
+        most = max(needed.rows, fewest_rows(record), least * (needed.columns == columns))
         size = f"{most} {word} of {needed.columns} columns"
         settings = f"mitigation_runs={most}, investigation_runs={needed.columns}"
         text = f"{right} {size} settle it ({settings}); more {word} alone do not."
@@ -74,4 +80,4 @@ def _more_runs(design: type[Design], record: Importance) -> Advice:
         pairs = max(pairs, FEWEST_ROWS)
         text = f"{right} {pairs} base runs of design=radial settle it (mitigation_runs={pairs}); this design does not."
         return Advice("other_design", text, pairs)
-    return Advice("unaffordable", f"By what these {rows} {word} show, no affordable number of runs settles it.")
+    return Advice("unaffordable", f"Settling it takes more than {MOST_TIMES} times these {rows} {word}: {_HARDLY}")

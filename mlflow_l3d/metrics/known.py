@@ -12,6 +12,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any, Final
 
+import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d import registry
@@ -231,3 +232,35 @@ def score(metric: Metric, labels: npt.NDArray[Any], predictions: npt.NDArray[Any
 def _warn(message: str) -> None:
     """Warn once in each process."""
     _logger.warning("%s", message)
+
+
+def pseudo_values(
+    metric: Metric, labels: npt.NDArray[Any], predictions: npt.NDArray[Any], classes: int | None = None
+) -> npt.NDArray[np.float64]:
+    """Return the jackknife's pseudo-values of a score: one per example, whose mean is the score but for its bias.
+
+    Parameters
+    ----------
+    metric
+        Has a function.
+    labels, predictions
+        Shape (n,), n at least 2, as the metric takes them.
+    classes
+        How many classes are distinguished.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (n,): ``n s - (n - 1) s_i`` with the score ``s_i`` without example i. Of the accuracy: 1 where right.
+    """
+    if metric.of_each is not None:
+        return metric.of_each(labels, predictions)
+    import pandas as pd
+
+    count = len(labels)
+    whole = score(metric, labels, predictions, classes)
+    pairs = np.stack([pd.factorize(labels)[0], pd.factorize(predictions)[0]])
+    # Examples with equal label and prediction are worth the same.
+    _, first, kind = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
+    without = [score(metric, np.delete(labels, place), np.delete(predictions, place), classes) for place in first]
+    return (count * whole - (count - 1) * np.array(without))[kind.reshape(-1)]

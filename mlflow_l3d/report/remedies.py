@@ -11,7 +11,18 @@ from mlflow_l3d.analysis.cure.remedy import SEVERAL, Prediction, Range, Remedy
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import share_bar, svg, text
-from mlflow_l3d.report.numbers import MISSING, Unit, between, counted, listed, plain, points, unit_of, value_text
+from mlflow_l3d.report.numbers import (
+    MISSING,
+    Unit,
+    between,
+    counted,
+    listed,
+    plain,
+    points,
+    unit_of,
+    value_text,
+    with_limits,
+)
 from mlflow_l3d.report.table import Drawn, Table
 
 _MOST_NAMES: Final = 2
@@ -77,17 +88,33 @@ def range_text(each: Range, unit: Unit, *, sign: bool = False, digits: int = 2) 
     return f"{write(each.value)}\n({'no interval' if MISSING in ends else ends})"
 
 
+def less_text(each: Prediction, unit: Unit) -> str:
+    """Return how much less luck a remedy leaves, if the interval of the ratio shows it; else what its mean does."""
+    std, before = unit.typical(each.std.value), unit.typical(each.std_before)
+    ratio = between(each.ratio.low, each.ratio.high, partial(points, digits=0), "({} to {} % of ")
+    digits = unit.digits(each.std_before)
+    mean = f"mean {range_text(each.mean_change, unit, sign=True, digits=digits)}".replace("\n", " ")
+    if each.ratio.high < 1:
+        return f"{std} of {before} {ratio}it), {mean}"
+    return f"{mean}; less luck is undecided" + f" {ratio}{before})" * (ratio != MISSING)
+
+
 def remedy_bars(predictions: Sequence[Prediction], metric: Metric, note: str) -> Table:
     """Return remedies as a first screen has them: what remains with its interval, the change of the mean, the price.
 
     Bars reach to twice what remains without a remedy, so that no long interval makes the others small.
     """
     unit, std = unit_of(metric), predictions[0].std_before
-    digits, rows = unit.digits(std), []
+    digits, rows, is_cut = unit.digits(std), [], False
     axis = Drawn(svg(15, "from 0 to twice the present spread", text(0, 12, "0"), text(50, 12, "now")))
     for each in predictions:
-        said = f"± {range_text(each.std, unit, digits=digits)}"
-        share, low, high = (end / (2 * std) for end in each.std)
+        said, ratio = f"± {range_text(each.std, unit, digits=digits)}", Range(*(end / std for end in each.std))
+        if math.isfinite(each.ratio.high):  # without the error of the present spread, which the remedy does not change
+            said, ratio = f"± {unit.text(each.std.value, digits)}", each.ratio
+            limits = between(ratio.low, ratio.high, partial(points, digits=0), "({} to {} % of now)")
+            said = with_limits(said, limits * (ratio.low < ratio.high)).rstrip()
+        share, low, high = (end / 2 for end in ratio)
+        is_cut |= high > 1
         rows.append(
             {
                 "remedy": short_words(each.remedy),
@@ -98,7 +125,7 @@ def remedy_bars(predictions: Sequence[Prediction], metric: Metric, note: str) ->
             }
         )
     note += " Dashed line: without a remedy."
-    if any(each.std.high > 2 * std for each in predictions):
+    if is_cut:
         note += " Arrow: the interval is longer."
     return Table.of(rows, note, kind="bars", texts=frozenset({1}), kinds=("remedy",) * len(rows))
 

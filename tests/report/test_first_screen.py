@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from pages import Page
 
@@ -24,6 +25,7 @@ from mlflow_l3d.report.text import Step, marked
 from mlflow_l3d.studies.investigation.report.factor_tables import first_table
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.prediction_tables import shares
+from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers, headline, steps
 
@@ -96,7 +98,7 @@ def test_first_answer_holds_range_mean_and_deviation_of_the_golden_runs(importan
     record.golden[:3] = math.nan
     golden = 100 * record.golden[3:]
     assert said(analysis([record]), 0) == (
-        f"Repeating the training 37 times with other seeds gave {golden.min():.1f} to {golden.max():.1f} "
+        f"Of 237 trainings, 37 with everything redrawn gave {golden.min():.1f} to {golden.max():.1f} "
         f"(f1_macro, %), typically {golden.mean():.1f} ± {golden.std():.1f}."
     )
 
@@ -186,6 +188,36 @@ def test_steps_name_what_changes_the_answer_most_first(judged):
     assert steps(Shown(judged("undecided")), Source()) == []
 
 
+def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
+    advice = {"undecided": Advice("more_rows", "x", 90)}
+    found = replace(judged("undecided"), advice=advice)
+    std = found.importances["undecided"].golden_std
+    few = replace(found, test_examples=40, luck_of_tests=0.9 * std)
+    assert said(few, 0).endswith(f" 40 test examples alone cause ± {90 * std:.1f}.")
+    first, second = steps(Shown(few), SOURCE)
+    assert first.text.startswith("Test more examples (--test-size), or label more: 40 alone cause ")
+    assert second.text == "More runs probably settle undecided; finished ones count:"
+    many = replace(found, test_examples=4000, luck_of_tests=0.1 * std)
+    assert steps(Shown(many), SOURCE)[0] == second
+    two = Shown(replace(found, test_examples=2))
+    assert headline(two) == "2 test examples: no answer is possible."
+    assert steps(two, SOURCE)[0].text == "Test more examples (--test-size), or label more."
+    assert all("More runs" not in step.text for step in steps(two, SOURCE))
+    cells = pd.DataFrame({"duration_seconds": [0.5, 1.5]})
+    record = found.importances["undecided"]
+    rows, columns = record.table.shape
+    seconds = 90 * columns + round(len(record.golden) * 90 / rows) - len(record.golden) - rows * columns
+    assert f" (about {seconds / 60:.0f} min of training); finished" in steps(Shown(many), SOURCE, Runs(cells))[0].text
+
+
+def test_no_limit_exceeds_the_range_of_the_metric(judged):
+    record = replace(
+        judged("dominates").importances["dominates"], golden=np.array([0.0, 1.0, 0.0, 1.0]), golden_std=0.6
+    )
+    found = replace(judged("dominates"), importances={"dominates": record})
+    assert headline(Shown(found)).startswith("Between two single runs, a difference below 100.0 points")
+
+
 @pytest.mark.parametrize("code", ["L3D005", "L3D009", "L3D010", "L3D013"])
 def test_no_step_asks_for_runs_that_cannot_decide(judged, code):
     """The interval contains 0, and would not be believed if it did not."""
@@ -235,15 +267,20 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     def vote(k: int, std: float) -> Prediction:
         ranges: dict[str, Any] = {
             "std_before": 0.0125,
-            "std": Range(std, std / 2, 9 * std),
+            "std": Range(std, std / 2, 24 * std),
             "mean_change": Range(0.034, 0.01, 0.06),
+            "ratio": Range(std / 0.0125, 0.2, 0.9) if k < 9 else Range(),
         }
         return Prediction(remedy=Remedy("vote", ("data_order",), k), basis="exact", trainings=k, **ranges)
 
     none = judged("dominates", *[f"minor_{at}" for at in range(4)])
     found = replace(none, remedies=Foreseen(tuple(vote(k, 0.01 / k) for k in (3, 5, 9)), 0.0125))
     assert len(answers(Shown(none))) == 3
-    assert said(found, 3) == ("Vote of 3 over data_order: ± 0.3 (0.2 to 3.0) of ± 1.2, mean +3.4 (+1.0 to +6.0).")
+    assert said(found, 3) == ("Vote of 3 over data_order: ± 0.3 of ± 1.2 (20 to 90 % of it), mean +3.4 (+1.0 to +6.0).")
+    unsure = [replace(vote(3, 0.01), ratio=Range(0.8, 0.6, 1.1))]
+    assert said(replace(none, remedies=Foreseen(tuple(unsure), 0.0125)), 3) == (
+        "Vote of 3 over data_order: mean +3.4 (+1.0 to +6.0); less luck is undecided (60 to 110 % of ± 1.2)."
+    )
     commands = [step.command for step in steps(Shown(found), SOURCE)]
     assert commands[-1] == f"mlflow-l3d cure {RUN} --verify 1 --remedy 'vote of 3 runs over data_order'"
     assert len(commands) <= 2
@@ -251,8 +288,9 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     first = Page(document.to_html(folded=False)).text
     assert len(first.split("factor verdict")[0].split()) <= 120
     assert len(first.split()) <= 600
-    assert "± 0.1 0.1 to 1.0" in first.replace("(", "").replace(")", "")
-    assert "Arrow: the interval is longer." in first  # 3.0 is more than twice 1.2
+    assert "± 0.1 0.1 to 2.7" in first.replace("(", "").replace(")", "")
+    assert "20 to 90 % of now" in first
+    assert "Arrow: the interval is longer." in first  # 2.7 is more than twice 1.2
     assert document.to_html().count(">▶</text>") == 1
     alone = replace(judged("dominates"), remedies=found.remedies)
     assert len(investigation_document(alone, title="t", source=SOURCE, lines=["done"]).to_text().splitlines()) <= 25
@@ -262,7 +300,10 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     )
     nothing = replace(found, remedies=Foreseen((), 0.0125, "No vote helps."))
     assert said(nothing, 3) == "No vote helps."
-    assert steps(Shown(nothing), SOURCE) == steps(Shown(none), SOURCE)
+    assert steps(Shown(nothing), SOURCE)[-1].command == f"mlflow-l3d cure {RUN}"
+    cured = replace(SOURCE, given={**SOURCE.given, "cure": '{"kind": "vote", "over": ["data_order"], "members": 5}'})
+    lead = answers(Shown(nothing), cured)[3].lead
+    assert lead == "These runs have a remedy: vote of 5 runs over data_order. No vote helps."
 
 
 def test_intervals_are_named_by_the_level_at_which_they_hold_together(judged):

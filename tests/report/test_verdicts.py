@@ -8,6 +8,7 @@ import pytest
 
 from mlflow_l3d.analysis.importance.checks.cells import repeated_cells
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
+from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
@@ -41,7 +42,12 @@ def test_advice_is_for_what_is_undecided_alone_and_asks_for_more_than_there_is()
         for check in analysis.checks:
             assert check.code != "L3D001" or (check.message.endswith(advice.text) and advice.text)
         if advice.rows is not None:
-            assert advice.rows > rows or (advice.columns or 0) > columns or advice.action == "other_design"
+            larger = advice.rows >= max(1.25 * rows, rows + 5)
+            assert larger or (advice.columns or 0) > columns or advice.action == "other_design"
+        ends = [round(100 * total_index_of(end)) for end in analysis.importances["f"].corrected_interval]
+        if 50 in ends and verdict.doubt == "contains_0":
+            assert (advice.action, advice.rows) == ("unaffordable", None)
+            assert "more runs will change little of what you do" in advice.text
         actions.add(advice.action)
     assert actions >= {"none", "more_rows", "larger_table", "unaffordable"}
 

@@ -114,6 +114,7 @@ def report_mean(golden_std: Range, *, over: Sequence[str], most_members: int = M
             remedy=Remedy("report_mean", tuple(over), k),
             basis="exact",
             std=Range(*(end / math.sqrt(k) for end in golden_std)),
+            ratio=Range(*[1 / math.sqrt(k)] * 3),
             mean_change=Range(0.0, 0.0, 0.0),
             shares={"+".join(over): 1.0},
             trainings=k,

@@ -19,10 +19,16 @@ from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.designs.layout import SEED
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by, recorded_about
-from mlflow_l3d.studies.investigation.members import MOST_PREDICTIONS, Form, MemberRows, drawn_factors, run_predictions
+from mlflow_l3d.studies.investigation.members import (
+    MOST_PREDICTIONS,
+    Form,
+    MemberRows,
+    chosen_by_other,
+    drawn_factors,
+    run_predictions,
+)
 from mlflow_l3d.studies.investigation.remedies import spread_of
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client, Run
@@ -105,19 +111,12 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
     check_metric(cells, metric)
     source = recorded_about(client, parent).source
     over = (SEED,) if parent.data.tags.get(names.DESIGN) == "seeds" else drawn_factors(cells)
-    chosen_by = _chosen_by(cells, metric)
+    chosen_by = chosen_by_other(cells, metric)
     members, reason, classes = _read(client, cells, planned, f"validation_{metric.name}" * (not chosen_by), over)
     classes = len(source.classes) or classes
     spread = _spread(cells, replace(planned, classes=classes or None), metric)
     seconds = float(pd.to_numeric(cells.get("duration_seconds", pd.Series(dtype=float))).mean())
     return Gathered(parent, cells, metric, classes, *spread, members, reason, seconds, source, chosen_by)
-
-
-def _chosen_by(cells: pd.DataFrame, metric: Metric) -> str:
-    """Return the metric by whose validation score the best of several runs is chosen, if it is another one."""
-    usual = (name for name, each in registered().items() if not (each.secondary or each.opt_in))
-    first = next((name for name in usual if f"validation_{name}" in cells), metric.name)
-    return "" if first == metric.name else first
 
 
 def _spread(cells: pd.DataFrame, planned: Planned, metric: Metric) -> tuple[dict[str, Importance], FloatArray, Range]:

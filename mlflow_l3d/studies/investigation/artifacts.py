@@ -145,4 +145,4 @@ def spooled_predictions(frame: pd.DataFrame, spool: Spool[CellRecord]) -> Iterat
     """Yield the predictions of each cell of a frame; None for a cell without any."""
     for key, status in zip(frame["cell_key"], frame["status"], strict=True):
         path = spool.predictions(key) if status == "FINISHED" else None
-        yield None if path is None else read_rows(path, reference=True)
+        yield None if path is None else read_rows(path, scores=True, reference=True)

@@ -84,7 +84,8 @@ def score_parent(
     check_metric(cells, headline)
     finished = cells["status"].eq("FINISHED")
 
-    with temporary_folder() as folder, closing(read_predictions(client, cells[finished], reference=True)) as tables:
+    wanted = read_predictions(client, cells[finished], scores=True, reference=True)
+    with temporary_folder() as folder, closing(wanted) as tables:
         scored = score(
             cells,
             (next(tables)[1] if present else None for present in finished),

@@ -17,6 +17,7 @@ from mlflow_l3d.analysis.cure.ensembles import Members
 from mlflow_l3d.cells.factors import OF_NO_APPROACH
 from mlflow_l3d.designs import Design
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.known import pseudo_values, registered
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.predictions import has_reference
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 Form: TypeAlias = Literal["classes", "numbers", "texts"]
 MOST_PREDICTIONS: Final = 50_000_000
 """More are not held at once: an investigation then says nothing of remedies."""
+_JACKKNIFED: Final = 20
+"""Runs whose test examples are left out one by one."""
 _SHARED: Final = 0.5
 """Part of the test examples of a run that runs must share."""
 
@@ -126,10 +129,19 @@ class MemberRows:
         each = [metric.of_each(run.labels[run.test], run.predictions[run.test]) for run in runs]
         return float(np.mean([scores.var() / len(scores) for scores in each]))
 
+    def luck_of_any_tests(self, metric: Metric, classes: int | None) -> float:
+        """Return the standard deviation of a score that a choice of as many test examples causes (jackknife)."""
+        runs = [run for runs in self._runs.values() for run in runs if run.test.sum() >= FEWEST_EXAMPLES][:_JACKKNIFED]
+        if metric.function is None or not metric.percent or not runs or runs[0].predictions.dtype.kind not in "iu":
+            return math.nan
+        each = [pseudo_values(metric, run.labels[run.test], run.predictions[run.test], classes) for run in runs]
+        return math.sqrt(np.mean([values.var() / len(values) for values in each]))
+
     @property
     def test_size(self) -> int:
         """Test examples of an independent run, the fewest."""
-        return min((int(run.test.sum()) for run in self._runs.get(("", 0), [])), default=0)
+        golden = self._runs.get(("", 0)) or next(iter(self._runs.values()), [])
+        return min((int(run.test.sum()) for run in golden), default=0)
 
 
 def joined(runs: list[RunPredictions], *, columns: bool = False) -> Members | None:
@@ -167,6 +179,13 @@ def drawn_factors(cells: pd.DataFrame) -> tuple[str, ...]:
     """Return the factors whose seeds the cells of a frame have, those of no approach left out."""
     drawn = (str(name).removeprefix("seed.") for name in cells if str(name).startswith("seed."))
     return tuple(name for name in drawn if name not in OF_NO_APPROACH)
+
+
+def chosen_by_other(cells: pd.DataFrame, metric: Metric) -> str:
+    """Return the metric by whose validation score the best of several runs is chosen, if it is another one."""
+    usual = (name for name, each in registered().items() if not (each.secondary or each.opt_in))
+    first = next((name for name in usual if f"validation_{name}" in cells), metric.name)
+    return "" if first == metric.name else first
 
 
 def run_predictions(cell: Any, table: pa.Table, form: Form) -> RunPredictions | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
@@ -17,12 +17,9 @@ from mlflow_l3d.report.numbers import listed
 from mlflow_l3d.report.remedies import needs_labels, remedy_over
 from mlflow_l3d.studies.investigation.members import MemberRows
 
-_MOST_MEMBERS: Final = 5
-"""Of an ensemble on a first screen, which costs no time that a reader notices; `cure` tries more."""
-
 
 def foresee(members: MemberRows, analysis: Analysis, classes: int) -> Foreseen:
-    """Return what would help by the votes, or mean predictions, of several runs.
+    """Return what would help by the votes, or mean predictions, of several runs: the same as `cure`.
 
     Parameters
     ----------
@@ -36,7 +33,7 @@ def foresee(members: MemberRows, analysis: Analysis, classes: int) -> Foreseen:
     spread, metric = spread_of(analysis.importances), analysis.metric
     if reason := why_not(members, metric, spread.value):
         return Foreseen((), spread.value, reason)
-    predictions, reasons = predicted(members, metric, classes, spread, most_members=_MOST_MEMBERS, is_first_look=True)
+    predictions, reasons = predicted(members, metric, classes, spread)
     best = tuple(helping(predictions, spread.value, metric.sign)[:NAMED])
     return Foreseen(best, spread.value, "" if best else nothing_helps(predictions, reasons, analysis))
 
@@ -67,7 +64,6 @@ def predicted(
     spread: Range,
     *,
     most_members: int = 10,
-    is_first_look: bool = False,
 ) -> tuple[list[Prediction], list[str]]:
     """Return what is predicted of ensembles, and in one line each what is not.
 
@@ -79,21 +75,17 @@ def predicted(
         Standard deviation of independent runs.
     most_members
         Most runs behind one prediction.
-    is_first_look
-        Whether to leave out ensembles that need more labels, and choosing, whose validation scores were not read.
     """
     shared: dict[str, Any] = {"metric": metric, "classes": classes or None}
     shared |= {"golden_std": spread, "most_members": most_members}
     every: list[Prediction] = []
     lacking = []
-    looked_at = [name for name in members.factors if not (is_first_look and needs_labels(name.split("+")))]
-    for factor in looked_at:
+    for factor in members.factors:
         if len(rows := members.rows(factor)) > 1:
             every += predict(rows, over=factor.split("+"), **shared)
         else:
             lacking.append(factor)
-    is_left_out = is_first_look and needs_labels(members.over)
-    if (independent := None if is_left_out else members.independent()) is not None:
+    if (independent := members.independent()) is not None:
         drawn = not (independent.test is None or independent.test.any())
         shared |= {"test_size": members.test_size, "test_is_drawn": drawn}
         every += predict_all(independent, over=members.over, **shared)
@@ -104,11 +96,10 @@ def predicted(
         predictions = [replace(each, remedy=_of_numbers(each.remedy)) for each in predictions]
     reasons = [*_unknown("Ensembles", ENSEMBLES, every, predictions)]
     reasons += [lacking_words(lacking)] if lacking else []
-    if not is_first_look:
-        reasons += _unknown("The best of several runs", ("choose",), every, predictions)
-        if members.factors and predictions and members.design.name == "crossed":
-            # Ten columns are ten draws of the members, however many rows there are.
-            reasons.insert(0, "All rows share their columns: design=nested predicts more exactly with as many runs.")
+    reasons += _unknown("The best of several runs", ("choose",), every, predictions)
+    if members.factors and predictions and members.design.name == "crossed":
+        # Ten columns are ten draws of the members, however many rows there are.
+        reasons.insert(0, "All rows share their columns: design=nested predicts more exactly with as many runs.")
     return predictions, reasons
 
 

@@ -21,7 +21,7 @@ from mlflow_l3d.designs import Design
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.studies.investigation.members import MemberRows, drawn_factors, run_predictions
+from mlflow_l3d.studies.investigation.members import MemberRows, chosen_by_other, drawn_factors, run_predictions
 from mlflow_l3d.studies.investigation.remedies import foresee
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.predictions import has_reference
@@ -87,7 +87,8 @@ def score(
     factors = [str(name) for name in cells["factor"].dropna().unique()]
     with closing(_Writer(table_file)) as writer:
         varied = factors, drawn_factors(cells)
-        counted = _Counted(planned.design_of(cells), *varied, (agreement, metric.agreement), writer)
+        validation = f"validation_{metric.name}" * (not chosen_by_other(cells, metric))
+        counted = _Counted(planned.design_of(cells), *varied, (agreement, metric.agreement), writer, validation)
         for cell, table in zip(cells.itertuples(index=False), predictions, strict=True):
             counted.add(cell, table)
         counted.close_row()
@@ -102,7 +103,13 @@ def score(
         regression=stability.regression(),
         agreement=counted.choice,
     )
-    analysis = replace(analysis, remedies=foresee(counted.members, analysis, planned.classes or 0))
+    members = counted.members
+    analysis = replace(
+        analysis,
+        remedies=foresee(members, analysis, planned.classes or 0),
+        test_examples=members.test_size,
+        luck_of_tests=members.luck_of_any_tests(metric, planned.classes),
+    )
     return Scored(analysis, counted.steps, counted.agreement_of_cells())
 
 
@@ -116,6 +123,7 @@ class _Counted:
         over: tuple[str, ...],
         agreement: tuple[str, str],
         writer: _Writer,
+        validation: str,
     ) -> None:
         self.stability = Stability(design.comparable(factors))
         self.members = MemberRows(design, over)
@@ -123,6 +131,7 @@ class _Counted:
         self.steps: dict[int, dict[str, float]] = {}
         self._design, self._factors, self._agreement, self._writer = design, factors, agreement, writer
         self._present: list[bool] = []
+        self._validation = validation
         self._last: Any = None
 
     def add(self, cell: Any, table: pa.Table | None) -> None:
@@ -153,7 +162,10 @@ class _Counted:
         columns = {"example_ids": ids.to_numpy(), "labels": labels, "predictions": predictions}
         self.stability.add(phase=str(cell.phase), **place, **columns)
         if self.choice in (None, REGRESSION):
-            self.members.add(cell, run_predictions(cell, table, "classes" if self.choice is None else "numbers"))
+            run = run_predictions(cell, table, "classes" if self.choice is None else "numbers")
+            if run is not None:
+                run.validation = float(getattr(cell, self._validation, math.nan))
+            self.members.add(cell, run)
         if self.choice is None:
             marks = {names.REFERENCE: table[names.REFERENCE]} if has_reference(table.schema) else {}
             self._writer.add(cell, {"example_id": ids, "label": labels, "prediction": predictions, **marks})

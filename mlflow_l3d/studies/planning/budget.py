@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.metrics.known import pseudo_values
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.planning.numbers import (
@@ -17,7 +18,6 @@ from mlflow_l3d.studies.planning.numbers import (
     ScoreVariances,
     best,
     projection,
-    pseudo_values,
     score_variances,
 )
 from mlflow_l3d.tracking.connection import Client

@@ -12,8 +12,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile
-from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.known import score
 
 FEWEST_RUNS: Final = 3
 MOST_RUNS: Final = 1_000_000
@@ -68,36 +66,6 @@ class ScoreVariances:
         else:
             of_examples = self.examples * ((1 - examples / self.pool) / (runs * examples) + 1 / self.pool)
         return self.runs / runs, of_examples, self.both / (runs * examples)
-
-
-def pseudo_values(
-    metric: Metric, labels: npt.NDArray[Any], predictions: npt.NDArray[Any], classes: int | None = None
-) -> FloatArray:
-    """Return the jackknife's pseudo-values of a score: one per example, whose mean is the score but for its bias.
-
-    Parameters
-    ----------
-    metric
-        Has a function.
-    labels, predictions
-        Shape (n,), n at least 2, as the metric takes them.
-    classes
-        How many classes are distinguished.
-
-    Returns
-    -------
-    numpy.ndarray
-        Shape (n,): ``n s - (n - 1) s_i`` with the score ``s_i`` without example i. Of the accuracy: 1 where right.
-    """
-    if metric.of_each is not None:
-        return metric.of_each(labels, predictions)
-    count = len(labels)
-    whole = score(metric, labels, predictions, classes)
-    pairs = np.stack([pd.factorize(labels)[0], pd.factorize(predictions)[0]])
-    # Examples with equal label and prediction are worth the same.
-    _, first, kind = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
-    without = [score(metric, np.delete(labels, place), np.delete(predictions, place), classes) for place in first]
-    return (count * whole - (count - 1) * np.array(without))[kind.reshape(-1)]
 
 
 def score_variances(

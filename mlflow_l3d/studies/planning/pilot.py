@@ -13,6 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import with_scores
+from mlflow_l3d.analysis.importance.verdicts import Advice
 from mlflow_l3d.analysis.planning.assurance import Outlook
 from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.designs.analyse import analyse
@@ -42,6 +43,8 @@ class FactorPilot:
         The earlier parent.
     same
         Whether it shares the context (task, approach, model, hyperparameters, numerics) of what is planned.
+    settled_by
+        Rows that its report recommends; None if it recommends none, or the plan has another design or fewer columns.
     """
 
     outlook: Outlook
@@ -49,6 +52,7 @@ class FactorPilot:
     high: float
     run_id: str
     same: bool
+    settled_by: int | None = None
 
 
 @dataclass(frozen=True)
@@ -170,10 +174,17 @@ def _variances(request: InvestigationRequest, recorded: Recorded) -> dict[str, F
             total_index_of(record.importance_corrected_ci_high),
             run_id,
             same,
+            _recommended(request, record.design, analysis.advice.get(factor)),
         )
         for factor, record in analysis.importances.items()
         if factor in request.factors and record.components is not None
     }
+
+
+def _recommended(request: InvestigationRequest, design: str, advice: Advice | None) -> int | None:
+    """Return the rows that a report recommends for a factor, if a plan is of that kind."""
+    same = request.plan.design.name == design and advice is not None
+    return advice.rows if same and advice and request.plan.investigation_runs >= (advice.columns or 0) else None
 
 
 def _outlook(design: type[Design] | None, importances: Mapping[str, Importance], factor: str) -> Outlook:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from mlflow_l3d.report.numbers import counted, rough_duration, unit_of
+from mlflow_l3d.report.numbers import counted, listed, rough_duration, unit_of
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer, Step
@@ -88,6 +88,12 @@ class Plan(OnOneScreen):
         return self.factors.copy()
 
     @property
+    def settled(self) -> list[str]:
+        """Factors that are undecided, and have the rows that the report of the pilot recommends for them."""
+        rows = self.factors["settled_by"].astype(float)
+        return [*self.factors["factor"][rows <= self.request.plan.mitigation_runs]]
+
+    @property
     def able(self) -> pd.DataFrame:
         """The designs that keep the wanted half-width of every factor, that with the fewest cells first."""
         return self.designs[self.designs["never"].eq("")].dropna(subset=["cells_needed"]).sort_values("cells_needed")
@@ -148,6 +154,8 @@ class Plan(OnOneScreen):
         every, wanted = counted(self.cells, "cell"), f"for intervals of ± {plan.half_width:g}"
         if width <= plan.half_width:
             return f"{every} are enough {wanted}; {self.cells_to_compute:,} to compute{time}."
+        if settled := self.settled:
+            return f"{every} probably settle {listed(settled)}; {self.cells_to_compute:,} to compute{time}."
         if (best := self.cheapest) is None:
             return f"{every} are too few {wanted}."
         needed, hours = best["cells_needed"], best["hours_needed"]
@@ -206,7 +214,11 @@ class Plan(OnOneScreen):
         if self.factors["total_index"].isna().any() and not plan.design.baseline:
             text = "A pilot trains a small part of the plan and measures cost and variances; its cells count:"
             return [Step(text, source.command("plan", pilot="run"))]
-        if best is not None and not self.factors["half_width"].max(skipna=False) <= plan.half_width:
+        if (
+            best is not None
+            and not self.settled
+            and not self.factors["half_width"].max(skipna=False) <= plan.half_width
+        ):
             sizes = {"mitigation_runs": f"{best['rows_needed']:.0f}"}
             sizes["investigation_runs"] = f"{best['columns_needed']:.0f}"
             return [Step("Exact enough, with the fewest cells:", source.command(design=best["design"], **sizes))]

@@ -19,7 +19,7 @@ from mlflow_l3d.studies.planning.pilot import FactorPilot
 
 _OF_PILOT: Final = (
     *("total_index", "low", "high", "pilot_enough"),
-    *("pilot_design", "pilot_run_id", "pilot_same", "pilot_rows", "pilot_columns"),
+    *("settled_by", "pilot_design", "pilot_run_id", "pilot_same", "pilot_rows", "pilot_columns"),
 )
 NEEDED: Final = ("cells_needed", "rows_needed", "columns_needed")
 ASSUMED: Final = (0.1, 0.5, 0.9)
@@ -81,7 +81,7 @@ def factor_table(request: InvestigationRequest, pilots: Mapping[str, FactorPilot
                 "pilot_enough": design_named(components.design).promises(components),
                 "pilot_design": components.design,
             }
-            row |= {"pilot_run_id": pilot.run_id, "pilot_same": pilot.same}
+            row |= {"pilot_run_id": pilot.run_id, "pilot_same": pilot.same, "settled_by": pilot.settled_by or math.nan}
             row |= {"pilot_rows": components.rows, "pilot_columns": components.columns}
         rows.append(row | _precision(request, outlook, assurance))
     return pd.DataFrame(rows)

@@ -17,16 +17,18 @@ from run_helpers import Place, copied, sqlite_place
 from scipy.stats import binom
 
 from mlflow_l3d import FunctionApproach, L3DError, cure, cured, evaluate, investigate, load, plan_cure, seeds
+from mlflow_l3d.analysis.cure.rank import NAMED
 from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.cures import text_of
 from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.cure import data, request, verifying
-from mlflow_l3d.studies.cure.gather import Gathered, _chosen_by
+from mlflow_l3d.studies.cure.gather import Gathered
 from mlflow_l3d.studies.cure.numbers.verified import CureAnswer
 from mlflow_l3d.studies.cure.request import _trainings
 from mlflow_l3d.studies.cure.results import Cure
+from mlflow_l3d.studies.investigation.members import chosen_by_other
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
@@ -239,10 +241,10 @@ def test_trainings_of_a_cured_parent_count_as_often_as_each_of_its_runs_has_them
 
 def test_only_the_score_that_chooses_among_runs_predicts_the_best_of_several() -> None:
     both, f1_macro = pd.DataFrame(columns=["validation_f1_macro", "validation_accuracy"]), named("f1_macro")
-    assert _chosen_by(both, f1_macro) == "accuracy"
-    assert _chosen_by(both, named("accuracy")) == ""
-    assert _chosen_by(pd.DataFrame(columns=["validation_f1_macro"]), f1_macro) == ""
-    assert _chosen_by(pd.DataFrame(columns=["f1_macro"]), f1_macro) == ""
+    assert chosen_by_other(both, f1_macro) == "accuracy"
+    assert chosen_by_other(both, named("accuracy")) == ""
+    assert chosen_by_other(pd.DataFrame(columns=["validation_f1_macro"]), f1_macro) == ""
+    assert chosen_by_other(pd.DataFrame(columns=["f1_macro"]), f1_macro) == ""
 
 
 def test_only_other_sizes_of_the_same_data_show_what_more_labels_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,3 +298,13 @@ def test_a_remedy_that_another_process_trains_is_waited_for(tmp_path: Path, monk
         assert said == ["Another process trains the vote of 3 runs over data_order. Waiting for it."]
     with verifying.in_turn(golden):
         assert len(said) == 1
+
+
+def test_the_report_names_what_cure_names(coins: tuple[Place, Investigation]) -> None:
+    place, result = coins
+    remedies = result.analysis.remedies
+    assert remedies is not None
+    assert remedies.best
+    with place.entered():
+        answer = result.cure().answer
+    assert [each.remedy for each in answer.helping()[:NAMED]] == [each.remedy for each in remedies.best]

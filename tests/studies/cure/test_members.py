@@ -110,15 +110,13 @@ def test_a_base_run_is_the_first_member_of_each_of_its_swaps() -> None:
     assert len(independent) == 3
 
 
-def test_a_first_look_says_which_ensembles_need_labels_instead_of_advising_them() -> None:
+def test_ensembles_that_need_labels_say_so() -> None:
     members = coins(4, 7, 100, "data_order+label_selection")
     spread, metric = Range(0.05, 0.04, 0.06), named("accuracy")
     assert predicted(members, metric, 2, spread)[0]
-    predictions, reasons = predicted(members, metric, 2, spread, is_first_look=True)
-    assert (predictions, reasons) == ([], [])
     cause = SimpleNamespace(importances={"data_order+label_selection": SimpleNamespace(importance_corrected=-0.1)})
     said = "Ensembles over data_order+label_selection need several times the labels."
-    assert nothing_helps(predictions, reasons, cast("Any", cause)) == said
+    assert nothing_helps([], [], cast("Any", cause)) == said
     vote = Remedy("vote", ("data_order", "label_selection"), 5)
     assert remedy_words(vote) == "vote of 5 runs over data_order and label_selection (needs up to 5 times the labels)"
 
@@ -129,11 +127,23 @@ def test_each_factor_has_its_own_reason_first_that_which_more_runs_settle() -> N
         for column in range(2):
             ids = range(100 * column, 100 * column + 20)
             members.add(cell("investigation", "a", row, column), run(ids, [True] * 20, column))
-    _, reasons = predicted(members, named("accuracy"), 2, Range(0.1), is_first_look=True)
-    assert [reason.split(":")[0] for reason in reasons] == [
+    _, reasons = predicted(members, named("accuracy"), 2, Range(0.1))
+    assert [reason.split(":")[0] for reason in reasons[:2]] == [
         "Ensembles over b",
         "Runs that differ in a share fewer than 10 examples in a row",
     ]
+
+
+def test_luck_of_a_test_set_is_the_binomial_one_of_the_accuracy() -> None:
+    members = MemberRows(design_named("crossed"))
+    for column in range(3):
+        right = [at < 30 for at in range(40)]
+        members.add(cell("golden", None, None, None), run(range(40 * column, 40 * column + 40), right))
+    accuracy, f1 = (members.luck_of_any_tests(named(name), 2) for name in ("accuracy", "f1_macro"))
+    assert accuracy == pytest.approx(math.sqrt(0.75 * 0.25 / 40))
+    assert f1 == pytest.approx(accuracy, rel=0.25)
+    assert members.test_size == 40
+    assert math.isnan(MemberRows(design_named("crossed")).luck_of_any_tests(named("accuracy"), 2))
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

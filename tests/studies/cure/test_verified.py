@@ -119,7 +119,7 @@ def test_a_prediction_is_doubted_if_the_luck_of_both_does_not_explain_what_was_a
     for each in (far, near, replace(far, prediction=NOTHING.prediction)):
         answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(), verified=(each,))
         notes.append(trained_table(answer).note)
-    words = "A mean of class scores of 4 runs over 2 factors: relative to without it, the std is"
+    words = "A mean of class scores of 4 runs over 2 factors: the std that it leaves is"
     assert f"{words} 2.00 times (1.33 to 3.00) the predicted one; luck alone rarely explains that: " in notes[0]
     assert f"{words} 1.10 times (0.73 to 1.65) the predicted one; luck alone may explain that." in notes[1]
     assert "predicted one" not in notes[2]

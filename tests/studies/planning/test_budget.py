@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.analysis.intervals import t_quantile
-from mlflow_l3d.metrics.known import named, score
+from mlflow_l3d.metrics.known import named, pseudo_values, score
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.planning.budget import _costs
 from mlflow_l3d.studies.planning.numbers import (
@@ -17,7 +17,6 @@ from mlflow_l3d.studies.planning.numbers import (
     ScoreVariances,
     best,
     projection,
-    pseudo_values,
     score_variances,
 )
 

@@ -594,3 +594,19 @@ def test_the_radial_design_is_offered_where_it_takes_fewer_cells_to_compare_fact
     radial = {**large, "design": "radial", "golden_runs": "auto"}
     for other in ({**large, "factor": "data_order"}, radial, small):
         assert not any("design=radial" in remark for remark in specify(other).remarks)
+
+
+def test_a_plan_and_a_report_agree_on_what_settles_a_factor() -> None:
+    """The report recommends rows for the verdict, and `half_width` alone would call them too few."""
+    outlook = Outlook(replace(assumed_variances(0.4, 0.5), rows=3, columns=3))
+    request = specify({**SMALL, **TWO, "design": "crossed", "half_width": 0.01, "mitigation_runs": 8})
+    known = {
+        "data_order": FactorPilot(outlook, 0.2, 0.8, "x", same=True, settled_by=8),
+        "label_selection": FactorPilot(outlook, 0.2, 0.8, "x", same=True, settled_by=9),
+    }
+    report = assembled(request, Pilot(factors=known)).report()
+    assert " cells probably settle data_order; " in report.headline
+    assert [step.text for step in report.steps] == ["Train it:"]
+    for pilot in known.values():
+        object.__setattr__(pilot, "settled_by", None)
+    assert " are too few " in assembled(request, Pilot(factors=known)).report().headline

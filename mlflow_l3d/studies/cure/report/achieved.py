@@ -46,18 +46,22 @@ def _pairs(each: Verified) -> str:
 def trained_table(answer: CureAnswer) -> Table:
     """Return what was predicted of each trained remedy next to what was achieved."""
     unit = unit_of(answer.metric)
+    first = answer.verified[0]
+    scale = first.plain.value / answer.std
     rows = [
         {
             "remedy": short_words(each.prediction.remedy),
-            "std (predicted)": f"{unit.text(each.cured.value)} ({unit.text(each.prediction.std.value)})",
+            "std (predicted)": f"{unit.text(each.cured.value)} ({unit.text(scale * each.prediction.std.value)})",
             "mean (predicted)": f"{unit.change(each.mean_change.value)} "
             f"({unit.change(each.prediction.mean_change.value)})",
             "golden runs": _pairs(each),
         }
         for each in answer.verified
     ]
-    before = unit.typical(answer.verified[0].plain.value)
-    note = f"Without a remedy {before}. A pair: golden runs without and with it."
+    note = (
+        f"Without a remedy {unit.typical(first.plain.value)} in these {first.runs} golden runs, which predictions are "
+    )
+    note += "scaled to. A pair: golden runs without and with it."
     return Table.of(rows, " ".join([note, *map(_surprise, answer.verified)]))
 
 
@@ -69,7 +73,7 @@ def _surprise(each: Verified) -> str:
     far = "luck alone rarely explains that: predict it again from more runs"
     held = "luck alone may explain that" if over.low <= 1 <= over.high else far
     times = f"{over.value:.2f} times ({between(*over[1:], '{:.2f}'.format)}) the predicted one"
-    return f"{beginning(each.prediction.remedy, 1)}: relative to without it, the std is {times}; {held}."
+    return f"{beginning(each.prediction.remedy, 1)}: the std that it leaves is {times}; {held}."
 
 
 def verified_note(answer: CureAnswer) -> str | None:

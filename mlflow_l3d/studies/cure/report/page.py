@@ -29,6 +29,7 @@ from mlflow_l3d.report.page import Document, Drawing, Item, Section
 from mlflow_l3d.report.remedies import (
     beginning,
     factor_words,
+    less_text,
     remedy_bars,
     remedy_table,
     remedy_words,
@@ -101,6 +102,8 @@ def headline(answer: CureAnswer) -> str:
     elif answer.collapsed:
         return f"Collapse comes first: {answer.collapsed} of {answer.runs} runs score no better than chance."
     elif helping:
+        if not helping[0].ratio.high < 1:
+            return f"{beginning(helping[0].remedy, 1)}: {less_text(helping[0], unit)}."
         what, before, after = f"{beginning(helping[0].remedy, 1)} would leave", Range(answer.std), helping[0].std
     else:
         return "No remedy that can be predicted from these runs leaves clearly less luck in a single result."
@@ -116,7 +119,8 @@ def _helping(answer: CureAnswer) -> Answer:
         limit = f" by more than {unit.size(answer.smallest_effect)}" * (kept == "verified" and low <= 0)
         lead = (
             f"With {with_article(best.prediction.remedy)} {best.runs} golden runs have less spread: "
-            f"**{best.less_spread}** ({percent_text(ratio.value)} %, {between(*ratio[1:], percent_text)}). "
+            f"**{best.less_spread}** ({percent_text(ratio.value)} % of that without, "
+            f"{between(*ratio[1:], percent_text)}). "
             f"Their mean is not {worse(answer)}{limit}: **{kept}** ({unit.change(change.value, 1)}{unit.behind}, "
             f"{between(*change[1:], partial(unit.change, digits=1))})."
         )
@@ -129,8 +133,8 @@ def _helping(answer: CureAnswer) -> Answer:
         more = f"; two results agree on {points(agree, 0)} % of the predictions" * math.isfinite(agree)
         lead = f"**{beginning(helping[0].remedy)}**: mean **{shift}**{unit.behind}{more}."
     elif any(each.remedy.kind in SEVERAL for each in answer.shown()):
-        left = f"{100 * ENOUGH:.3g} %"
-        lead = f"Each remedy that can be predicted leaves more than {left} of the spread, or makes the mean worse."
+        left = f"less than {100 * ENOUGH:.3g} % of the spread"
+        lead = f"No remedy that can be predicted is established to leave {left} without a {worse(answer)} mean."
     else:
         lead = " ".join(answer.reasons[:1])
     return Answer("What would help?", "", (lead,))
@@ -147,15 +151,17 @@ def _cost(answer: CureAnswer) -> Answer:
 def _luck(answer: CureAnswer) -> Answer:
     unit, chosen = unit_of(answer.metric), answer.chosen
     if answer.verified or chosen is None or answer.collapsed:
-        std = answer.best.cured.value if answer.best else answer.std
+        trained = answer.leading
+        std = answer.best.cured.value if answer.best else trained.plain.value if trained else answer.std
     else:
         std = chosen.std.value
+    behind = f", in these {answer.verified[0].runs} runs" if answer.verified else ""
     shares = sorted(chosen.shares.items(), key=lambda each: -each[1])[:2] if chosen and not answer.verified else []
     causes = [f"**{factor_words(name)}** ({share_text(share)})" for name, share in shares]
     more = f" Involved in its variance: {listed(causes)}." if causes else ""
     if not math.isfinite(std):
         return Answer("What stays luck?", "", ("Unknown: fewer than two independent runs have a score.",))
-    return Answer("What stays luck?", "", (f"**{unit.typical(std)}**{unit.behind}.{more}",))
+    return Answer("What stays luck?", "", (f"**{unit.typical(std)}**{unit.behind}{behind}.{more}",))
 
 
 def front(answer: CureAnswer) -> Drawing | None:
@@ -216,7 +222,7 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
             return
         again = source.command(**{"mitigation_runs" if answer.is_pooled else "golden_runs": str(runs)})
         yield Step("More golden runs may settle it:", again)
-        yield Step("Then verify with them, in the run of that:", f"mlflow-l3d cure {options}")
+        yield Step("After that, verify with its golden runs:", f"mlflow-l3d cure {options}")
     elif answer.chosen and not answer.verified and answer.stored and source.command():
         yield Step("This is predicted. Verify it:", f"mlflow-l3d cure {source.run_id} --verify 1")
 

@@ -157,6 +157,9 @@ def _share_table(shown: Shown) -> Table:
     if len(shown.records) > 1:
         rule = f"The intervals of all factors hold together with {level}. Above 50 %: dominates; below: minor; else "
         rule += "[[undecided|verdict]]."
+        rule += " Interactions count for each factor in them." * (
+            sum(shown.shares(one)[0] for one in shown.records) > 1
+        )
     kinds = tuple(shown.verdict(record) for record in shown.records)
     return Table.of(rows, " ".join([rule, *doubts]), kind="bars", texts=frozenset({1, 2}), kinds=kinds)
 

@@ -77,14 +77,14 @@ def investigation_document(
         headline=headline(shown),
         about=source.about(metric_text(analysis.metric)),
         place=source.place(counted(shown.runs, "run")),
-        answers=answers(shown),
+        answers=answers(shown, source),
         drawing=golden_strip(shown, runs),
         table=factor_tables.first_table(shown),
         second_table=help_table(shown),
-        steps=steps(shown, source),
+        steps=steps(shown, source, runs),
         lines=lines,
         remarks=[*failed, *notes, _check_lines(shown)],
-        notes=_short_notes(shown),
+        notes=[*_short_notes(shown), *(note for note in notes if " has no effect and is left out: " in note)],
         in_full=[[Item(shown.sentence(record), record.factor) for record in shown.records], *notes],
         sections=sections,
         settings=settings,
@@ -106,7 +106,7 @@ def help_table(shown: Shown) -> Table | None:
     """Return the remedies that help; None if there are none."""
     if (remedies := shown.analysis.remedies) is None or not remedies.best:
         return None
-    note = f"Predicted from these runs, now {shown.unit.typical(remedies.std)}; cure tries more runs, and class scores."
+    note = f"Predicted from these runs, now {shown.unit.typical(remedies.std)}."
     return remedy_bars(remedies.best, shown.analysis.metric, note)
 
 

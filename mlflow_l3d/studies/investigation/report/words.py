@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Final
 
 import numpy as np
+import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
+from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.analysis.importance.checks.shape import MANY
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
-from mlflow_l3d.report.numbers import listed, points
-from mlflow_l3d.report.remedies import range_text, remedy_words, short_words
+from mlflow_l3d.report.numbers import counted, listed, points, rough_duration
+from mlflow_l3d.report.remedies import less_text, remedy_words, short_words
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
+from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
 _STEPS: Final = 2
@@ -40,6 +43,8 @@ def headline(shown: Shown) -> str:
         if any(table.size and np.ptp([*table, scores[0]]) > 0 for table in tables):
             return f"{same}, but other runs did not: {len(scores)} are too few to say how much is luck."
         return f"{same}: the varied factors change no score."
+    if 0 < (tests := shown.analysis.test_examples) < FEWEST_EXAMPLES:
+        return f"{counted(tests, 'test example')}: no answer is possible."
     collapse = shown.analysis.collapse
     if collapse is not None and collapse.collapsed:
         rest = _limit(shown, next(iter(collapse.rest.values())))
@@ -53,25 +58,24 @@ def _limit(shown: Shown, record: Importance | None) -> str:
     assert record is not None
     scores = record.golden[np.isfinite(record.golden)]
     own_std = shown.design.tables_are_golden or len(scores) < 2
-    return shown.unit.size(single_run_limit(scores, record.golden_std if own_std else None))
+    low, high = shown.analysis.metric.range
+    return shown.unit.size(min(single_run_limit(scores, record.golden_std if own_std else None), high - low))
 
 
-def answers(shown: Shown) -> tuple[Answer, ...]:
+def answers(shown: Shown, source: Source | None = None) -> tuple[Answer, ...]:
     """Return the questions that the report opens with, answered in plain words."""
-    return _luck(shown), _which(shown), _stable(shown), *_cured(shown)
+    return _luck(shown), _which(shown), _stable(shown), *_cured(shown, source or Source())
 
 
-def _cured(shown: Shown) -> Iterator[Answer]:
-    """Yield what would help, if that was looked at."""
+def _cured(shown: Shown, source: Source) -> Iterator[Answer]:
+    """Yield what would help, if that was looked at: what `cure` says of the same runs, by the same function."""
     if (remedies := shown.analysis.remedies) is not None:
-        lead, unit, collapse = remedies.reason, shown.unit, shown.analysis.collapse
+        lead, collapse = remedies.reason, shown.analysis.collapse
         if remedies.best:
-            best = remedies.best[0]
-            write = partial(range_text, unit=unit, digits=unit.digits(remedies.std))
-            std, change = write(best.std), write(best.mean_change, sign=True)
-            name = short_words(best.remedy)
-            lead = f"**{name[:1].upper()}{name[1:]}**: ± {std} of {unit.typical(remedies.std)}, mean {change}."
-            lead = lead.replace("\n", " ")
+            name = short_words(remedies.best[0].remedy)
+            lead = f"**{name[:1].upper()}{name[1:]}**: {less_text(remedies.best[0], shown.unit)}."
+        if (cure := source.given.get("cure", "")).startswith("{"):
+            lead = f"These runs have a remedy: {remedy_words(Remedy(**json.loads(cure)))}. {lead}"
         mostly_below_chance = any(record.collapsed_share >= MANY for record in shown.records)
         if mostly_below_chance or (collapse is not None and collapse.collapsed):
             below = " What is predicted below counts collapsed runs."
@@ -87,10 +91,14 @@ def _luck(shown: Shown) -> Answer:
     numbers = (scores.mean(), scores.min(), scores.max(), std)
     mean, low, high, deviation = (unit.text(float(value), unit.digits(std)) for value in numbers)
     runs = f"Repeating the training **{len(scores):,} times** with other seeds gave"
+    if shown.runs > len(scores):
+        runs = f"Of {shown.runs:,} trainings, **{len(scores):,} with everything redrawn** gave"
     if shown.golden_word == "pooled":
         runs = f"The **{len(scores):,} trainings** of all tables scored"
     metric = f"{shown.analysis.metric}, %" if unit.scale > 1 else str(shown.analysis.metric)
     lead = f"{runs} **{low} to {high}** ({metric}), [[typically|std]] **{mean} ± {deviation}**."
+    if (alone := shown.analysis.luck_of_tests) > 0:
+        lead += f" {shown.analysis.test_examples:,} test examples alone cause {unit.typical(alone)}."
     return Answer(question, "", (lead, *luck_details(shown)))
 
 
@@ -177,19 +185,29 @@ def _stable(shown: Shown) -> Answer:
     return Answer(question, "", (lead, *details))
 
 
-def steps(shown: Shown, source: Source) -> list[Step]:
+def steps(shown: Shown, source: Source, runs: Runs | None = None) -> list[Step]:
     """Return what to do next, what would change the answer most first."""
-    others, remedies = list(_next_steps(shown, source)), shown.analysis.remedies
-    if remedies is None or not remedies.best or not source.run_id:
+    others, remedies = list(_next_steps(shown, source, runs or Runs())), shown.analysis.remedies
+    if remedies is None or not remedies.std > 0 or not source.run_id:
         return others[:_STEPS]
-    text, cure = "What would help is predicted from these runs. See more of it:", f"mlflow-l3d cure {source.run_id}"
-    if source.command():
+    text, cure = "What would leave less luck? See every remedy:", f"mlflow-l3d cure {source.run_id}"
+    if remedies.best and source.command():
         named = shlex.quote(remedy_words(remedies.best[0].remedy))
         text, cure = "What would help is predicted from these runs. Verify it:", f"{cure} --verify 1 --remedy {named}"
     return [*others[: _STEPS - 1], Step(text, cure)]
 
 
-def _next_steps(shown: Shown, source: Source) -> Iterator[Step]:
+def _price(shown: Shown, runs: Runs, mitigation_runs: int, investigation_runs: int = 0) -> str:
+    """Return how long larger tables of all factors train, one cell after the other; empty if it is not known."""
+    rows, columns = shown.records[0].table.shape
+    golden = 0 if shown.golden_word == "pooled" else round(len(shown.golden_scores) * mitigation_runs / rows)
+    size = (len(shown.records), mitigation_runs, investigation_runs or columns, golden)
+    seconds = float(pd.to_numeric(runs.cells.get("duration_seconds", pd.Series(dtype=float))).mean())
+    hours = (shown.design.count(*size) - shown.runs) * seconds / 3600
+    return f" (about {rough_duration(hours)} of training)" if hours > 0 else ""
+
+
+def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
     analysis, scores = shown.analysis, shown.golden_scores
     if analysis.cells_failed and source.command():
         deleted = min(analysis.cells_deleted, analysis.cells_failed)
@@ -198,12 +216,19 @@ def _next_steps(shown: Shown, source: Source) -> Iterator[Step]:
     if len(scores) > 1 and np.ptp(scores) == 0:
         yield Step("Does each seed reach the training? Try them:", source.command(self_test="only"))
         return
-    rows = [advice.rows for advice in analysis.advice.values() if advice.action in ("more_rows", "larger_table")]
-    if rows and source.command():
-        more = {"mitigation_runs": str(max(row or 0 for row in rows))}
-        if columns := [advice.columns for advice in analysis.advice.values() if advice.columns]:
+    larger = {name: each for name, each in analysis.advice.items() if each.action in ("more_rows", "larger_table")}
+    if analysis.tests_dominate:
+        alone = (
+            f": {analysis.test_examples:,} alone cause {shown.unit.typical(analysis.luck_of_tests)}{shown.unit.behind}"
+        )
+        yield Step(f"Test more examples (--test-size), or label more{alone * (analysis.luck_of_tests > 0)}.")
+    if larger and not 0 < analysis.test_examples < FEWEST_EXAMPLES and source.command():
+        more = {"mitigation_runs": str(max(each.rows or 0 for each in larger.values()))}
+        if columns := [each.columns for each in larger.values() if each.columns]:
             more["investigation_runs"] = str(max(columns))
-        yield Step("More runs settle what is undecided; finished ones count:", source.command(**more))
+        price = _price(shown, runs, **{name: int(number) for name, number in more.items()})
+        text = f"More runs probably settle {listed([*larger])}{price}; finished ones count:"
+        yield Step(text, source.command(**more))
     others = {
         name: one.text
         for name, one in analysis.advice.items()
@@ -217,10 +242,10 @@ def _next_steps(shown: Shown, source: Source) -> Iterator[Step]:
     std = shown.unit.scale * shown.golden_deviation if len(scores) > 1 else 0.0
     if std > 0 and source.run_id and shown.design.planning is not None:
         effect = nice_step(0.6 * std)
-        runs = math.ceil(_RUNS_FOR_POWER * (std / effect) ** 2)
+        needed = math.ceil(_RUNS_FOR_POWER * (std / effect) ** 2)
         unit = (" point" if effect == 1 else " points") if shown.unit.scale > 1 else ""
         gate = f"mlflow-l3d gate --baseline {source.run_id} --candidate hyperparameters=NAME=VALUE"
         gate += f" --smallest-effect {effect:g}"
         if (metric := source.given.get("metric", "auto")) != "auto":
             gate += f" --metric {metric}"
-        yield Step(f"Does a change help? To see a difference of {effect:g}{unit} takes about {runs} runs each:", gate)
+        yield Step(f"Does a change help? To see a difference of {effect:g}{unit} takes about {needed} runs each:", gate)
