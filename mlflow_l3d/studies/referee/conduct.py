@@ -138,7 +138,7 @@ class Conduct:
             recorder = SessionRecorder(client, client.get_run(run.run_id))
             conduct = cls(source, recorder)
             with recorder.held():
-                baseline = recorder.begin(source.describe(None), 0)
+                baseline = recorder.begin(source.describe(None))
                 conduct._run(baseline, source.describe(None), range(baseline_runs))
                 scores = np.array([score for score in baseline.scores.values() if math.isfinite(score)])
                 _check_baseline(scores, source.metric)
@@ -198,7 +198,7 @@ class Conduct:
             self._confirm()
             if described.key == self.recorder.systems[0].key:
                 return self._judgement(self.recorder.systems[0], replace(self.session.look({}), verdict="reject"))
-            record = self.recorder.begin(described, len(self.recorder.systems))
+            record = self.recorder.begin(described)
             try:
                 if not record.verdict:
                     self._decide(record, described, most_runs)
@@ -243,7 +243,7 @@ class Conduct:
             missing = [number for number in scores if number not in session.champion.scores]
             self._run_champion(missing)
             if len(record.looks) < len(record.scores):  # a look after each run, also if the process was killed between
-                look = session.look(scores)
+                look = session.look(scores, record.number)
                 self.recorder.note_look(record, look)
                 if look.verdict != "undecided":
                     session.conclude(record.title, scores, look)

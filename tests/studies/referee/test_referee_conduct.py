@@ -168,3 +168,30 @@ def test_refused(source: Trained) -> None:
         Conduct.resume(FunctionSource(lambda candidate, seed: 0.5, {"x": 0.0}), conduct.run_id)
     with pytest.raises(ParameterError, match="must be the run of a session"):
         Conduct.resume(source, "0" * 32)
+
+
+def test_one_that_was_begun_first_and_is_kept_last_is_the_champion(source: Trained) -> None:
+    """Records are read in the order of verdicts: B was kept while A, begun before it, was undecided."""
+    conduct = Conduct.start(source, RULES, baseline_runs=8)
+    first = conduct.judge({"x": 6.0}, most_runs=1)
+    assert (first.verdict, conduct.judge({"x": 3.0}).verdict) == ("undecided", "keep")
+    assert conduct.judge({"x": 6.0}).verdict == "keep"
+    again = Conduct.resume(source, conduct.run_id)
+    last = again.judge({"x": 4.5})
+    assert (last.verdict, last.number, last.champion) == ("reject", 3, "x=6.0")
+    assert [step.number for step in again.status().path] == [2, 1]
+    assert again.status().path[-1].confirmed == pytest.approx(0.12, abs=0.02)
+
+
+def test_what_was_deleted_neither_frees_a_number_nor_lowers_the_evidence_that_others_need(source: Trained) -> None:
+    rules = replace(RULES, candidates=1)
+    conduct = Conduct.start(source, rules, baseline_runs=8)
+    before = [conduct.judge({"x": x}) for x in (0.01, 0.02)]
+    for each in before:
+        connect().delete_run(each.candidate_run_id)
+    after = Conduct.resume(source, conduct.run_id).judge({"x": 0.03})
+    assert after.number == 3
+    assert after.assessment.needed > before[0].assessment.needed
+    open_ = [conduct.judge({"x": x}, most_runs=1) for x in (0.5, 3.0)]
+    assert [each.number for each in open_] == [4, 5]
+    assert conduct.judge({"x": 3.0}).assessment.needed >= open_[1].assessment.needed

@@ -33,6 +33,8 @@ class SystemRecord:
         Every interim analysis.
     decided
         Number of the first run after those that decided.
+    order
+        Of its verdict among all, from 1: one that was begun before another may be decided after it.
     """
 
     run_id: str
@@ -44,6 +46,7 @@ class SystemRecord:
     verdict: str = ""
     looks: list[Assessment] = field(default_factory=list)
     decided: int = 0
+    order: int = 0
 
 
 @dataclass(frozen=True)
