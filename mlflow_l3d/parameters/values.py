@@ -152,9 +152,16 @@ def names_of(value: object) -> tuple[str, ...]:
 def json_of(parameter: str, given: str, text: str) -> Any:
     """Return the JSON in `text`, which was given, or raise a ParameterError."""
     try:
-        return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+        return json.loads(text, object_pairs_hook=_of_pairs)
+    except (ValueError, RecursionError) as error:
         raise ParameterError(parameter, given, f"is not valid JSON ({error})") from error
+
+
+def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"{twice} is there twice")
+    return dict(pairs)
 
 
 def file_text(parameter: str, given: str, path: str) -> str:

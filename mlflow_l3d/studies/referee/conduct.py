@@ -17,7 +17,7 @@ from mlflow_l3d.studies.referee.numbers.course import Course, SystemRecord
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, Verdict, runs_left
 from mlflow_l3d.studies.referee.numbers.session import Session
 from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder
-from mlflow_l3d.studies.referee.source import Candidate, Source
+from mlflow_l3d.studies.referee.source import Candidate, Source, check_scores
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.parent import set_tags
@@ -198,6 +198,8 @@ class Conduct:
             self._confirm()
             if described.key == self.recorder.systems[0].key:
                 return self._judgement(self.recorder.systems[0], replace(self.session.look({}), verdict="reject"))
+            recorded = {each.key: each.scores for each in self.recorder.systems}.get(described.key, {})
+            check_scores(described.measured or {}, self.source.metric, recorded)
             record = self.recorder.begin(described)
             try:
                 if not record.verdict:
@@ -283,6 +285,7 @@ class Conduct:
     def _run(self, record: SystemRecord, candidate: Candidate, numbers: Sequence[int]) -> None:
         """Make runs of a system, and record each."""
         for number, score in self.source.run(candidate, [each for each in numbers if each not in record.scores]):
+            check_scores({number: score}, self.source.metric, {})
             self.recorder.note_score(record, self.source.metric, number, score)
             self._spent += 1
 

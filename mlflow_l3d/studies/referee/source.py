@@ -200,9 +200,25 @@ def check_measured(scores: Mapping[Any, Any]) -> dict[int, float]:
     checked: dict[int, float] = {}
     for number, score in scores.items():
         try:
-            checked[int(str(number))] = math.nan if score is None else float(score)
+            key, value = int(str(number)), math.nan if score is None else float(score)
         except (TypeError, ValueError):
             raise ParameterError("candidate", f"{number}: {score}", "must be scores by whole numbers of runs") from None
+        if key in checked:
+            raise ParameterError("candidate", f"{number}: {score}", f"must have one score of run {key}, and has two")
+        checked[key] = value
     if not checked or min(checked) < 0:
         raise ParameterError("candidate", str(list(scores)[:3]), "must be scores of runs with numbers from 0")
     return checked
+
+
+def check_scores(scores: Mapping[int, float], metric: Metric, recorded: Mapping[int, float]) -> None:
+    """Raise ParameterError if scores are outside the bounds of a metric, or contradict recorded ones."""
+    low, high = metric.range
+    for number, score in scores.items():
+        shown = f"score {score:.6g} of run {number}"
+        if not math.isnan(score) and not low - 1e-9 <= score <= high + 1e-9:
+            fix = "Divide percent by 100." if metric.percent else ""
+            raise ParameterError("candidate", shown, f"{metric.name} must lie between {low:g} and {high:g}", fix)
+        if repr(recorded.get(number, score)) != repr(score):
+            allowed = f"contradicts the one of this run that is recorded, {recorded[number]:.6g}"
+            raise ParameterError("candidate", shown, allowed, "Another system needs another name.")

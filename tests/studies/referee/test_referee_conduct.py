@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.parameters.values import json_of
 from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.numbers.judge import Rules
 from mlflow_l3d.studies.referee.results import session_of
@@ -195,3 +196,23 @@ def test_what_was_deleted_neither_frees_a_number_nor_lowers_the_evidence_that_ot
     open_ = [conduct.judge({"x": x}, most_runs=1) for x in (0.5, 3.0)]
     assert [each.number for each in open_] == [4, 5]
     assert conduct.judge({"x": 3.0}).assessment.needed >= open_[1].assessment.needed
+
+
+def test_scores_that_cannot_be_or_contradict_recorded_ones_are_refused(source: Trained) -> None:
+    elsewhere = Measured()
+    conduct = Conduct.start(elsewhere, RULES, baseline_runs=8)
+    with pytest.raises(ParameterError, match=r"score 71 of run 0: accuracy must lie between 0 and 1\. Divide percent"):
+        conduct.judge({"name": "percent", "scores": {"0": 71.0}})
+    assert len(conduct.status().systems) == 1  # nothing is recorded
+    with pytest.raises(ParameterError, match="must lie between 0 and 1"):
+        Conduct.start(FunctionSource(lambda candidate, seed: 70.0 + seed % 5, metric="accuracy"), RULES)
+    conduct.judge({"scores": {"0": 0.9}})
+    record = conduct.recorder.systems[1]
+    elsewhere.describe = lambda given: Candidate("measured", record.content, None, check_measured(given["scores"]))  # type: ignore[method-assign,assignment,index]
+    assert conduct.judge({"scores": {"0": 0.9, "1": 0.9}}).assessment.runs == 2
+    with pytest.raises(ParameterError, match=r"score 0\.7 of run 0: contradicts .* 0\.9"):
+        conduct.judge({"scores": {"0": 0.7, "1": 0.9, "2": 0.9}})
+    with pytest.raises(ParameterError, match="one score of run 0"):
+        check_measured({"0": 0.5, "00": 0.6})
+    with pytest.raises(ParameterError, match="0 is there twice"):
+        json_of("candidate", "", '{"scores": {"0": 0.5, "0": 0.6}}')
