@@ -158,10 +158,9 @@ def json_of(parameter: str, given: str, text: str) -> Any:
 
 
 def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f"{twice} is there twice")
-    return dict(pairs)
+    if len(mapping := dict(pairs)) < len(pairs):
+        raise ValueError("a name is there twice")
+    return mapping
 
 
 def file_text(parameter: str, given: str, path: str) -> str:

@@ -138,17 +138,14 @@ class Conduct:
             recorder = SessionRecorder(client, client.get_run(run.run_id))
             conduct = cls(source, recorder)
             with recorder.held():
-                baseline = recorder.begin(source.describe(None))
+                baseline = recorder.begin(source.describe(None), source.metric)
                 conduct._run(baseline, source.describe(None), range(baseline_runs))
                 scores = np.array([score for score in baseline.scores.values() if math.isfinite(score)])
-                _check_baseline(scores, source.metric)
+                _check_baseline(scores, source.metric, rules.effect)
                 if math.isnan(rules.effect):
                     rules = recorder.rules = replace(rules, effect=float(scores.std(ddof=1)))
-                    set_tags(
-                        client,
-                        run.run_id,
-                        SessionRecorder.tags(rules, baseline_runs, source.shares_seeds, source.identity, key),
-                    )
+                    tags = SessionRecorder.tags(rules, baseline_runs, source.shares_seeds, source.identity, key)
+                    set_tags(client, run.run_id, tags)
                 recorder.end(baseline)
                 conduct.session = recorder.session()
         return conduct
@@ -198,9 +195,7 @@ class Conduct:
             self._confirm()
             if described.key == self.recorder.systems[0].key:
                 return self._judgement(self.recorder.systems[0], replace(self.session.look({}), verdict="reject"))
-            recorded = {each.key: each.scores for each in self.recorder.systems}.get(described.key, {})
-            check_scores(described.measured or {}, self.source.metric, recorded)
-            record = self.recorder.begin(described)
+            record = self.recorder.begin(described, self.source.metric)
             try:
                 if not record.verdict:
                     self._decide(record, described, most_runs)
@@ -290,10 +285,14 @@ class Conduct:
             self._spent += 1
 
 
-def _check_baseline(scores: np.ndarray[tuple[int], np.dtype[np.float64]], metric: Metric) -> None:
-    """Raise L3DError if the noise of a baseline cannot be learned."""
+def _check_baseline(scores: np.ndarray[tuple[int], np.dtype[np.float64]], metric: Metric, effect: float) -> None:
+    """Raise L3DError if the noise of a baseline cannot be learned, or is out of proportion to the smallest effect."""
     if len(scores) < 2:
         raise L3DError(f"{len(scores)} runs of the baseline have a score, and a referee learns the noise from them.")
     if np.ptp(scores) == 0:
         same = f"All {len(scores)} runs of the baseline have {metric.name}={scores[0]:.6g}"
         raise L3DError(f"{same}: the seed has no effect. Pass the seed on, or compare single runs.")
+    if abs(math.log10(effect / scores.std(ddof=1))) > 6:
+        raise L3DError(
+            f"smallest_effect={effect:g}: runs of the baseline vary by {scores.std(ddof=1):g}. Check its unit."
+        )

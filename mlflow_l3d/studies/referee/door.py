@@ -28,7 +28,7 @@ from mlflow_l3d.studies.referee.parameters import (
     RefereeOptions,
     RefereeRules,
 )
-from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder
+from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder, locked
 from mlflow_l3d.studies.referee.results import RefereeSession, publish, session_of
 from mlflow_l3d.studies.referee.source import FunctionSource
 from mlflow_l3d.tracking import names
@@ -97,8 +97,9 @@ class Referee:
         declared = {**RULES, "most_runs": REFEREE["most_runs"]}
         typed = read_arguments({**rules, "most_runs": most_runs}, declared)
         asked = _rules(typed, unit_of(source.metric).scale)
-        with entry_point() as project_run:
-            client, key = connect(), content_key({"identity": source.identity})
+        key = content_key({"identity": source.identity})
+        with entry_point() as project_run, locked(key):
+            client = connect()
             wanted = replace(asked, sign=source.metric.sign)
             planned = typed["baseline_runs"]
             for run in reversed(_sessions(client, {names.REFEREE_KEY: key})):
@@ -178,6 +179,8 @@ class Referee:
         most_runs
             Most runs of it now; None for as many as a verdict takes. The same call later continues.
         """
+        if most_runs is not None:
+            most_runs = read_arguments({"most_runs": most_runs}, {"most_runs": REFEREE["most_runs"]})["most_runs"]
         source = self.conduct.source
         with source.training() if isinstance(source, GoldenSource) else nullcontext():
             judgement = self.conduct.judge(candidate, most_runs=most_runs)

@@ -16,7 +16,7 @@ from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.referee.numbers.course import SystemRecord
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules
 from mlflow_l3d.studies.referee.numbers.session import Session
-from mlflow_l3d.studies.referee.source import Candidate
+from mlflow_l3d.studies.referee.source import Candidate, check_scores
 from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of, found
@@ -28,6 +28,25 @@ _COUNT: Final = "l3d.referee_count"
 _DECIDED: Final = "l3d.referee_decided"
 _ORDER: Final = "l3d.referee_order"
 _BEGUN: Final = "l3d.referee_begun"
+
+
+@contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Keep other processes of this machine from a session, or from starting one with the same key."""
+    from filelock import FileLock, Timeout
+
+    folder = cache_folder() / "referee"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    lock = FileLock(folder / f"{name}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        logger.warning("Another process is at work in session %s: waiting for it.", name)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class SessionRecorder:
@@ -79,23 +98,13 @@ class SessionRecorder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep other processes of this machine from judging in this session."""
-        from filelock import FileLock, Timeout
-
-        folder = cache_folder() / "referee"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        lock = FileLock(folder / f"{self.run_id}.lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            logger.warning("Another process judges in session %s: waiting for it.", self.run_id)
-            lock.acquire()
-        try:
-            self._read()
-            yield
-        finally:
-            if self._is_changed:
-                self._counted()
-            lock.release()
+        with locked(self.run_id):
+            try:
+                self._read()
+                yield
+            finally:
+                if self._is_changed:
+                    self._counted()
 
     def session(self) -> Session:
         """Return the session that the records make."""
@@ -119,9 +128,10 @@ class SessionRecorder:
         kept = [each for each in self.systems if each.verdict == "keep"]
         return max(kept, key=lambda each: (each.order, each.number), default=self.systems[0])
 
-    def begin(self, candidate: Candidate) -> SystemRecord:
-        """Return the record of a system: a new run, or that which was begun."""
+    def begin(self, candidate: Candidate, metric: Metric) -> SystemRecord:
+        """Return the record of a system: a new run, or that which was begun. Scores that cannot be are refused."""
         earlier = next((each for each in self.systems if each.key == candidate.key), None)
+        check_scores(candidate.measured or {}, metric, earlier.scores if earlier else {})
         if earlier is not None:
             if not earlier.verdict:
                 self.client.update_run(earlier.run_id, status="RUNNING")

@@ -14,6 +14,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import public_parameter
+from mlflow_l3d.privacy import HIDDEN, public_text
 
 _LONGEST = 5900
 """Characters of a recorded candidate."""
@@ -155,9 +156,9 @@ class FunctionSource:
 
     def _content(self, candidate: object) -> dict[str, Any]:
         try:
-            text = json.dumps(candidate, sort_keys=True)
-        except TypeError:
-            allowed = "must be of JSON types: numbers, texts, lists, mappings"
+            text = json.dumps(candidate, sort_keys=True, allow_nan=False)
+        except (TypeError, ValueError):
+            allowed = "must be of JSON types: finite numbers, texts, lists, mappings"
             raise ParameterError("candidate", type(candidate).__name__, allowed) from None
         if len(text) > _LONGEST:
             allowed = f"has {len(text):,} characters, and a session records {_LONGEST:,} at most"
@@ -166,19 +167,22 @@ class FunctionSource:
         return {"candidate": json.loads(text)}
 
 
-def _check_secrets(candidate: object) -> None:
-    """Raise ParameterError if a session would record a secret."""
+def _check_secrets(candidate: object, name: str = "") -> None:
+    """Raise ParameterError if a session would record a secret, in a value of this name, an item of a list or a text."""
     if isinstance(candidate, list | tuple):
         for each in candidate:
-            _check_secrets(each)
-    if isinstance(candidate, Mapping):
-        for name, value in candidate.items():
-            if isinstance(value, str) and public_parameter(str(name), value) != value:
-                fix = "Read it from the environment in the function."
-                raise ParameterError(
-                    "candidate", name, "cannot be part of a candidate: a session would record this secret", fix
-                )
-            _check_secrets(value)
+            _check_secrets(each, name)
+    elif isinstance(candidate, Mapping):
+        for key, value in candidate.items():
+            _check_secrets(value, str(key))
+    elif isinstance(candidate, str):
+        shown = public_parameter(name, candidate) if name else public_text(candidate)
+        if shown == candidate or not (name or shown.count(HIDDEN) > candidate.count(HIDDEN)):
+            return
+        fix = "Read it from the environment in the function."
+        raise ParameterError(
+            "candidate", name or "a text", "cannot be part of a candidate: a session would record this secret", fix
+        )
 
 
 def _title(candidate: object) -> str:

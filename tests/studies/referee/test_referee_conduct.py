@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.values import json_of
 from mlflow_l3d.studies.referee.conduct import Conduct
+from mlflow_l3d.studies.referee.door import Referee
 from mlflow_l3d.studies.referee.numbers.judge import Rules
 from mlflow_l3d.studies.referee.results import session_of
 from mlflow_l3d.studies.referee.source import Candidate, FunctionSource, check_measured
@@ -160,6 +162,21 @@ def test_refused(source: Trained) -> None:
         Conduct.start(FunctionSource(lambda candidate, seed: [1]), RULES, baseline_runs=5)  # type: ignore[arg-type,return-value]
     with pytest.raises(ParameterError, match="would record this secret"):
         FunctionSource(lambda candidate, seed: 0.5, {"model": {"api_key": "sk-1234567890"}})
+    for text in ("curl https://u:pw@host/x", ["train --api-key=sk-12345678"], {"all": [{"a": ["hf_ABCDEFGH1234"]}]}):
+        with pytest.raises(ParameterError, match="would record this secret"):
+            FunctionSource(lambda candidate, seed: 0.5, text)
+    FunctionSource(lambda candidate, seed: 0.5, "a prompt about /home/me and *** stars")
+    with pytest.raises(ParameterError, match="finite numbers"):
+        FunctionSource(lambda candidate, seed: 0.5, {"x": math.nan})
+    for effect in (1e300, 1e-300):
+        with pytest.raises(L3DError, match="Check its unit"):
+            Conduct.start(source, replace(RULES, effect=effect), baseline_runs=3)
+    with pytest.raises(ParameterError, match="alpha=1e-300"):
+        Referee(source.train, {"x": 0.0}, alpha=1e-300)
+    referee = Referee(source.train, {"x": 0.0}, baseline_runs=3)
+    for most in (0, "x", 1.5):
+        with pytest.raises(ParameterError, match="most_runs"):
+            referee.judge({"x": 1.0}, most_runs=most)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="characters"):
         FunctionSource(lambda candidate, seed: 0.5, "long prompt " * 600)
     with pytest.raises(ParameterError, match="JSON types"):
@@ -214,5 +231,13 @@ def test_scores_that_cannot_be_or_contradict_recorded_ones_are_refused(source: T
         conduct.judge({"scores": {"0": 0.7, "1": 0.9, "2": 0.9}})
     with pytest.raises(ParameterError, match="one score of run 0"):
         check_measured({"0": 0.5, "00": 0.6})
-    with pytest.raises(ParameterError, match="0 is there twice"):
+    with pytest.raises(ParameterError, match="a name is there twice"):
         json_of("candidate", "", '{"scores": {"0": 0.5, "0": 0.6}}')
+
+
+def test_two_that_start_at_once_share_a_session(source: Trained) -> None:
+    """The second one waits for the first, which runs the baseline, and continues its session."""
+    with ThreadPoolExecutor(2) as threads:
+        begun = [threads.submit(Referee, source.train, {"x": 0.0}, baseline_runs=8) for _ in range(2)]
+    assert len({each.result().run_id for each in begun}) == 1
+    assert len(source.made) == 8

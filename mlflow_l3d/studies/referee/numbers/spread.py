@@ -29,8 +29,8 @@ class Measured(NamedTuple):
     square
         Sum of their squared deviations from their mean, without what they share with the champion's.
     share, variance
-        Of a run's variance, what is left without that; and the variance that counts at least: few or skewed scores may
-        vary less by luck.
+        Part of a run's variance that remains without that; and the variance that counts at least: few or skewed scores
+        may vary less by luck.
     of_champion
         Variance of the gain that is due to the runs of a champion that varies as the baseline does.
     least
