@@ -47,7 +47,8 @@ class Referee:
     try next, and whenever you look or stop. `confirmed` gains are from fresh runs alone, which decided nothing.
 
     What is assumed: runs of different seeds are independent, and nobody saw the candidates' runs of these seeds before.
-    A candidate that is proposed because they were lucky needs another root seed.
+    A candidate that is proposed because they were lucky needs another root seed. How much runs of candidates vary is
+    learned from those before it; the first few that vary far more than the baseline may be kept falsely more often.
 
     What does not hold: that a rejected candidate is not better (it may be, by little); that the claimed gain of a kept
     one is right (it is too large on average: quote the confirmed one); that gains carry over to other test examples.
