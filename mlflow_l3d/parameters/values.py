@@ -152,9 +152,15 @@ def names_of(value: object) -> tuple[str, ...]:
 def json_of(parameter: str, given: str, text: str) -> Any:
     """Return the JSON in `text`, which was given, or raise a ParameterError."""
     try:
-        return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+        return json.loads(text, object_pairs_hook=_of_pairs)
+    except (ValueError, RecursionError) as error:
         raise ParameterError(parameter, given, f"is not valid JSON ({error})") from error
+
+
+def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(mapping := dict(pairs)) < len(pairs):
+        raise ValueError("a name is there twice")
+    return mapping
 
 
 def file_text(parameter: str, given: str, path: str) -> str:

@@ -20,7 +20,7 @@ from mlflow_l3d.studies.referee.numbers.course import Course, SystemRecord
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, runs_left
 from mlflow_l3d.studies.referee.numbers.session import Session
 from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder
-from mlflow_l3d.studies.referee.source import Candidate, Source
+from mlflow_l3d.studies.referee.source import Candidate, Source, check_scores
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.parent import set_tags
@@ -81,17 +81,14 @@ class Conduct:
             recorder = SessionRecorder(client, client.get_run(run.run_id))
             conduct = cls(source, recorder)
             with recorder.held():
-                baseline = recorder.begin(source.describe(None), 0)
+                baseline = recorder.begin(source.describe(None), source.metric)
                 conduct._run(baseline, source.describe(None), range(baseline_runs))
                 scores = np.array([score for score in baseline.scores.values() if math.isfinite(score)])
-                _check_baseline(scores, source.metric)
+                _check_baseline(scores, source.metric, rules.effect)
                 if math.isnan(rules.effect):
                     rules = recorder.rules = replace(rules, effect=float(scores.std(ddof=1)))
-                    set_tags(
-                        client,
-                        run.run_id,
-                        SessionRecorder.tags(rules, baseline_runs, source.shares_seeds, source.identity, key),
-                    )
+                    tags = SessionRecorder.tags(rules, baseline_runs, source.shares_seeds, source.identity, key)
+                    set_tags(client, run.run_id, tags)
                 recorder.end(baseline)
                 conduct.session = recorder.session()
         return conduct
@@ -141,7 +138,7 @@ class Conduct:
             self._confirm()
             if described.key == self.recorder.systems[0].key:
                 return self._judgement(self.recorder.systems[0], replace(self.session.look({}), verdict="reject"))
-            record = self.recorder.begin(described, len(self.recorder.systems))
+            record = self.recorder.begin(described, self.source.metric)
             try:
                 if not record.verdict:
                     self._decide(record, self._numbered(record, described), most_runs)
@@ -192,7 +189,7 @@ class Conduct:
             if candidate.paired and session.champion.paired:
                 self._run_champion([number for number in scores if number not in session.champion.scores])
             if len(record.looks) < len(record.scores):  # a look after each run, also if the process was killed between
-                look = session.look(scores, paired=candidate.paired)
+                look = session.look(scores, record.number, paired=candidate.paired)
                 if not candidate.paired and len(scores) < FEWEST:  # more of them may be there already
                     look = replace(look, verdict="undecided")
                 self.recorder.note_look(record, look)
@@ -270,14 +267,19 @@ class Conduct:
         missing = [number for number in numbers if number not in record.scores]
         existing = [*((candidate.measured or {}).items() - record.scores.items())]  # all, as they cost nothing
         for number, score in self.source.run(candidate, missing) if candidate.paired else sorted(existing):
+            check_scores({number: score}, self.source.metric, {})
             self.recorder.note_score(record, self.source.metric, number, score)
             self._spent += candidate.paired
 
 
-def _check_baseline(scores: np.ndarray[tuple[int], np.dtype[np.float64]], metric: Metric) -> None:
-    """Raise L3DError if the noise of a baseline cannot be learned."""
+def _check_baseline(scores: np.ndarray[tuple[int], np.dtype[np.float64]], metric: Metric, effect: float) -> None:
+    """Raise L3DError if the noise of a baseline cannot be learned, or is out of proportion to the smallest effect."""
     if len(scores) < 2:
         raise L3DError(f"{len(scores)} runs of the baseline have a score, and a referee learns the noise from them.")
     if np.ptp(scores) == 0:
         same = f"All {len(scores)} runs of the baseline have {metric.name}={scores[0]:.6g}"
         raise L3DError(f"{same}: the seed has no effect. Pass the seed on, or compare single runs.")
+    if abs(math.log10(effect / scores.std(ddof=1))) > 6:
+        raise L3DError(
+            f"smallest_effect={effect:g}: runs of the baseline vary by {scores.std(ddof=1):g}. Check its unit."
+        )

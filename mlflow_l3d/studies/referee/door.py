@@ -29,7 +29,7 @@ from mlflow_l3d.studies.referee.parameters import (
     RefereeOptions,
     RefereeRules,
 )
-from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder
+from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder, locked
 from mlflow_l3d.studies.referee.results import RefereeSession, publish, session_of
 from mlflow_l3d.studies.referee.source import FunctionSource
 from mlflow_l3d.tracking import names
@@ -48,7 +48,8 @@ class Referee:
     try next, and whenever you look or stop. `confirmed` gains are from fresh runs alone, which decided nothing.
 
     What is assumed: runs of different seeds are independent, and nobody saw the candidates' runs of these seeds before.
-    A candidate that is proposed because they were lucky needs another root seed.
+    A candidate that is proposed because they were lucky needs another root seed. How much runs of candidates vary is
+    learned from those before it; the first few that vary far more than the baseline may be kept falsely more often.
 
     What does not hold: that a rejected candidate is not better (it may be, by little); that the claimed gain of a kept
     one is right (it is too large on average: quote the confirmed one); that gains carry over to other test examples.
@@ -98,8 +99,9 @@ class Referee:
         declared = {**RULES, "most_runs": REFEREE["most_runs"]}
         typed = read_arguments({**rules, "most_runs": most_runs}, declared)
         asked = _rules(typed, unit_of(source.metric).scale)
-        with entry_point() as project_run:
-            client, key = connect(), content_key({"identity": source.identity})
+        key = content_key({"identity": source.identity})
+        with entry_point() as project_run, locked(key):
+            client = connect()
             wanted = replace(asked, sign=source.metric.sign)
             planned = typed["baseline_runs"]
             for run in reversed(_sessions(client, {names.REFEREE_KEY: key})):
@@ -180,6 +182,8 @@ class Referee:
         most_runs
             Most runs of it now; None for as many as a verdict takes. The same call later continues.
         """
+        if most_runs is not None:
+            most_runs = read_arguments({"most_runs": most_runs}, {"most_runs": REFEREE["most_runs"]})["most_runs"]
         source = self.conduct.source
         with source.training() if isinstance(source, GoldenSource) else nullcontext():
             judgement = self.conduct.judge(candidate, most_runs=most_runs)

@@ -17,7 +17,9 @@ class RefereeRules(TypedDict, total=False):
         float | Auto,
         Of("auto", "start: smallest gain worth finding (points, or the metric's unit); auto: std of a baseline run"),
     ]
-    alpha: Annotated[float, Of("0.05", "start: expected share of false ones among kept candidates, at most", high=0.5)]
+    alpha: Annotated[
+        float, Of("0.05", "start: expected share of false ones among kept candidates, at most", low=1e-9, high=0.5)
+    ]
     power: Annotated[float, Of("0.65", "start: probability that a gain of smallest_effect survives all looks", high=1)]
     candidates: Annotated[int, Of("300", "start: planned candidates; more are allowed", low=1, high=1_000_000)]
     baseline_runs: Annotated[

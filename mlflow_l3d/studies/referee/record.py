@@ -16,7 +16,7 @@ from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.referee.numbers.course import SystemRecord
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules
 from mlflow_l3d.studies.referee.numbers.session import Session
-from mlflow_l3d.studies.referee.source import Candidate
+from mlflow_l3d.studies.referee.source import Candidate, check_scores
 from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of, found
@@ -26,6 +26,27 @@ from mlflow_l3d.tracking.parent import end_early, log_metrics, log_params, set_t
 ROLE: Final = "referee"
 _COUNT: Final = "l3d.referee_count"
 _DECIDED: Final = "l3d.referee_decided"
+_ORDER: Final = "l3d.referee_order"
+_BEGUN: Final = "l3d.referee_begun"
+
+
+@contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Keep other processes of this machine from a session, or from starting one with the same key."""
+    from filelock import FileLock, Timeout
+
+    folder = cache_folder() / "referee"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    lock = FileLock(folder / f"{name}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        logger.warning("Another process is at work in session %s: waiting for it.", name)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class SessionRecorder:
@@ -47,7 +68,7 @@ class SessionRecorder:
         names_of_rules = {each.name for each in fields(Rules)}
         self.rules = Rules(**{name: value for name, value in content.items() if name in names_of_rules})
         self.systems: list[SystemRecord] = []
-        self._count, self._is_changed = "", False
+        self._count, self._is_changed, self._begun = "", False, -1
 
     @classmethod
     def find(cls, client: Client, run_id: str) -> SessionRecorder:
@@ -77,35 +98,26 @@ class SessionRecorder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep other processes of this machine from judging in this session."""
-        from filelock import FileLock, Timeout
-
-        folder = cache_folder() / "referee"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        lock = FileLock(folder / f"{self.run_id}.lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            logger.warning("Another process judges in session %s: waiting for it.", self.run_id)
-            lock.acquire()
-        try:
-            self._read()
-            yield
-        finally:
-            if self._is_changed:
-                self._counted()
-            lock.release()
+        with locked(self.run_id):
+            try:
+                self._read()
+                yield
+            finally:
+                if self._is_changed:
+                    self._counted()
 
     def session(self) -> Session:
         """Return the session that the records make."""
         baseline, *candidates = self.systems or [SystemRecord("", 0, "", "")]
         session = Session(self.rules, baseline.scores, planned=self.planned, shares_seeds=self.shares_seeds)
-        for each in candidates:
+        for each in sorted(candidates, key=lambda each: each.order):
             if not each.verdict or not each.looks:
                 continue
             first = session.next_number
             decided = {number: score for number, score in each.scores.items() if first <= number < each.decided}
             session.conclude(each.title, decided, replace(each.looks[-1], verdict=each.verdict), paired=each.paired)  # type: ignore[arg-type]
             if each.verdict == "keep":
+                session.path[-1] = replace(session.path[-1], number=each.number)
                 session.champion.scores.update(each.scores)
                 session.champion.fresh_half, session.baseline.fresh_half = each.fresh_half, baseline.fresh_half
                 both = (
@@ -118,15 +130,18 @@ class SessionRecorder:
     def champion(self) -> SystemRecord:
         """Return the record of the champion."""
         kept = [each for each in self.systems if each.verdict == "keep"]
-        return kept[-1] if kept else self.systems[0]
+        return max(kept, key=lambda each: (each.order, each.number), default=self.systems[0])
 
-    def begin(self, candidate: Candidate, number: int) -> SystemRecord:
-        """Return the record of a system: a new run, or that which was begun."""
+    def begin(self, candidate: Candidate, metric: Metric) -> SystemRecord:
+        """Return the record of a system: a new run, or that which was begun. Scores that cannot be are refused."""
         earlier = next((each for each in self.systems if each.key == candidate.key), None)
+        check_scores(candidate.measured or {}, metric, earlier.scores if earlier and candidate.paired else {})
         if earlier is not None:
             if not earlier.verdict:
                 self.client.update_run(earlier.run_id, status="RUNNING")
             return earlier
+        self._begun = max([self._begun, *(each.number for each in self.systems)]) + 1
+        number = self._begun
         tags = {names.PARENT_RUN_ID: self.run_id, names.ROLE: "candidate" if number else "baseline"}
         tags |= {
             names.SCHEMA_TAG: names.SCHEMA,
@@ -168,7 +183,9 @@ class SessionRecorder:
         tags = {names.REFEREE_LOOKS: json.dumps(rows)}
         if look.verdict != "undecided":
             system.verdict, system.decided = look.verdict, max(system.scores, default=-1) + 1
-            tags |= {names.DECISION: look.verdict, names.STATE: "complete", _DECIDED: str(system.decided)}
+            system.order = max(each.order for each in self.systems) + 1
+            tags |= {names.DECISION: look.verdict, names.STATE: "complete"}
+            tags |= {_DECIDED: str(system.decided), _ORDER: str(system.order)}
         again(lambda: set_tags(self.client, system.run_id, tags))
         numbers = {"gain": look.gain, "gain_ci_low": look.low, "gain_ci_high": look.high, "evidence": look.evidence}
         finite = {name: value for name, value in numbers.items() if math.isfinite(value)}
@@ -188,11 +205,12 @@ class SessionRecorder:
     def _counted(self) -> None:
         """Let other processes see that there is something new."""
         self._count, self._is_changed = str(int(time.time() * 1e6)), False
-        set_tags(self.client, self.run_id, {_COUNT: self._count})
+        set_tags(self.client, self.run_id, {_COUNT: self._count, _BEGUN: str(self._begun)})
 
     def _read(self) -> None:
         """Read all records, unless nobody else has written since."""
-        count = self.client.get_run(self.run_id).data.tags.get(_COUNT, "0")
+        tags = self.client.get_run(self.run_id).data.tags
+        count, self._begun = tags.get(_COUNT, "0"), int(tags.get(_BEGUN, -1))
         if self.systems and count == self._count:
             return
         children = children_of(self.client, self.experiment_id, self.run_id)
@@ -218,6 +236,7 @@ def _system(run: Run) -> SystemRecord:
         looks,
         int(tags.get(_DECIDED, 0)),
         fresh_half,
+        int(tags.get(_ORDER, 0)),
     )
 
 

@@ -15,6 +15,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import file_text, json_of, public_parameter
+from mlflow_l3d.privacy import HIDDEN, public_text
 
 _LONGEST = 5900
 """Characters of a recorded candidate."""
@@ -177,9 +178,9 @@ class FunctionSource:
 
     def _content(self, candidate: object) -> dict[str, Any]:
         try:
-            text = json.dumps(candidate, sort_keys=True)
-        except TypeError:
-            allowed = "must be of JSON types: numbers, texts, lists, mappings"
+            text = json.dumps(candidate, sort_keys=True, allow_nan=False)
+        except (TypeError, ValueError):
+            allowed = "must be of JSON types: finite numbers, texts, lists, mappings"
             raise ParameterError("candidate", type(candidate).__name__, allowed) from None
         if len(text) > _LONGEST:
             allowed = f"has {len(text):,} characters, and a session records {_LONGEST:,} at most"
@@ -188,19 +189,22 @@ class FunctionSource:
         return {"candidate": json.loads(text)}
 
 
-def _check_secrets(candidate: object) -> None:
-    """Raise ParameterError if a session would record a secret."""
+def _check_secrets(candidate: object, name: str = "") -> None:
+    """Raise ParameterError if a session would record a secret, in a value of this name, an item of a list or a text."""
     if isinstance(candidate, list | tuple):
         for each in candidate:
-            _check_secrets(each)
-    if isinstance(candidate, Mapping):
-        for name, value in candidate.items():
-            if isinstance(value, str) and public_parameter(str(name), value) != value:
-                fix = "Read it from the environment in the function."
-                raise ParameterError(
-                    "candidate", name, "cannot be part of a candidate: a session would record this secret", fix
-                )
-            _check_secrets(value)
+            _check_secrets(each, name)
+    elif isinstance(candidate, Mapping):
+        for key, value in candidate.items():
+            _check_secrets(value, str(key))
+    elif isinstance(candidate, str):
+        shown = public_parameter(name, candidate) if name else public_text(candidate)
+        if shown == candidate or not (name or shown.count(HIDDEN) > candidate.count(HIDDEN)):
+            return
+        fix = "Read it from the environment in the function."
+        raise ParameterError(
+            "candidate", name or "a text", "cannot be part of a candidate: a session would record this secret", fix
+        )
 
 
 def _title(candidate: object) -> str:
@@ -222,9 +226,12 @@ def check_measured(scores: Mapping[Any, Any]) -> dict[int, float]:
     checked: dict[int, float] = {}
     for number, score in scores.items():
         try:
-            checked[int(str(number))] = math.nan if score is None else float(score)
+            key, value = int(str(number)), math.nan if score is None else float(score)
         except (TypeError, ValueError):
             raise ParameterError("candidate", f"{number}: {score}", "must be scores by whole numbers of runs") from None
+        if key in checked:
+            raise ParameterError("candidate", f"{number}: {score}", f"must have one score of run {key}, and has two")
+        checked[key] = value
     if not checked or min(checked) < 0:
         raise ParameterError("candidate", str(list(scores)[:3]), "must be scores of runs with numbers from 0")
     return checked
@@ -257,3 +264,16 @@ def described_elsewhere(measured: Mapping[str, Any], *, shares_seeds: bool, fres
         allowed = 'must say "seeds": "shared" if its runs have the seeds of the baseline\'s runs with these numbers'
         raise ParameterError("candidate", name, allowed, "If not, start a session with shared_seeds=false.")
     return Candidate(name, {"measured": name}, None, check_measured(scores))
+
+
+def check_scores(scores: Mapping[int, float], metric: Metric, recorded: Mapping[int, float]) -> None:
+    """Raise ParameterError if scores are outside the bounds of a metric, or contradict recorded ones."""
+    low, high = metric.range
+    for number, score in scores.items():
+        shown = f"score {score:.6g} of run {number}"
+        if not math.isnan(score) and not low - 1e-9 <= score <= high + 1e-9:
+            fix = "Divide percent by 100." if metric.percent else ""
+            raise ParameterError("candidate", shown, f"{metric.name} must lie between {low:g} and {high:g}", fix)
+        if repr(recorded.get(number, score)) != repr(score):
+            allowed = f"contradicts the one of this run that is recorded, {recorded[number]:.6g}"
+            raise ParameterError("candidate", shown, allowed, "Another system needs another name.")

@@ -67,8 +67,9 @@ class RefereedStudy:
             judgement = self.referee.judge(suggest(trial))
             judgements.append(judgement)
             trial.set_user_attr("verdict", judgement.verdict)
-            values = [*self.referee.conduct.recorder.systems[judgement.number].scores.values()]
-            scores = np.array([value for value in values if math.isfinite(value)])
+            systems = self.referee.conduct.recorder.systems
+            record = next(each for each in systems if each.run_id == judgement.candidate_run_id)
+            scores = np.array([value for value in record.scores.values() if math.isfinite(value)])
             if judgement.verdict == "undecided" or not len(scores):
                 return math.nan  # Optuna lets such a trial fail
             if judgement.verdict == "reject":

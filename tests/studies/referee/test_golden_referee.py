@@ -131,7 +131,7 @@ def test_scores_that_were_measured_elsewhere_are_judged_as_far_as_they_go(place:
         judge = Referee.resume()
         of_baseline = judge.status().course.systems[0].scores
         # All are better by 30 points or so, which a few runs show.
-        scores = {str(number): of_baseline[number] + 0.3 for number in range(6)}
+        scores = {str(number): of_baseline[number] + 0.3 for number in range(5)}
         few = {"name": "mine", "seeds": "shared", "scores": {"0": scores["0"]}}
         early = judge.judge(few)
         assert (early.verdict, early.assessment.runs, early.following) == ("undecided", 1, 1)
@@ -139,11 +139,15 @@ def test_scores_that_were_measured_elsewhere_are_judged_as_far_as_they_go(place:
         (tmp_path / "mine.json").write_text(json.dumps({"seeds": "shared", "scores": scores}), encoding="utf-8")
         kept = judge.judge(str(tmp_path / "mine.json"))
         assert (kept.verdict, kept.number) == ("keep", 1)
-        assert kept.assessment.runs == 5  # two more confirm, of which one is not there
+        assert kept.assessment.runs == 5  # two more confirm, after those of the baseline that decided
+        scores["10"] = 0.7
+        assert judge.judge({**few, "scores": scores}).following == 11
         assert math.isnan(judge.status().course.path[0].confirmed)
-        more = {**few, "scores": {**scores, "6": 0.8}}
+        more = {**few, "scores": {**scores, "11": 0.8}}
         assert judge.judge(more).verdict == "keep"
-        assert judge.status().course.path[0].confirmed == pytest.approx((0.3 + 0.8 - of_baseline[6]) / 2)
+        course = judge.status().course
+        fresh = sum(course.systems[0].scores[number] for number in (10, 11))
+        assert course.path[0].confirmed == pytest.approx((0.7 + 0.8 - fresh) / 2)
         with pytest.raises(ParameterError, match="no change of it can be trained"):
             judge.judge(AFTER)
 

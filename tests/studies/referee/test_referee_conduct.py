@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.parameters.values import json_of
 from mlflow_l3d.studies.referee.conduct import Conduct
+from mlflow_l3d.studies.referee.door import Referee
 from mlflow_l3d.studies.referee.numbers.judge import Rules
 from mlflow_l3d.studies.referee.results import session_of
 from mlflow_l3d.studies.referee.source import Candidate, FunctionSource, check_measured
@@ -159,6 +162,21 @@ def test_refused(source: Trained) -> None:
         Conduct.start(FunctionSource(lambda candidate, seed: [1]), RULES, baseline_runs=5)  # type: ignore[arg-type,return-value]
     with pytest.raises(ParameterError, match="would record this secret"):
         FunctionSource(lambda candidate, seed: 0.5, {"model": {"api_key": "sk-1234567890"}})
+    for text in ("curl https://u:pw@host/x", ["train --api-key=sk-12345678"], {"all": [{"a": ["hf_ABCDEFGH1234"]}]}):
+        with pytest.raises(ParameterError, match="would record this secret"):
+            FunctionSource(lambda candidate, seed: 0.5, text)
+    FunctionSource(lambda candidate, seed: 0.5, "a prompt about /home/me and *** stars")
+    with pytest.raises(ParameterError, match="finite numbers"):
+        FunctionSource(lambda candidate, seed: 0.5, {"x": math.nan})
+    for effect in (1e300, 1e-300):
+        with pytest.raises(L3DError, match="Check its unit"):
+            Conduct.start(source, replace(RULES, effect=effect), baseline_runs=3)
+    with pytest.raises(ParameterError, match="alpha=1e-300"):
+        Referee(source.train, {"x": 0.0}, alpha=1e-300)
+    referee = Referee(source.train, {"x": 0.0}, baseline_runs=3)
+    for most in (0, "x", 1.5):
+        with pytest.raises(ParameterError, match="most_runs"):
+            referee.judge({"x": 1.0}, most_runs=most)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="characters"):
         FunctionSource(lambda candidate, seed: 0.5, "long prompt " * 600)
     with pytest.raises(ParameterError, match="JSON types"):
@@ -168,3 +186,58 @@ def test_refused(source: Trained) -> None:
         Conduct.resume(FunctionSource(lambda candidate, seed: 0.5, {"x": 0.0}), conduct.run_id)
     with pytest.raises(ParameterError, match="must be the run of a session"):
         Conduct.resume(source, "0" * 32)
+
+
+def test_one_that_was_begun_first_and_is_kept_last_is_the_champion(source: Trained) -> None:
+    """Records are read in the order of verdicts: B was kept while A, begun before it, was undecided."""
+    conduct = Conduct.start(source, RULES, baseline_runs=8)
+    first = conduct.judge({"x": 6.0}, most_runs=1)
+    assert (first.verdict, conduct.judge({"x": 3.0}).verdict) == ("undecided", "keep")
+    assert conduct.judge({"x": 6.0}).verdict == "keep"
+    again = Conduct.resume(source, conduct.run_id)
+    last = again.judge({"x": 4.5})
+    assert (last.verdict, last.number, last.champion) == ("reject", 3, "x=6.0")
+    assert [step.number for step in again.status().path] == [2, 1]
+    assert again.status().path[-1].confirmed == pytest.approx(0.12, abs=0.02)
+
+
+def test_what_was_deleted_neither_frees_a_number_nor_lowers_the_evidence_that_others_need(source: Trained) -> None:
+    rules = replace(RULES, candidates=1)
+    conduct = Conduct.start(source, rules, baseline_runs=8)
+    before = [conduct.judge({"x": x}) for x in (0.01, 0.02)]
+    for each in before:
+        connect().delete_run(each.candidate_run_id)
+    after = Conduct.resume(source, conduct.run_id).judge({"x": 0.03})
+    assert after.number == 3
+    assert after.assessment.needed > before[0].assessment.needed
+    open_ = [conduct.judge({"x": x}, most_runs=1) for x in (0.5, 3.0)]
+    assert [each.number for each in open_] == [4, 5]
+    assert conduct.judge({"x": 3.0}).assessment.needed >= open_[1].assessment.needed
+
+
+def test_scores_that_cannot_be_or_contradict_recorded_ones_are_refused(source: Trained) -> None:
+    elsewhere = Measured()
+    conduct = Conduct.start(elsewhere, RULES, baseline_runs=8)
+    with pytest.raises(ParameterError, match=r"score 71 of run 0: accuracy must lie between 0 and 1\. Divide percent"):
+        conduct.judge({"name": "percent", "scores": {"0": 71.0}})
+    assert len(conduct.status().systems) == 1  # nothing is recorded
+    with pytest.raises(ParameterError, match="must lie between 0 and 1"):
+        Conduct.start(FunctionSource(lambda candidate, seed: 70.0 + seed % 5, metric="accuracy"), RULES)
+    conduct.judge({"scores": {"0": 0.9}})
+    record = conduct.recorder.systems[1]
+    elsewhere.describe = lambda given: Candidate("measured", record.content, None, check_measured(given["scores"]))  # type: ignore[method-assign,assignment,index]
+    assert conduct.judge({"scores": {"0": 0.9, "1": 0.9}}).assessment.runs == 2
+    with pytest.raises(ParameterError, match=r"score 0\.7 of run 0: contradicts .* 0\.9"):
+        conduct.judge({"scores": {"0": 0.7, "1": 0.9, "2": 0.9}})
+    with pytest.raises(ParameterError, match="one score of run 0"):
+        check_measured({"0": 0.5, "00": 0.6})
+    with pytest.raises(ParameterError, match="a name is there twice"):
+        json_of("candidate", "", '{"scores": {"0": 0.5, "0": 0.6}}')
+
+
+def test_two_that_start_at_once_share_a_session(source: Trained) -> None:
+    """The second one waits for the first, which runs the baseline, and continues its session."""
+    with ThreadPoolExecutor(2) as threads:
+        begun = [threads.submit(Referee, source.train, {"x": 0.0}, baseline_runs=8) for _ in range(2)]
+    assert len({each.result().run_id for each in begun}) == 1
+    assert len(source.made) == 8

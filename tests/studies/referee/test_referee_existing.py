@@ -157,12 +157,12 @@ def test_what_is_not_one_group_of_the_same_scores_is_refused(referee: Referee) -
     other = Referee(accuracy, {"x": 0.0}, metric="f1", **RULES)
     with pytest.raises(ParameterError, match="candidate: metric='f1': must be one that finished runs have: accuracy"):
         other.judge({"runs": "experiment:one seed"})
-    percent = Referee(lambda candidate, seed: 100 * accuracy(candidate, seed), {"x": 0}, metric="accuracy", **RULES)
-    with pytest.raises(ParameterError, match=r"not in the unit of the baseline: accuracy is up to 0\.8, there 7\d"):
-        percent.judge({"runs": "experiment:one seed"})
+    log(75.0, 0, experiment="per cent")
+    percent = referee.judge({"runs": "experiment:per cent"})
+    assert 0.03 < percent.assessment.gain < 0.07  # 75 % is 0.75, as evaluate reads it
     single = referee.judge({"runs": "experiment:one seed"})
     assert single.assessment.runs == 1  # three runs with one seed are one
-    assert [each.title for each in referee.status().course.systems[1:]] == ["experiment:one seed"]
+    assert [each.title for each in referee.status().course.systems[2:]] == ["experiment:one seed"]
     assert referee.judge({"runs": 3, "x": 0.0}).verdict == "reject"  # a hyperparameter
 
 

@@ -47,7 +47,7 @@ def test_first_screen_answers_champion_luck_price_and_next_step() -> None:
     text = " ".join(document.to_text().split())
     assert "+4.00 points over the baseline (95 % interval +1.00 to +7.00)" in text
     assert "2 candidates judged, 1 kept. On average at most 5 % of the kept ones" in text
-    assert "7 runs, 3 of the baseline. One run of each system would be 3: it took 2.3 times that." in text
+    assert "7 runs, 3 of the baseline. One run of each system would be 4: it took 1.8 times that." in text
     assert "Judge the undecided again: 3 (<epochs=20>). Or judge the next candidate." in text
     assert f"mlflow-l3d referee judge --referee {'c' * 32} --candidate NAME=VALUE" in text
     assert "1 run have no score" not in text
@@ -99,3 +99,12 @@ def test_best_of_equal_candidates_is_ahead_by_luck_of_the_examples_about_as_much
     )
     for fine in (replace(course, luck_of_examples=0.005), replace(course, luck_of_examples=math.nan)):
         assert "used often" not in session_document(fine).to_text()
+
+
+def test_runs_without_a_score_are_those_of_the_candidate_that_is_judged() -> None:
+    lines = judgement_lines(COURSE, "dropout=0", "keep", look(2, 0.06, "keep"), "2 runs", "")
+    assert "no score" not in " ".join(lines)
+    failed = replace(COURSE.systems[2], scores={2: math.nan, 3: math.nan})
+    course = replace(COURSE, systems=(*COURSE.systems[:2], failed, *COURSE.systems[3:]))
+    lines = judgement_lines(course, "dropout=0", "keep", look(2, 0.06, "keep"), "2 runs", "")
+    assert "2 runs have no score and do not count" in " ".join(lines)

@@ -35,6 +35,8 @@ class SystemRecord:
         Number of the first run after those that decided.
     fresh_half
         Number of a run -> score on the fresh half of the test examples, of runs that confirm.
+    order
+        Of its verdict among all, from 1: one that was begun before another may be decided after it.
     """
 
     run_id: str
@@ -47,6 +49,7 @@ class SystemRecord:
     looks: list[Assessment] = field(default_factory=list)
     decided: int = 0
     fresh_half: dict[int, float] = field(default_factory=dict)
+    order: int = 0
 
     @property
     def paired(self) -> bool:

@@ -11,12 +11,13 @@ import numpy as np
 
 from mlflow_l3d.analysis.comparison.leave_out import least_error
 from mlflow_l3d.analysis.intervals import FloatArray
-from mlflow_l3d.analysis.sequential.evidence import Estimate, confidence_sequence, evidence_of_gain
+from mlflow_l3d.analysis.sequential.evidence import Estimate, confidence_sequence
 from mlflow_l3d.analysis.sequential.spending import FEWEST
 from mlflow_l3d.studies.referee.numbers.noise import Noise
+from mlflow_l3d.studies.referee.numbers.spread import Measured, Spread
 
 Verdict: TypeAlias = Literal["keep", "reject", "undecided"]
-_WIDE: Final = 4.0
+_WIDTHS: Final = np.array([1.0, 4.0])
 _OVERSHOOT: Final = 0.583
 """By how many steps' standard deviations a random walk exceeds a bound on average (Siegmund 1985, chapter 10)."""
 
@@ -140,11 +141,14 @@ def assess(
     parts = of_candidate / runs, of_champion * (1 - correlation) ** 2 / len(others)
     spread = parts[0] ** 2 / candidate_degrees + parts[1] ** 2 / champion_degrees if noise.degrees else 0.0
     degrees = min(noise.degrees, sum(parts) ** 2 / spread if spread else noise.degrees)
-    square = max(sum(parts), least_error(rules.step, runs) ** 2)
+    least = least_error(rules.step, runs)
+    square = max(sum(parts), least**2)
     std = noise.std or math.sqrt(square)
     estimate = Estimate(gain, square / std**2 if std else 1.0, std, degrees)
-    # A gain that is much larger than the effect, of runs that vary more than others, is found by a wider mixture.
-    evidence = (evidence_of_gain(estimate, rules.effect) + evidence_of_gain(estimate, _WIDE * rules.effect)) / 2
+    # A gain that is much larger than the effect is found by a wider mixture.
+    learned = noise.spread or Spread.of_baseline(noise.std**2 or square or 1.0, noise.degrees)
+    measured = Measured(gain, runs, float(runs * left.var()), 1 - correlation**2, noise.std**2, parts[1], least**2)
+    evidence = learned.evidence(measured, rules.effect * _WIDTHS)
     low, high = confidence_sequence(estimate, rules.effect, 1 - rules.alpha)
     survival, floor = _survival(gain, square, of_candidate, rules)
     verdict = "undecided"
@@ -175,11 +179,14 @@ def runs_left(assessment: Assessment, rules: Rules, noise: Noise) -> int:
     left = max(rules.most_runs - assessment.runs, 0)
     if assessment.verdict != "undecided" or not assessment.runs or not noise.std:
         return left if assessment.verdict == "undecided" else 0
+    variance, share, effects = noise.std**2, 1 - noise.correlation**2, rules.effect * _WIDTHS
+    learned = noise.spread or Spread.of_baseline(variance, noise.degrees)
     for more in range(1, left):
         square = assessment.error**2 * assessment.runs / (assessment.runs + more)
-        estimate = Estimate(assessment.gain, square / noise.std**2, noise.std, noise.degrees)
-        survival, floor = _survival(assessment.gain, square, noise.std**2 * (1 - noise.correlation**2), rules)
-        if survival < floor or evidence_of_gain(estimate, rules.effect) >= assessment.needed:
+        survival, floor = _survival(assessment.gain, square, variance * share, rules)
+        runs = max(variance * share / square, 1.0)
+        measured = Measured(assessment.gain, runs, (runs - 1) * variance * share, share, variance, 0.0, square)
+        if survival < floor or learned.evidence(measured, effects) >= assessment.needed:
             return max(more, FEWEST - assessment.runs if survival >= floor else more)
     return left
 

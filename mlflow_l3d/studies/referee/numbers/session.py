@@ -73,7 +73,8 @@ class Session:
     """A session, from its records: the same records give the same session.
 
     A candidate is compared with the champion of its time on runs of equal numbers, which share their seeds. If it is
-    kept, it becomes the champion and is run again with fresh numbers: those that decided were lucky.
+    kept, it becomes the champion and is run again with fresh numbers: those that decided were lucky, and so may the
+    baseline's first ones have been unlucky that it was compared with.
 
     Parameters
     ----------
@@ -93,8 +94,9 @@ class Session:
         self.rules = rules
         self.baseline = Runs("baseline", 0, dict(baseline))
         self.champion = self.baseline
+        self.planned = len(baseline) if planned is None else planned
         self.noise = NoiseSoFar(shares_seeds)
-        self.noise.add_champion(score for number, score in baseline.items() if planned is None or number < planned)
+        self.noise.add_champion(score for number, score in baseline.items() if number < self.planned)
         self.judged = 0
         self.path: list[Step] = []
 
@@ -108,9 +110,12 @@ class Session:
         noise = self.noise.estimate()
         return noise if paired and self.champion.paired else replace(noise, correlation=0.0)
 
-    def look(self, candidate: dict[int, float], *, paired: bool = True) -> Assessment:
-        """Look at the next candidate, whose runs share their seeds with the champion's or not; nothing is counted."""
-        needed = evidence_needed(self.judged + 1, len(self.path), self.rules.candidates, self.rules.alpha)
+    def look(self, candidate: dict[int, float], number: int = 0, *, paired: bool = True) -> Assessment:
+        """Look at a candidate, whose runs share their seeds with the champion's or not; nothing is counted.
+
+        Its number sets its share of alpha; 0 is the next one.
+        """
+        needed = evidence_needed(number or self.judged + 1, len(self.path), self.rules.candidates, self.rules.alpha)
         return assess(candidate, self.champion.fresh(), self.noise_of(paired=paired), self.rules, needed)
 
     def conclude(self, name: str, candidate: dict[int, float], assessment: Assessment, *, paired: bool = True) -> None:
@@ -126,7 +131,7 @@ class Session:
         width, error = self.rules.effect**2, assessment.error**2
         shrunk = assessment.gain * width / (width + error)
         self.path.append(Step(name, self.judged, assessment.gain, shrunk))
-        self.champion = Runs(name, max(candidate) + 1, dict(candidate), paired=paired)
+        self.champion = Runs(name, max(max(candidate) + 1, self.planned), dict(candidate), paired=paired)
 
     @property
     def to_confirm(self) -> range:

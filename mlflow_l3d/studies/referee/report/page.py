@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
 import numpy as np
@@ -25,7 +25,7 @@ from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.report.text import Answer, Step
-from mlflow_l3d.studies.referee.numbers.course import Course
+from mlflow_l3d.studies.referee.numbers.course import Course, SystemRecord
 from mlflow_l3d.studies.referee.numbers.judge import Assessment
 
 _SHOWN = 20
@@ -69,8 +69,7 @@ def answers(course: Course) -> list[Answer]:
     )
     kinds = "A rejected candidate may be better by little: to see that takes more runs than it is worth."
     price = f"**{counted(course.spent, 'run')}**, {len(course.systems[0].scores)} of the baseline."
-    if course.judged:
-        single = course.judged + 1
+    if (single := len(course.systems)) > 1:
         price += f" One run of each system would be {single}: it took **{plain(course.spent / single, 1)} times** that."
     return [
         Answer("How much was gained?", "", (gain, *more)),
@@ -88,8 +87,8 @@ def steps(course: Course, source: Source) -> list[Step]:
     return [Step(f"{text} the next candidate.{more}", command)]
 
 
-def notes(course: Course) -> Iterator[str]:
-    """Yield what to be wary of."""
+def notes(course: Course, systems: Iterable[SystemRecord] | None = None) -> Iterator[str]:
+    """Yield what to be wary of; of runs without a score, those of some systems or of all."""
     unit = unit_of(course.metric)
     if course.lead_by_luck > course.rules.effect:
         fresh = "The fresh half decided nothing: quote the confirmed gain, which is from it."
@@ -98,7 +97,7 @@ def notes(course: Course) -> Iterator[str]:
             f"The test examples were used often: the best of {course.judged} equal candidates may be ahead by up to "
             f"{unit.amount(course.lead_by_luck)} through luck of the examples alone. {fix}"
         )
-    failed = sum(not math.isfinite(score) for each in course.systems for score in each.scores.values())
+    failed = sum(not math.isfinite(score) for each in systems or course.systems for score in each.scores.values())
     if failed:
         has = "has no score and does" if failed == 1 else "have no score and do"
         yield f"{counted(failed, 'run')} {has} not count. Look at why."
@@ -202,12 +201,13 @@ def judgement_lines(
         In words: runs that were made now, and those that are to be made next.
     """
     unit, title = unit_of(course.metric), shorten(candidate, 60)
+    judged = [each for each in course.systems if each.title == candidate]
     gain = f"gain {unit.change(look.gain)}{unit.behind} over the champion ({_limits(course, look)}), {spent} now"
     what = {
         "keep": "It is the champion now; the next changes are relative to it.",
         "reject": "It is not better, or by too little to be seen with the runs that are allowed.",
     }.get(verdict, f"Next: {following}.")
-    lines = [f"{verdict}: {title}", f"{gain}. {what}", *notes(course)]
+    lines = [f"{verdict}: {title}", f"{gain}. {what}", *notes(course, judged)]
     if course.rules.fresh_half and course.path and math.isfinite(course.path[-1].confirmed):
         last = course.path[-1]
         limits = f"{unit.change(last.confirmed)}{unit.behind} ({between(last.low, last.high, unit.change)})"
