@@ -38,8 +38,10 @@ def json_types(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if value is pd.NA or value is pd.NaT:
+        return None
     if isinstance(value, pd.DataFrame):
-        value = value.astype(object).where(value.notna(), None).to_dict("records")
+        value = value.astype(object).to_dict("records")
     if isinstance(value, Mapping):
         return {str(key): json_types(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -61,10 +63,8 @@ def write_table(path: Path, frame: pd.DataFrame) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.write(f'{{"columns": {json.dumps(list(frame.columns))}, "data": [')
         for start in range(0, len(frame), _ROWS_AT_ONCE):
-            part = frame.iloc[start : start + _ROWS_AT_ONCE]
-            finite = part.notna() & ~part.isin([math.inf, -math.inf])
-            rows = part.astype(object).where(finite, None).to_numpy().tolist()
-            file.write((", " if start else "") + json.dumps(rows, allow_nan=False)[1:-1])
+            rows = frame.iloc[start : start + _ROWS_AT_ONCE].astype(object).to_numpy().tolist()
+            file.write((", " if start else "") + json.dumps(json_types(rows), allow_nan=False)[1:-1])
         file.write("]}")
 
 

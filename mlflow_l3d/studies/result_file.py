@@ -5,6 +5,7 @@ What the verbs of all studies return can be written and read (:attr:`mlflow_l3d.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -20,7 +21,7 @@ import pandas as pd
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.verbs import verbs
-from mlflow_l3d.studies.files import temporary_folder, write_json
+from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
@@ -28,12 +29,13 @@ from mlflow_l3d.tracking.earlier.reader import fetch_artifact, known_document
 
 LEFT_OUT: Final = {"file": ""}
 """Metadata of a field that is not written: its default is read. Another name is a Parquet file of the run."""
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 def write_result(folder: Path, result: OnOneScreen, name: str = names.RESULT) -> None:
     """Write a result among the files of its run."""
     content = {"schema": 1, "result": type(result).__name__, "content": _written_fields(result)}
-    write_json(folder / name, content)
+    (folder / name).write_text(f"{json.dumps(content, ensure_ascii=False, allow_nan=False)}\n", encoding="utf-8")
 
 
 def read_result(client: Client, run_id: str, *, files: bool = False, name: str = names.RESULT) -> Any:
@@ -67,7 +69,7 @@ def _result_classes() -> dict[str, str]:
 
 def _written(value: Any) -> Any:
     """Return a value as JSON types; a number that is not finite is its name."""
-    if value is None or type(value) in (str, int, bool):  # most are: what follows takes much longer
+    if type(value) in _PLAIN:  # most are: what follows takes much longer
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(value)
@@ -88,7 +90,7 @@ def _written(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return _written(value.tolist())
     if isinstance(value, list | tuple):
-        return [_written(each) for each in value]
+        return [each if type(each) in _PLAIN else _written(each) for each in value]
     return value
 
 

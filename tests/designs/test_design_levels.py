@@ -63,7 +63,7 @@ def test_the_contributed_std_is_that_of_the_levels(tmp_path: Path, migrated_stor
     with sqlite_place(migrated_store, tmp_path).entered():
         found = investigate(
             approach=approach, task="synthetic", factor="wording", design="levels", metric="accuracy",
-            investigation_runs=3, mitigation_runs=12, golden_runs=60, num_labelled=20, test_size=20, executor="inline",
+            investigation_runs=3, mitigation_runs=5, golden_runs=30, num_labelled=20, test_size=20, executor="inline",
         )  # fmt: skip
     record = found.analysis.importances["wording"]
     levels = np.array([12, 16, 18]) / 20

@@ -31,13 +31,13 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.judged import Judged, is_evaluation, read_judged
 
-QUESTIONS = [f"q{number}" for number in range(20)]
+QUESTIONS = [f"q{number}" for number in range(8)]
 LONG = "x" * 1200
 CHAT = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "same"}]
 
 
-FIRST, SECOND = (["q3", "q4", "q5", "q18", "q19"], ["q0", "q1", "q6", "q18", "q19"])
-"""The answers that two judges refuse: 12 of 20 have both verdicts yes, 2 both no, 3 and 3 one each."""
+FIRST, SECOND = (["q3", "q6", "q7"], ["q0", "q6", "q7"])
+"""The answers that two judges refuse: 4 of 8 have both verdicts yes, 2 both no, 1 and 1 one each."""
 
 
 @scorer
@@ -160,8 +160,8 @@ def test_the_numbers_are_those_of_the_database(runs: dict[str, str]) -> None:
 
 def test_verdicts_of_two_runs_over_the_same_answers_are_not_mixed(runs: dict[str, str]) -> None:
     first, second = (of(runs, which).table.set_index("row")["value"] for which in ("first", "second"))
-    assert pd.crosstab(first, second.loc[first.index]).to_numpy().tolist() == [[2, 3], [3, 12]]
-    with pytest.raises(ParameterError, match=f"has 20 traces and no judgements.*{runs['first']}, {runs['second']}"):
+    assert pd.crosstab(first, second.loc[first.index]).to_numpy().tolist() == [[2, 1], [1, 4]]
+    with pytest.raises(ParameterError, match=f"has 8 traces and no judgements.*{runs['first']}, {runs['second']}"):
         of(runs, "answers")
 
 
@@ -169,7 +169,7 @@ def test_runs_over_the_same_answers_together_are_judges_or_repeats(runs: dict[st
     judged = of(runs, "first", "second", "again")
     size = judged.table.groupby(["judge", "judgement", "run_id"]).size()
     judges = [("judge", 0, "first"), ("judge", 1, "again"), ("judge/2", 0, "second")]
-    assert size.to_dict() == {(judge, number, runs[which]): 20 for judge, number, which in judges}
+    assert size.to_dict() == {(judge, number, runs[which]): 8 for judge, number, which in judges}
 
 
 def test_runs_with_answers_of_their_own_together_are_repeats(runs: dict[str, str]) -> None:

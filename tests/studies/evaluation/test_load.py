@@ -25,7 +25,7 @@ from mlflow_l3d.studies.result_file import _written
 pytestmark = pytest.mark.slow
 
 NAMED = {"approach": "synthetic", "metric": "synthetic_score", "executor": "inline"}
-SIZES: dict[str, Any] = {**NAMED, "investigation_runs": 2, "mitigation_runs": 3, "golden_runs": 5}
+SIZES: dict[str, Any] = {**NAMED, "investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 5}
 ALIKE = {"hyperparameters": {"noise": 0.31}}
 Studied = tuple[Place, dict[str, Any]]
 
@@ -51,19 +51,19 @@ def studied(migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> S
             "seeds": mlflow_l3d.seeds(
                 **{**NAMED, "metric": "auto"}, seeds=list(range(8)), hyperparameters={"fail_every": 4}
             ),
-            "sweep": mlflow_l3d.sweep(**SIZES, over={"noise": [0.1, 0.2]}),
+            "sweep": mlflow_l3d.sweep(**{**SIZES, "golden_runs": 2}, over={"noise": [0.1, 0.2]}),
             "search": mlflow_l3d.search(
-                **NAMED, space="a_data_order=0..9", coarse_trials=3, fine_trials=2, held_out_runs=4
+                **NAMED, space="a_data_order=0..9", coarse_trials=2, fine_trials=2, held_out_runs=2
             ),
             "strategies": mlflow_l3d.strategies(**SIZES, factor="data_order"),
             "imported": imported(folder),
         }
         one, other = results["investigation"].run_id, results["other"].run_id
         results["compare"] = mlflow_l3d.compare(one, other, self_check=20)
-        results["gate"] = mlflow_l3d.gate(baseline=one, candidate=ALIKE, most_runs=12, smallest_effect=5)
+        results["gate"] = mlflow_l3d.gate(baseline=one, candidate=ALIKE, most_runs=8, smallest_effect=5)
         ablation = place.client.create_run("0").info.run_id
         patch.setenv("MLFLOW_RUN_ID", ablation)
-        results[f"ablation {ablation}"] = mlflow_l3d.ablation(one, rows=3, columns="all", test_sizes=20, repeats=2)
+        results[f"ablation {ablation}"] = mlflow_l3d.ablation(one, rows=2, columns="all", test_sizes=20, repeats=2)
     return place, results
 
 

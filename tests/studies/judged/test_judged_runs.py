@@ -26,12 +26,12 @@ from mlflow_l3d.tracking.judged import read_judged
 
 pytestmark = pytest.mark.slow
 
-ROWS = 20
-RIGHT = {"a": (6, 9, 12), "b": (16,)}
+ROWS = 12
+RIGHT = {"a": (2, 4, 6), "b": (11,)}
 """System -> how many of the rows are right in each of its evaluations: the first ones."""
 APP = "mlflow.genaiEvaluate.agent.digest"
-FIRST, SECOND = (["q3", "q4", "q5", "q18", "q19"], ["q0", "q1", "q6", "q18", "q19"])
-"""The answers that two judges refuse: 12 of 20 have both verdicts yes, 2 both no, 3 and 3 one each."""
+FIRST, SECOND = (["q3", "q10", "q11"], ["q0", "q10", "q11"])
+"""The answers that two judges refuse: 8 of 12 have both verdicts yes, 2 both no, 1 and 1 one each."""
 
 
 @scorer
@@ -85,25 +85,27 @@ def test_repeats_of_an_evaluation_have_luck_and_pass_k(made: dict[str, str]) -> 
     result = evaluate_judged(of(made, "a0 a1 a2"), metric="exact", log=False)
     one = result.scorers[0]
     assert one.components.mean == pytest.approx(sum(RIGHT["a"]) / 3 / ROWS)
-    assert (one.components.rows, one.components.answers, len(one.unstable)) == (ROWS, 3 * ROWS, 12 - 6)
+    assert (one.components.rows, one.components.answers, len(one.unstable)) == (ROWS, 3 * ROWS, 6 - 2)
     assert one.passes is not None
-    # Rows 0 to 5 pass in 3 of 3 answers, 6 to 8 in 2, 9 to 11 in 1, the others in none.
-    assert one.passes["all_pass"].tolist() == pytest.approx([27 / 60, (6 + 3 / 3) / 20, 6 / 20])
-    assert one.passes["any_pass"].tolist() == pytest.approx([27 / 60, (6 + 3 + 3 * 2 / 3) / 20, 12 / 20])
+    # Rows 0 and 1 pass in 3 of 3 answers, 2 and 3 in 2, 4 and 5 in 1, the others in none.
+    assert one.passes["all_pass"].tolist() == pytest.approx([12 / 36, (2 + 2 / 3) / 12, 2 / 12])
+    assert one.passes["any_pass"].tolist() == pytest.approx([12 / 36, (2 + 2 + 2 * 2 / 3) / 12, 6 / 12])
     assert [each.scorer for each in result.scorers] == ["exact", "length"]
-    assert result.to_frame().set_index("scorer").loc["length", "mean"] == pytest.approx(2.5 + 1 - 27 / 60)
+    assert result.to_frame().set_index("scorer").loc["length", "mean"] == pytest.approx(
+        (10 * 2 + 2 * 3) / 12 + 1 - 12 / 36
+    )
 
 
 def test_judges_of_the_same_answers_are_not_mixed(made: dict[str, str]) -> None:
     one = evaluate_judged(of(made, "first second"), log=False).scorers[0]
     assert one.components.mean == 0.75
-    assert len(one.unstable) == 6
+    assert len(one.unstable) == 2
     assert one.agreement is not None
-    # By hand: (equal 14/20 - by chance 0.75² + 0.25²) / (1 - by chance).
-    assert one.agreement["kappa"].iloc[0] == pytest.approx((0.7 - 0.625) / 0.375)
+    # By hand: (equal 10/12 - by chance 0.75² + 0.25²) / (1 - by chance).
+    assert one.agreement["kappa"].iloc[0] == pytest.approx((10 / 12 - 0.625) / 0.375)
     assert one.agreed == ("Cohen's kappa", one.agreement["kappa"].iloc[0])
     assert one.metrics()["good/kappa"] == one.agreed[1]
-    # MLflow 3.18 averages the verdicts of both runs on both sides: 20 ties.
+    # MLflow 3.18 averages the verdicts of both runs on both sides: all ties.
     record = compare_judged(made["first"], made["second"], log=False).pairs[0].record
     assert (record.difference, record.verdict, record.rows) == (0.0, "undecided", ROWS)
     assert record.error > 0
@@ -123,9 +125,9 @@ def test_the_better_system_is_the_subject(made: dict[str, str]) -> None:
     pairs = {system: [made[f"{system}{number}"] for number in range(len(RIGHT[system]))] for system in RIGHT}
     result = compare_evaluations(pairs["a"], pairs["b"], metric="exact")
     record = result.pairs[0].record
-    assert record.difference == pytest.approx((27 / 3 - 16) / ROWS)
+    assert record.difference == pytest.approx((12 / 3 - 11) / ROWS)
     assert (record.verdict, record.rows, record.repeats_first, record.repeats_second) == ("worse", ROWS, 3, 1)
-    assert result.report().headline == "b0 is better than a0 and 2 more by 35.0 points on exact."
+    assert result.report().headline == "b0 is better than a0 and 2 more by 58.3 points on exact."
     run = MlflowClient().get_run(result.run_id)
     assert run.data.metrics["exact/difference"] == record.difference
     assert run.info.experiment_id == MlflowClient().get_run(made["a0"]).info.experiment_id
@@ -162,7 +164,7 @@ def test_several_scorers_and_systems_are_adjusted_and_a_lower_length_may_be_bett
 
 def test_smallest_effects_are_points_or_units(made: dict[str, str]) -> None:
     runs = made["a0"], made["a1"]
-    for effect, verdict in ((60, "equivalent"), (1, "undecided")):
+    for effect, verdict in ((80, "equivalent"), (1, "undecided")):
         result = compare_judged(*runs, smallest_effect=effect, metric="exact", log=False)
         assert result.pairs[0].record.verdict == verdict
     with pytest.raises(ParameterError, match="several units"):
