@@ -140,10 +140,17 @@ def test_a_new_sqlite_file_is_there_whole_or_not_at_all(
 
 
 @pytest.mark.slow
-def test_two_commands_on_a_new_sqlite_file(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text("from mlflow_l3d.tracking.connection import connect\nconnect()\n")
-    script, own = str(tmp_path / "script.py"), {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/new.db"}
-    both = [WarmStart([script], tmp_path, own) for _ in range(2)]
+def test_two_commands_on_a_new_sqlite_file(tmp_path: Path, migrated_store: Path) -> None:
+    """One migrates as MLflow does, for seconds, and finds the file of the other, which copies one, at its place."""
+    copied = (
+        f"utils._initialize_tables = lambda engine: shutil.copyfile({str(migrated_store)!r}, engine.url.database)\n"
+    )
+    quick = f"import shutil\nfrom mlflow.store.db import utils\n{copied}"
+    own, both = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/new.db"}, []
+    for number, begin in enumerate(("", quick)):
+        script = tmp_path / f"script{number}.py"
+        script.write_text(f"{begin}from mlflow_l3d.tracking.connection import connect\nconnect()\n")
+        both.append(WarmStart([str(script)], tmp_path, own))
     assert [process.communicate(timeout=120)[1] * process.returncode for process in both] == ["", ""]
 
 

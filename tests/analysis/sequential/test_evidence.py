@@ -31,6 +31,11 @@ def test_evidence_of_a_known_std_is_the_mean_likelihood_ratio(difference: float,
     assert evidence_of_gain(Estimate(difference, 1 / runs, 0.7, math.inf), effect) == pytest.approx(expected, rel=1e-6)
 
 
+def density(value: float, mean: float, std: float) -> float:
+    """Return the normal density: that of scipy takes a hundred times as long for one number."""
+    return math.exp(-((value - mean) ** 2) / (2 * std**2)) / (std * math.sqrt(2 * math.pi))
+
+
 @pytest.mark.parametrize(("difference", "degrees"), [(1.2, 4.0), (-0.5, 9.0)])
 def test_evidence_of_an_estimated_std_is_the_ratio_of_two_integrals(difference: float, degrees: float) -> None:
     """Over the true deviation with density 1/sigma, and over gains in units of it."""
@@ -38,12 +43,12 @@ def test_evidence_of_an_estimated_std_is_the_ratio_of_two_integrals(difference: 
 
     def joint(gain: float, sigma: float) -> float:
         of_std = sigma ** -(degrees + 1) * math.exp(-degrees * std**2 / (2 * sigma**2))
-        return float(norm.pdf(difference, gain * sigma, sigma * math.sqrt(variance)) * of_std)
+        return density(difference, gain * sigma, sigma * math.sqrt(variance)) * of_std
 
     against = quad(lambda sigma: joint(0.0, sigma), 1e-3, 60, limit=200)[0]
-    given = dblquad(lambda gain, sigma: 2 * norm.pdf(gain, scale=width) * joint(gain, sigma), 1e-3, 60, 0, 8 * width)[0]
+    both = dblquad(lambda gain, sigma: 2 * density(gain, 0, width) * joint(gain, sigma), 1e-3, 60, 0, 8 * width)[0]
     found = evidence_of_gain(Estimate(difference, variance, std, degrees), width * std)
-    assert found == pytest.approx(given / against, rel=1e-3)
+    assert found == pytest.approx(both / against, rel=1e-3)
 
 
 def test_an_interval_ends_where_two_sided_evidence_reaches_its_bound() -> None:
