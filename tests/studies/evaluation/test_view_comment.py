@@ -32,7 +32,7 @@ def studied(migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> t
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
     with place.entered(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_l3d.studies.gate.request.power", partial(power, draws=200))
+        patch.setattr("mlflow_l3d.studies.gate.run.power", partial(power, draws=200))
         one = mlflow_l3d.investigate(**NAMED, **SIZES)
         logging.getLogger("mlflow_l3d").addHandler(handler)
         candidate = {"hyperparameters": {"a_data_order": 9}}

@@ -361,7 +361,7 @@ def test_runs_that_fail_do_not_count_and_are_told(place: Place, baseline: str) -
     [
         ({"candidate": "none"}, "candidate=none: must be a run id, or what differs"),
         ({"candidate": "better"}, "candidate=better: must be a run id, or what differs from the baseline as"),
-        ({"candidate": "golden_runs=4"}, "candidate='golden_runs': must be with parameters"),
+        ({"candidate": "golden_runs=4"}, "candidate='golden_runs': must be hyperparameters=NAME=VALUE, or"),
         ({"candidate": "{"}, "candidate={: is not valid JSON"),
         ({"candidate": "hyperparameters=a_data_ordr=1"}, "candidate: hyperparameters='a_data_ordr': must be"),
         ({"candidate": "0" * 32}, f"candidate={'0' * 32}: no such run on the tracking server"),
