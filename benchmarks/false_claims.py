@@ -278,7 +278,7 @@ def pair_rows(golden: Golden, count: int, seed: int) -> Iterator[list[object]]:
 
 
 def session_rows(golden: Golden, count: int, seed: int) -> Iterator[list[object]]:
-    """Yield how many of many equal candidates each rule keeps, and how far the record is above the truth."""
+    """Yield how many of many equal candidates each rule keeps, and by how much the record is above the truth."""
     for row in rules():
         started = time.process_time()
         kept, record = np.transpose([row.many(golden, np.random.default_rng([seed, each])) for each in range(count)])

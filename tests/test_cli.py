@@ -190,6 +190,7 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         ("evaluate --from lm_eval .", r"from='lm_eval': must be one of .* Did you mean 'lm-eval'\?"),
         ("investigat", r"verb='investigat': must be one of ablation, .*\. Did you mean 'investigate'\?"),
         ("--factor data_order", rf"verb='data_order': must be one of {', '.join(VERBS)}\."),
+        ("investigate nowhere/ok.cvs --approach synthetic", r"task='nowhere/ok\.cvs': .*, or hf:NAME\."),
         ("seeds train.py more", r"option='more': .* behind --: mlflow-l3d seeds -- COMMAND"),
         ("investigate --factor", r"investigate: argument --factor: expected one argument \(see .*"),
         ("investigate --approach syntetic", r"approach='syntetic': must be one of .*\. Did you mean 'synthetic'\?"),
@@ -222,7 +223,8 @@ def test_a_file_with_another_name_is_proposed(tmp_path, monkeypatch, capsys) -> 
     (tmp_path / "reviews.csv").touch()
     status, shown = refused(capsys, "investigate", "reviews.cvs", "--approach", "synthetic")
     assert status == 2
-    assert shown.endswith("Did you mean 'reviews.csv'?")
+    assert shown.endswith("or hf:NAME. Did you mean 'reviews.csv'?")
+    assert shown.count("reviews.csv") == 1  # other files are nobody's business
 
 
 def test_error_that_is_no_parameters(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

@@ -116,10 +116,11 @@ def read_task(name: str, reading: Reading) -> Task:
         return _own_data(load_file(path, reading))
     if name and path.is_dir():
         return _own_data(load_folder(path, reading))
-    beside = [str(each) for each in path.parent.iterdir() if each.suffix.lower() in SUFFIXES] if path.suffix else []
-    error = unknown_name("task", name, [*names, *beside])
+    error = unknown_name("task", name, names)
+    files = path.parent.glob("*") if path.suffix and path.parent.is_dir() else ()
+    similar = unknown_name("task", name, [str(each) for each in files if each.suffix.lower() in SUFFIXES])
     more = "or a .csv, .tsv, .parquet or .jsonl file, a folder with a data set, or hf:NAME"
-    raise ParameterError("task", repr(name), f"{error.allowed}, {more}", error.fix)
+    raise ParameterError("task", repr(name), f"{error.allowed}, {more}", error.fix or similar.fix)
 
 
 def read_data(data: object, name: str, reading: Reading) -> Task:

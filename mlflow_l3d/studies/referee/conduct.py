@@ -264,9 +264,11 @@ class Conduct:
 
     def _run(self, record: SystemRecord, candidate: Candidate, numbers: Sequence[int]) -> None:
         """Make runs of a system, and record each."""
-        missing = [number for number in numbers if number not in record.scores]
-        existing = [*((candidate.measured or {}).items() - record.scores.items())]  # all, as they cost nothing
-        for number, score in self.source.run(candidate, missing) if candidate.paired else sorted(existing):
+        if candidate.paired:
+            made = self.source.run(candidate, [number for number in numbers if number not in record.scores])
+        else:  # all that exist, as they cost nothing
+            made = iter(sorted((candidate.measured or {}).items() - record.scores.items()))
+        for number, score in made:
             check_scores({number: score}, self.source.metric, {})
             self.recorder.note_score(record, self.source.metric, number, score)
             self._spent += candidate.paired

@@ -21,7 +21,7 @@ from mlflow_l3d.studies.groups.numbers.study import groups_study
 from mlflow_l3d.studies.groups.scores import read_scores
 from mlflow_l3d.studies.judged.run import read_system
 from mlflow_l3d.studies.referee.golden import GoldenSource
-from mlflow_l3d.studies.referee.source import Candidate, Source
+from mlflow_l3d.studies.referee.source import LONGEST, Candidate, Source
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import runs_named
 from mlflow_l3d.tracking.connection import Client
@@ -30,7 +30,6 @@ from mlflow_l3d.tracking.existing import EXPERIMENT, read_runs
 
 UNPAIRED: Final = "Unpaired: these runs share no seeds with the baseline."
 _FILTER: Final = re.compile(r"(params?|parameters?|tags?|metrics?|attributes?|attr|run)\.")
-_LONGEST: Final = 5900
 
 
 def existing_runs(candidate: object, source: Source, client: Client, baseline: Mapping[int, float]) -> Candidate | None:
@@ -65,9 +64,9 @@ def existing_runs(candidate: object, source: Source, client: Client, baseline: M
         if source.has_fresh_half:
             wrong = "cannot be scored on halves of the test examples, and the session has fresh_half=true"
             raise ParameterError("candidate", named, wrong, "Start a session without it.")
-        if kind is Kind.RUNS and len(named) < _LONGEST:
+        if kind is Kind.RUNS and len(named) < LONGEST:
             runs, notes = _runs_of_group(client, parts if parts[1:] else parts[0], metric)
-        elif kind is Kind.EVALUATION and len(named) < _LONGEST:
+        elif kind is Kind.EVALUATION and len(named) < LONGEST:
             runs, notes = _evaluations(client, parts, metric)
         elif kind in (Kind.SEEDS, Kind.INVESTIGATION) and len(parts) == 1:
             runs, notes = _runs_of_study(client, parts[0], source), []

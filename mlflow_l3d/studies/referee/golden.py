@@ -27,11 +27,9 @@ from mlflow_l3d.studies.gate.request import metric_of
 from mlflow_l3d.studies.gate.sides import Side, changed_side, check_comparable, paired, recorded_side
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.referee.halves import Halves, luck_of_examples
-from mlflow_l3d.studies.referee.source import Candidate, check_measured, described_elsewhere, measured_of
+from mlflow_l3d.studies.referee.source import LONGEST, Candidate, check_measured, described_elsewhere, measured_of
 from mlflow_l3d.tracking.connection import Client
 
-_LONGEST: Final = 5900
-"""Characters of a recorded candidate."""
 _CHANGES: Final = {*MAIN} - {*OF_A_PLAN, *PLACE, "hyperparameters", "self_test"}
 _AHEAD: Final = 40  # runs of one system that are planned at once; they are trained as they are needed
 
@@ -176,8 +174,8 @@ class GoldenSource:
             allowed = f"must have root_seed={self.baseline.root_seed}, as the baseline has: runs are to share seeds"
             raise ParameterError("candidate", side.run_id or side.title, allowed, "Or start with shared_seeds=false.")
         described = Candidate(side.title, self._content(side), candidate)
-        if len(text := json.dumps(described.content)) > _LONGEST:
-            allowed = f"has changes of {len(text):,} characters, and a session records {_LONGEST:,} at most"
+        if len(text := json.dumps(described.content)) > LONGEST:
+            allowed = f"has changes of {len(text):,} characters, and a session records {LONGEST:,} at most"
             raise ParameterError("candidate", side.title[:60], allowed, "Name a file or a revision instead.")
         self._judged = described.key
         return self._noted(described, side)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import configuration_seed
@@ -16,8 +16,9 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import file_text, json_of, public_parameter
 from mlflow_l3d.privacy import HIDDEN, public_text
+from mlflow_l3d.studies.referee.numbers.course import is_paired
 
-_LONGEST = 5900
+LONGEST: Final = 5900
 """Characters of a recorded candidate."""
 
 
@@ -47,8 +48,8 @@ class Candidate:
 
     @property
     def paired(self) -> bool:
-        """Whether its runs share their seeds with the runs of others that have equal numbers; existing runs do not."""
-        return "runs" not in self.content
+        """Whether its runs share their seeds with the runs of others that have equal numbers."""
+        return is_paired(self.content)
 
     @property
     def key(self) -> str:
@@ -182,8 +183,8 @@ class FunctionSource:
         except (TypeError, ValueError):
             allowed = "must be of JSON types: finite numbers, texts, lists, mappings"
             raise ParameterError("candidate", type(candidate).__name__, allowed) from None
-        if len(text) > _LONGEST:
-            allowed = f"has {len(text):,} characters, and a session records {_LONGEST:,} at most"
+        if len(text) > LONGEST:
+            allowed = f"has {len(text):,} characters, and a session records {LONGEST:,} at most"
             raise ParameterError("candidate", _title(candidate)[:60], allowed, "Name a file instead.")
         _check_secrets(candidate)
         return {"candidate": json.loads(text)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,7 +55,12 @@ class SystemRecord:
     @property
     def paired(self) -> bool:
         """Whether its runs share their seeds with the runs of others that have equal numbers."""
-        return "runs" not in (self.content or {})
+        return is_paired(self.content or {})
+
+
+def is_paired(content: Mapping[str, Any]) -> bool:
+    """Return whether a system of this content is run here, with the seeds of others; runs that exist share none."""
+    return "runs" not in content
 
 
 @dataclass(frozen=True)

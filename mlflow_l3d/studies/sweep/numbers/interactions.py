@@ -110,7 +110,7 @@ def level_test(
 
         def below(noncentrality: float) -> float:
             value = ncfdtr(numerator, denominator, noncentrality, statistic)
-            # scipy does not know some values of very large statistics, whose denominator hardly varies
+            # scipy has no value for some very large statistics with many degrees of freedom: then it is a chi-squared
             return float(chndtr(numerator * statistic, numerator, noncentrality) if math.isnan(value) else value)
 
         ends = (_noncentrality(below, 1 - tail), _noncentrality(below, tail))
