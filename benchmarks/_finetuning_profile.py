@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from _device import synchronise
 from _finetuning_cases import cell, load
 
-WARM, PROFILED, SHOWN = 10, 5, 10
-"""Steps before those that are timed, the last ones, which are profiled, and rows that are shown."""
+EPOCHS, PROFILED, SHOWN = 3, 5, 12
+"""Of the training, steps that are profiled, and rows that are shown."""
 
 
 def compare(settings: Mapping[str, Any], hyperparameters: Mapping[str, Any]) -> None:
@@ -35,34 +34,35 @@ def _profiled(
 ) -> tuple[float, dict[str, tuple[float, float, float]]]:
     """Return the milliseconds of a step; of a profiled one, count and self milliseconds on CPU and GPU by operation."""
     from torch.autograd import DeviceType
-    from torch.optim.optimizer import register_optimizer_step_post_hook
     from torch.profiler import ProfilerActivity, profile
 
     from mlflow_l3d.approaches.finetuning import Finetuning
+    from mlflow_l3d.approaches.finetuning.full.graphed import GraphedSteps
     from mlflow_l3d.approaches.numerics import one_thread, reproducible
 
-    device, last = settings["device"], settings["steps"] - PROFILED
+    device, times = settings["device"], []
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
-    profiler, times, done = profile(activities=activities), [], [0]
+    profiler, epoch = profile(activities=activities), GraphedSteps.epoch
 
-    def note(*_given: object) -> None:
-        done[0] += 1
-        if done[0] in (WARM, last, settings["steps"]):
-            synchronise(device)
-            times.append(time.perf_counter())
-        if done[0] == last:
-            profiler.start()
-        elif done[0] == settings["steps"]:
-            profiler.stop()
+    def looked_at(self: GraphedSteps, order: Any, rates: Any) -> float:
+        """Capture in the first epoch, time the second, and profile some steps in the last."""
+        if len(times) == EPOCHS - 1:
+            size = len(order) // len(rates)
+            with profiler:
+                return epoch(self, order[: PROFILED * size], rates[:PROFILED])
+        begun = time.perf_counter()
+        loss = epoch(self, order, rates)
+        times.append((time.perf_counter() - begun) / len(rates))
+        return loss
 
-    with reproducible(device, deterministic=deterministic), one_thread():
-        named = {"model": settings["model"], "device": device, "cache": Path("cache")}
-        session: Any = Finetuning().prepare(load(settings), hyperparameters, **named)
-        hook = register_optimizer_step_post_hook(note)
-        try:
+    GraphedSteps.epoch = looked_at  # type: ignore[method-assign]
+    try:
+        with reproducible(device, deterministic=deterministic), one_thread():
+            named = {"model": settings["model"], "device": device, "cache": Path("cache")}
+            session: Any = Finetuning().prepare(load(settings), {**hyperparameters, "epochs": EPOCHS}, **named)
             session.train([session.draw(cell(42))])
-        finally:
-            hook.remove()
+    finally:
+        GraphedSteps.epoch = epoch  # type: ignore[method-assign]
     events: dict[str, tuple[float, float, float]] = {}
     for event in profiler.key_averages():
         on_device = event.device_type != DeviceType.CPU
@@ -72,7 +72,7 @@ def _profiled(
         spent = (0.0, event.self_device_time_total) if on_device else (event.self_cpu_time_total, 0.0)
         key = f"GPU: {event.key}" if on_device else event.key
         events[key] = (event.count / PROFILED, *(each / 1e3 / PROFILED for each in spent))
-    return 1e3 * (times[1] - times[0]) / (last - WARM), events
+    return 1e3 * times[1], events
 
 
 def _print(name: str, step: float, events: Mapping[str, tuple[float, float, float]]) -> None:

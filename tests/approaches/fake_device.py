@@ -113,9 +113,10 @@ class Counts:
         """Launches, waits and copies."""
         return self.launches.total(), self.waits.total(), self.copies.total()
 
-    def step(self, number: int) -> tuple[int, int, int]:
-        """Launches, waits and copies between a step of the optimiser, counted from 0, and the next."""
-        before, after = self.marks[number : number + 2]
+    @property
+    def step(self) -> tuple[int, int, int]:
+        """Launches, waits and copies of the last step of the optimiser."""
+        before, after = self.marks[-2:]
         return tuple(late - early for early, late in zip(before, after, strict=True))  # type: ignore[return-value]
 
 

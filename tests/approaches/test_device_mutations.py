@@ -7,13 +7,13 @@ import textwrap
 from functools import cache
 
 import pytest
-from device_paths import Runner, differences
-from device_ways import WAYS
+from device_paths import WAYS, Runner, differences
 
-from mlflow_l3d.approaches import device_draws, global_seeds, numerics
+from mlflow_l3d.approaches import device_draws, numerics
 from mlflow_l3d.approaches.finetuning import head_training as heads
 from mlflow_l3d.approaches.finetuning import kinds
 from mlflow_l3d.approaches.finetuning.full import lora, stacked
+from mlflow_l3d.approaches.finetuning.full.graphed import GraphedSteps
 from mlflow_l3d.approaches.finetuning.full.loading import DecoderWithHead
 from mlflow_l3d.approaches.finetuning.full.session import FullSession
 from mlflow_l3d.approaches.icl.engine import seq2seq, tensors
@@ -29,10 +29,10 @@ MUTATIONS = {
     "labels of heads": (heads._Training.epoch, "heads", ".to(stack.w1)", ".float()"),
     "logits of heads": (heads._Training._outputs, "heads", ".cpu()", ""),
     "tokens": (Tokens.batch, "full", ".to(device)", ""),
-    "labels": (kinds.wanted, "full, regression", ".to(device)", ""),
-    "sum of losses": (FullSession._epoch, "full", ", device=self.device", ""),
+    "labels": (kinds.wanted, "lora", ".to(device)", ""),
+    "sum of losses": (FullSession._epoch, "lora", ", device=self.device", ""),
+    "batches": (GraphedSteps._on_device, "full", ".to(self.device)", ""),
     "logits": (FullSession.logits, "full", ".cpu()", ""),
-    "seed of dropout": (global_seeds.seeded, "full", "module.manual_seed(seed)", "pass"),
     "keys of dropout": (lora.Keys.begin, "lora", "torch.tensor(seeds, device=device)", "torch.tensor(seeds)"),
     "rows that go on": (stacked.StackedWeights.select, "lora, beside", ".to(before[0].device)", ""),
     "last token": (DecoderWithHead.forward, "lora, decoder", "device=mask.device", "device='cpu'"),

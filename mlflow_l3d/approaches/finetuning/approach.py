@@ -261,7 +261,8 @@ class Finetuning(Approach):
 
     def numerics(self, device: str) -> Mapping[str, str]:
         """Return the device class, the dtype, the versions (major.minor) of torch and transformers, and the threads."""
-        return {**torch_numerics(device, self.name), **dropout_numerics(device), "dtype": "float32"}
+        batches = {"batches": "of one shape"} if device.startswith("cuda") else {}
+        return {**torch_numerics(device, self.name), **dropout_numerics(device), **batches, "dtype": "float32"}
 
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path

@@ -58,14 +58,18 @@ def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.cross_entropy(logits.float(), labels)
 
 
+def each_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the loss of each example, shape (b,), of what :func:`loss_of` takes."""
+    if labels.is_floating_point():
+        return (logits[:, 0].to(labels.dtype) - labels).square()
+    return torch.nn.functional.cross_entropy(logits.float(), labels, reduction="none")
+
+
 def losses_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Return the mean loss of each of B batches, shape (B,), of logits (B, b, C) and labels (B, b)."""
     if len(logits) == 1:
         return loss_of(logits.flatten(0, 1), labels.flatten())[None]
-    if labels.is_floating_point():
-        return (logits[:, :, 0].to(labels.dtype) - labels).square().mean(1)
-    each = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="none")
-    return each.view(labels.shape).mean(1)
+    return each_loss(logits.flatten(0, 1), labels.flatten()).view(labels.shape).mean(1)
 
 
 LONGER_THAN_ANY = 10**6

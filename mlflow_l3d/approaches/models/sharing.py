@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -14,6 +14,9 @@ import torch
 from mlflow_l3d.approaches.numerics import SHARERS
 
 T = TypeVar("T")
+
+COPIES: Final = 16
+"""So many copies of the weights must fit into the free memory of a GPU for one to stay there."""
 
 _LENT: Final[WeakValueDictionary[Hashable, Any]] = WeakValueDictionary()
 
@@ -45,6 +48,14 @@ def free_memory(device: str) -> float:
     """
     free, total = torch.cuda.mem_get_info(torch.device(device))
     return min(free, total / int(os.environ.get(SHARERS, "1")))
+
+
+def roomy(tensors: Sequence[torch.Tensor]) -> torch.device:
+    """Return where copies of tensors go that are seldom used: their GPU if many would fit there, else the host."""
+    device = tensors[0].device if tensors else torch.device("cpu")
+    needed = sum(tensor.nbytes for tensor in tensors)
+    fits = device.type == "cuda" and free_memory(str(device)) > COPIES * needed
+    return device if fits else torch.device("cpu")
 
 
 def release() -> None:

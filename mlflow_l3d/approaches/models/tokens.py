@@ -43,18 +43,26 @@ class Tokens:
 
     def batch(self, positions: IntArray, device: str) -> dict[str, torch.Tensor]:
         """Return the model's inputs, padded on the right: shape (b, longest), or (b, rows, longest) if several."""
+        # One copy to the device, whatever the number of inputs.
+        return self.named(self.stacked(positions).to(device))
+
+    def named(self, stacked: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return what :meth:`stacked` returns as the model takes it."""
+        return dict(zip(("attention_mask", *self.columns), stacked.unbind(), strict=True))
+
+    def stacked(self, positions: IntArray, width: int = 0) -> torch.Tensor:
+        """Return the model's inputs, one below the other, padded to the longest or to a `width` that none exceeds."""
         spans = self._spans(positions)
         lengths = np.array([len(span) for span in spans])
-        inside = np.arange(int(lengths.max())) < lengths[:, None]
+        inside = np.arange(width or int(lengths.max())) < lengths[:, None]
         shape = inside.shape if self.rows == 1 else (len(positions), self.rows, inside.shape[1])
-        names, places = ["attention_mask", *self.columns], np.concatenate(spans)
-        stacked = np.empty((len(names), *inside.shape), dtype=np.int64)
+        places = np.concatenate(spans)
+        stacked = np.empty((1 + len(self.columns), *inside.shape), dtype=np.int64)
         stacked[0] = inside
         for column, name in zip(stacked[1:], self.columns, strict=True):
             column[:] = self.padding[name]
             column[inside] = self.columns[name][places]
-        # One copy to the device, whatever the number of inputs.
-        return dict(zip(names, torch.from_numpy(stacked).view(-1, *shape).to(device).unbind(), strict=True))
+        return torch.from_numpy(stacked).view(-1, *shape)
 
     def by_length(self, positions: IntArray, size: int) -> list[IntArray]:
         """Cut examples into batches of like length, the longest first; return indices *into* `positions`."""

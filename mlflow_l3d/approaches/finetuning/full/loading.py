@@ -19,7 +19,7 @@ from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.models import pretrained
 from mlflow_l3d.approaches.models.gguf import located
 from mlflow_l3d.approaches.models.references import ModelReference
-from mlflow_l3d.approaches.models.sharing import lent
+from mlflow_l3d.approaches.models.sharing import lent, roomy
 from mlflow_l3d.approaches.models.tokens import check_length
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16
 from mlflow_l3d.errors import ParameterError
@@ -119,7 +119,7 @@ class Loaded:
     dtype
         What is computed in; trained weights are float32.
     original
-        Name -> pretrained weight on the host, of those that are trained; never written to. Frozen ones are not copied.
+        Name -> pretrained weight of those that are trained; never written to. Frozen ones are not copied.
     dropout
         What the dropouts of the adapters draw from.
     """
@@ -192,6 +192,8 @@ def load(reference: str, task: Task, recipe: Recipe, device: str, cache: Path) -
     original = {name: tensor.detach().clone() for name, tensor in state.items() if name not in new}
     if recipe.quantise == "none":
         model.to(device)
+        home = roomy([tensor for name, tensor in model.state_dict().items() if name in original])
+        original = {name: tensor.to(home) for name, tensor in original.items()}
     loaded = Loaded(model, tokenizer, tuple(new), tuple(drawn), decoder, dtype, original, keys)
     if recipe.gradient_checkpointing and not checkpoint(loaded):
         allowed = f"{name} cannot compute its activations twice"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.finetuning import training
 from mlflow_l3d.approaches.finetuning.full import lora
+from mlflow_l3d.approaches.finetuning.full.graphed import GraphedSteps
 from mlflow_l3d.approaches.finetuning.full.loading import Loaded, checkpoint
 from mlflow_l3d.approaches.finetuning.full.stacked import Places, SingleWeights, StackedWeights, Weights
 from mlflow_l3d.approaches.finetuning.full.weights import RoundedLayers, copy_into, initialise
@@ -78,9 +79,21 @@ class FullSession(CourseSession[Course]):
         self.cells_at_once = recipe.lora_cells
         self.places = Places(self.model, recipe.lora_cells) if recipe.lora_cells > 1 else None
         self._compared = False
-        self._rounded: RoundedLayers | None = None
+        self._placed: Callable[[], AbstractContextManager[None]] = nullcontext
+        self._steps: GraphedSteps | None = None
         if loaded.dtype is torch.bfloat16 and not loaded.adapters:
-            self._rounded = lent(("rounded", id(loaded)), lambda: RoundedLayers(self.model))
+            self._placed = lent(("rounded", id(loaded)), lambda: RoundedLayers(self.model)).placed
+        self._begin_steps()
+
+    def _begin_steps(self) -> None:
+        """Let a device that Python would keep waiting make the steps of whole models by itself."""
+        kind = torch.device(self.device).type
+        if kind in ("cpu", "mps") or self.loaded.adapters:
+            return
+        given = self.task, self.inputs, self.recipe, self.device, self.batch, self._training_logits, self._placed
+        # Activations that are computed twice draw their dropout again, which a graph cannot.
+        capture = kind == "cuda" and not self.recipe.gradient_checkpointing and self.batch == self.recipe.batch_size
+        self._steps = GraphedSteps(*given, capture=capture)
 
     def draw(self, cell: Cell) -> Course:
         """Return a cell before its training."""
@@ -106,6 +119,10 @@ class FullSession(CourseSession[Course]):
     def _saves_memory(self) -> bool:
         """Let all further trainings take less memory for the same results; return whether there was a way left."""
         recipe = self.recipe
+        if self._steps and self._steps.capture:
+            self._steps.end_captures()
+            _log.warning("Memory is spent: steps are not captured as CUDA graphs from now on, which is slower")
+            return True
         if checkpoint(self.loaded):
             _log.warning("Memory is spent: activations are computed twice from now on (gradient_checkpointing)")
             return True
@@ -114,6 +131,7 @@ class FullSession(CourseSession[Course]):
         if self.batch == 1 or recipe.dropout or more or self.loaded.dtype is not torch.float32:
             return False
         self.batch = -(-self.batch // 2)
+        self._begin_steps()
         _log.warning("Memory is spent: batches are computed in parts of %d from now on", self.batch)
         return True
 
@@ -149,19 +167,28 @@ class FullSession(CourseSession[Course]):
     def logits(self, parts: Sequence[IntArray]) -> list[torch.Tensor]:
         """Return the logits of n examples of each cell, shape (n, C), on the CPU, without dropout."""
         cells, n = len(parts), len(parts[0])
-        logits = torch.empty(cells, n, self.width)
+        places, computed = [], []
         self.model.eval()
         with torch.inference_mode(), self.loaded.autocast(self.device):
             orders = zip(*(self.inputs.by_length(positions, EVALUATION_BATCH) for positions in parts), strict=True)
             for batch in orders:
                 chosen = [positions[part] for positions, part in zip(parts, batch, strict=True)]
                 inputs = self.inputs.batch(np.concatenate(chosen), self.device)
-                computed = self._forward(inputs).float().cpu().view(cells, -1, self.width)
-                for cell_logits, part, rows in zip(logits, batch, computed, strict=True):
-                    cell_logits[torch.from_numpy(part)] = rows
-        return list(logits)
+                places.append(np.stack(batch))
+                computed.append(self._forward(inputs).float().view(cells, -1, self.width))
+        # Copied from the device together, which would else wait for Python after each batch.
+        logits = torch.empty(cells, n, self.width)
+        if not n:
+            return list(logits)
+        where = torch.from_numpy(np.concatenate(places, 1))[..., None].expand_as(logits)
+        return list(logits.scatter_(1, where, torch.cat(computed, 1).cpu()))
 
-    def _forward(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    def _training_logits(self, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Return the logits of a batch in the precision that is trained in."""
+        with self.loaded.autocast(self.device):
+            return self._forward(inputs)
+
+    def _forward(self, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Return the logits of a batch, shape (b, C)."""
         ids = inputs["input_ids"]
         if ids.dim() == 3 and self.width != 1 and self.apart:
@@ -184,6 +211,9 @@ class FullSession(CourseSession[Course]):
         steps = -(-n // (recipe.batch_size * recipe.gradient_accumulation))
         rates = training.learning_rates(recipe, recipe.epochs * steps)
         optimizer = torch.optim.AdamW(weights.tensors, lr=0.0, weight_decay=recipe.weight_decay, fused=True)
+        if self._steps:
+            assert isinstance(weights, SingleWeights)
+            self._steps.begin(weights)
         for epoch in range(recipe.epochs):
             losses = self._epoch(running, epoch, weights, optimizer, rates[epoch * steps : (epoch + 1) * steps])
             if isinstance(weights, StackedWeights) and len(running) > 1 and not self._compared:
@@ -233,6 +263,10 @@ class FullSession(CourseSession[Course]):
         order = np.stack(
             [course.split.train[training.batch_order(course.cell.seeds["data_order"], epoch, n)] for course in courses]
         )
+        if self._steps:
+            self.model.train()
+            with seeded(training.dropout_seed(seeds[0], epoch), self.device):
+                return [self._steps.epoch(order[0], rates)]
         total, labels = torch.zeros(cells, device=self.device), wanted(self.task, order, self.device)
         groups = batches(np.arange(n), recipe.batch_size * recipe.gradient_accumulation)
         adapter_seeds = [training.adapter_seed(seed, epoch) for seed in seeds]
@@ -247,10 +281,9 @@ class FullSession(CourseSession[Course]):
                     part = slice(batch[0], batch[-1] + 1)
                     inputs = self.inputs.batch(order[:, part].ravel(), self.device)
                     self.loaded.dropout.take(part)
-                    with self._rounded.placed() if self._rounded else nullcontext():
-                        with self.loaded.autocast(self.device):
-                            logits = self._forward(inputs).view(cells, len(batch), self.width)
-                            losses = losses_of(logits, labels[:, part])
+                    with self._placed():
+                        logits = self._training_logits(inputs).view(cells, len(batch), self.width)
+                        losses = losses_of(logits, labels[:, part])
                         # Each example of the group weighs the same, as in one large batch.
                         torch.autograd.backward(losses, torch.full_like(losses, len(batch) / len(group)))
                     total += losses.detach() * len(batch)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from mlflow_l3d.approaches.models.sharing import roomy
 from mlflow_l3d.errors import ParameterError
 
 
@@ -32,14 +33,16 @@ class SingleWeights:
         self._kept: list[torch.Tensor] = []
 
     def keep(self, place: int, averaged: int = 1) -> None:  # noqa: ARG002
-        """Remember the weights of a cell as they are now, in memory of the host that is taken once.
+        """Remember the weights of a cell as they are now, in memory that is taken once.
 
         Or their mean with those that were kept before, if these and the ones before them are `averaged` in all.
         """
         if not self._kept:
-            self._kept = [torch.empty_like(weight, device="cpu") for weight in self._weights]
+            home = roomy(self._weights)
+            self._kept = [torch.empty_like(weight, device=home) for weight in self._weights]
         if averaged > 1:
-            torch._foreach_lerp_(self._kept, [weight.cpu() for weight in self._weights], 1 / averaged)
+            now = [weight.to(kept.device) for weight, kept in zip(self._weights, self._kept, strict=True)]
+            torch._foreach_lerp_(self._kept, now, 1 / averaged)
         else:
             torch._foreach_copy_(self._kept, self._weights)
 

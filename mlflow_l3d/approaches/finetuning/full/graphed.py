@@ -1,0 +1,229 @@
+"""Training steps of whole models on a GPU, each shape of a batch captured once as a CUDA graph and then replayed.
+
+A step of a small batch is some hundred kernels, which a GPU computes sooner than Python starts them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from mlflow_l3d.approaches.failures import is_out_of_memory
+from mlflow_l3d.approaches.finetuning.full.stacked import SingleWeights
+from mlflow_l3d.approaches.finetuning.kinds import each_loss, wanted
+from mlflow_l3d.approaches.finetuning.recipe import Recipe
+from mlflow_l3d.approaches.models.tokens import Tokens, batches
+from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import IntArray
+
+WIDTHS: Final = 8
+"""Most lengths to which batches are padded: each is a graph of its own."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The examples of one step, filled up by repeated ones to a shape that many steps have.
+
+    Attributes
+    ----------
+    inputs
+        int64, (names, parts * b, *): the model's inputs, one below the other.
+    labels
+        (parts * b,), of :func:`~mlflow_l3d.approaches.finetuning.kinds.wanted`.
+    shares
+        float32, (parts * b,): what the loss of each example counts, 0 of repeated ones.
+    """
+
+    inputs: torch.Tensor
+    labels: torch.Tensor
+    shares: torch.Tensor
+
+    @property
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """All of it."""
+        return self.inputs, self.labels, self.shares
+
+
+class GraphedSteps:
+    """The training steps of a session's cells, one after the other, on the weights of its model.
+
+    Parameters
+    ----------
+    task, inputs
+        The data, and its tokens.
+    recipe
+        Complete hyperparameters.
+    device
+        Where the model is.
+    part
+        Examples that are computed together; a step adds the gradients of all its parts.
+    logits
+        Function from the model's inputs, as a mapping, to logits, shape (b, C), as the model trains.
+    placed
+        Function that returns the block in which a part is computed, forward and backward.
+    capture
+        Whether steps are replayed; else each is computed as it comes, with the same shapes and draws.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        inputs: Tokens,
+        recipe: Recipe,
+        device: str,
+        part: int,
+        logits: Callable[[Mapping[str, torch.Tensor]], torch.Tensor],
+        placed: Callable[[], AbstractContextManager[None]],
+        *,
+        capture: bool,
+    ) -> None:
+        self.task, self.inputs, self.recipe, self.device, self.part = task, inputs, recipe, device, part
+        self.capture = capture
+        self._logits, self._placed = logits, placed
+        self._rate, self._total = torch.zeros((), device=device), torch.zeros((), device=device)
+        self._graphs: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Batch]] = {}
+        self._pool: Any = None
+        self._weights: Any = None
+        self._optimizer: Any = None
+
+    def begin(self, weights: SingleWeights) -> None:
+        """Begin a cell: whatever the optimiser remembers is forgotten. All cells have the same tensors as weights."""
+        if self._optimizer is None:
+            settings: dict[str, Any] = {"fused": True, "capturable": self.capture}
+            decay = self.recipe.weight_decay
+            self._weights = weights
+            self._optimizer = torch.optim.AdamW(weights.tensors, lr=self._rate, weight_decay=decay, **settings)
+            # What it remembers is made in its first step, and in a graph would be made again in each.
+            for weight in weights.tensors:
+                weight.grad = torch.zeros_like(weight)
+            self._optimizer.step()
+            weights.clear()
+        torch._foreach_zero_([tensor for state in self._optimizer.state.values() for tensor in state.values()])
+
+    def epoch(self, order: IntArray, rates: Sequence[float]) -> float:
+        """Visit examples in an order; return the mean loss of an example.
+
+        Parameters
+        ----------
+        order
+            Positions of n examples.
+        rates
+            The learning rate of each step.
+        """
+        self._total.zero_()
+        size = self.recipe.batch_size * self.recipe.gradient_accumulation
+        steps = self._on_device([self._batch(group, min(size, len(order))) for group in batches(order, size)])
+        for batch, rate in zip(steps, torch.tensor(rates).to(self.device), strict=True):
+            self._rate.copy_(rate)
+            self._take(batch)
+        return float(self._total) / len(order)
+
+    def _batch(self, group: IntArray, size: int) -> Batch:
+        """Return some examples as a batch of at least `size`, on the host."""
+        rows = -(-size // self.part) * self.part
+        filled = np.resize(group, rows)
+        step = -(-self.recipe.max_length // (16 * WIDTHS)) * 16
+        width = min(-(-int(self.inputs.lengths[group].max()) // step) * step, self.recipe.max_length)
+        shares = torch.where(torch.arange(rows) < len(group), 1 / len(group), 0.0)
+        return Batch(self.inputs.stacked(filled, width), wanted(self.task, filled, "cpu"), shares)
+
+    def _on_device(self, steps: Sequence[Batch]) -> list[Batch]:
+        """Return batches on the device, copied there together: the host need not wait in each step."""
+        columns: list[list[torch.Tensor]] = []
+        for tensors in zip(*(batch.tensors for batch in steps), strict=True):
+            whole, ends = torch.cat([tensor.flatten() for tensor in tensors]).to(self.device), 0
+            columns.append([])
+            for tensor in tensors:
+                columns[-1].append(whole[ends : ends + tensor.numel()].view(tensor.shape))
+                ends += tensor.numel()
+        return [Batch(*tensors) for tensors in zip(*columns, strict=True)]
+
+    def _take(self, batch: Batch) -> None:
+        """Make a step."""
+        if self.capture:
+            try:
+                return self._replay(batch)
+            except Exception as error:
+                if is_out_of_memory(error):
+                    raise
+                what = "%s cannot be captured as a CUDA graph, so Python starts each of its kernels: %s"
+                _log.warning(what, "A step of this model", str(error).splitlines()[0])
+                self._close_capture()
+                self.end_captures()
+        return self._compute(batch)
+
+    def end_captures(self) -> None:
+        """Compute further steps as they come, and give back the memory of the graphs."""
+        self.capture = False
+        self._graphs.clear()
+
+    def _replay(self, batch: Batch) -> None:
+        shape = batch.inputs.shape
+        if shape not in self._graphs:
+            self._graphs[shape] = self._captured(batch)
+        graph, own = self._graphs[shape]
+        for static, tensor in zip(own.tensors, batch.tensors, strict=True):
+            static.copy_(tensor)
+        graph.replay()
+
+    def _captured(self, batch: Batch) -> tuple[torch.cuda.CUDAGraph, Batch]:
+        """Return a graph of the step of a batch, which is not made yet, and the tensors that the graph reads."""
+        own, graph = Batch(*(tensor.clone() for tensor in batch.tensors)), torch.cuda.CUDAGraph()
+        with torch.cuda.device(self.device):
+            if self._pool is None:
+                self._pool = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            pool, stream = self._pool
+            drawn, total = torch.cuda.get_rng_state(), self._total.clone()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                # What libraries load and choose when a shape is new to them cannot be captured.
+                self._gradients(own)
+                self._weights.clear()
+                torch.cuda.set_rng_state(drawn)
+                self._total.copy_(total)
+                torch.cuda.synchronize()
+                torch.cuda.empty_cache()
+                graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+                try:
+                    self._compute(own)
+                except BaseException:
+                    with suppress(RuntimeError):
+                        graph.capture_end()
+                    raise
+                finally:
+                    self._weights.clear()
+                graph.capture_end()
+        return graph, own
+
+    def _close_capture(self) -> None:
+        """Let the generator of the device draw again after a capture that was refused: a capture that ends frees it."""
+        with torch.cuda.device(self.device), torch.cuda.stream(self._pool[1]):
+            graph = torch.cuda.CUDAGraph()
+            graph.capture_begin(capture_error_mode="thread_local")
+            self._rate.mul_(1)
+            graph.capture_end()
+
+    def _compute(self, batch: Batch) -> None:
+        self._weights.clear()
+        self._gradients(batch)
+        if self.recipe.gradient_clipping:
+            self._weights.clip(self.recipe.gradient_clipping)
+        self._optimizer.step()
+
+    def _gradients(self, batch: Batch) -> None:
+        """Add up the gradients of the parts of a batch."""
+        for begin in range(0, len(batch.labels), self.part):
+            part = slice(begin, begin + self.part)
+            shares = batch.shares[part]
+            with self._placed():
+                losses = each_loss(self._logits(self.inputs.named(batch.inputs[:, part])), batch.labels[part])
+                torch.autograd.backward(losses, shares)
+            self._total += (losses.detach() * (shares > 0)).sum()
