@@ -32,6 +32,8 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 
 EVALUATION_BATCH: Final = 64
+EVALUATED_TOKENS: Final = 2**15
+"""Of a batch on a GPU, which small ones would leave idle; at least :data:`EVALUATION_BATCH` examples."""
 
 _log = logging.getLogger(__name__)
 
@@ -167,10 +169,13 @@ class FullSession(CourseSession[Course]):
     def logits(self, parts: Sequence[IntArray]) -> list[torch.Tensor]:
         """Return the logits of n examples of each cell, shape (n, C), on the CPU, without dropout."""
         cells, n = len(parts), len(parts[0])
-        places, computed = [], []
+        places, computed, size = [], [], EVALUATION_BATCH
+        if torch.device(self.device).type != "cpu":
+            longest = max(int(self.inputs.lengths[positions].max(initial=1)) for positions in parts)
+            size = max(size, EVALUATED_TOKENS // (longest * self.inputs.rows))
         self.model.eval()
         with torch.inference_mode(), self.loaded.autocast(self.device):
-            orders = zip(*(self.inputs.by_length(positions, EVALUATION_BATCH) for positions in parts), strict=True)
+            orders = zip(*(self.inputs.by_length(positions, size) for positions in parts), strict=True)
             for batch in orders:
                 chosen = [positions[part] for positions, part in zip(parts, batch, strict=True)]
                 inputs = self.inputs.batch(np.concatenate(chosen), self.device)
