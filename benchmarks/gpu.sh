@@ -33,6 +33,7 @@ rm -f "$results/notes.txt"
 L3D_TEST_GPU_NOTES=$results/notes.txt step tests 150 "$python" -m pytest tests/gpu -q -W default --tb=short -p no:cacheprovider -n 8 --timeout 100
 step finetuning 100 "$python" benchmarks/finetuning_large.py --device cuda --sides trainer ours ours-beside --beside 2 4
 step profile 70 "$python" benchmarks/finetuning_large.py --device cuda --sides profile --profile-size base --profile-dtype bfloat16
+step batch-64 60 "$python" benchmarks/finetuning_large.py --device cuda --sides trainer ours --batch 64 --steps 20
 step trainers 60 "$python" benchmarks/finetuning_large.py --device cuda --sides trainers-beside --beside 8
 step icl-7b 90 "$python" benchmarks/icl_engine.py --device cuda --size 7b
 step icl-135m 70 "$python" benchmarks/icl_engine.py --device cuda --size 135m

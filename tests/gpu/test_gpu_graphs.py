@@ -41,7 +41,8 @@ def test_replayed_steps_give_the_numbers_of_others(
     difference = furthest(replayed, outcomes(job, 2))
     note(f"graphs | {name}, {dtype} | {taken} steps replayed | scores differ by {difference:.1e}")
     assert len(replays) == taken
-    assert difference < 1e-6
+    # Where no text of a batch is padded, a step that Python starts takes another kernel of attention.
+    assert difference < (1e-6 if dtype == "float32" else 5e-3)
 
 
 def counted(function, calls):
@@ -68,4 +69,4 @@ def test_a_model_that_waits_for_the_device_is_trained_without_graphs(
     found = outcomes(job, 2)
     note(f"graphs | refused | {[message for message in caplog.messages if REFUSED in message]}")
     assert any(REFUSED in message for message in caplog.messages)
-    assert furthest(found, expected) < 1e-6
+    assert furthest(found, expected) < 1e-5
