@@ -16,6 +16,7 @@ from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.metrics.base import Metric
@@ -137,7 +138,7 @@ class _Reader:
             return self.value(kinds[0], value) if len(kinds) == 1 else value
         if kind is Metric:
             return named(value)
-        if kind is float or origin is np.ndarray:
+        if kind is float or origin in (np.ndarray, npt.NDArray):  # which of them, is up to numpy's version
             return float(value) if kind is float else np.array(value, dtype=np.float64)
         if kind is pd.DataFrame:
             frame = pd.DataFrame.from_dict(value, orient="tight")
