@@ -169,14 +169,14 @@ class GraphedSteps:
         shape = batch.inputs.shape
         if shape not in self._graphs:
             self._graphs[shape] = self._captured(batch)
-        graph, own = self._graphs[shape]
-        for static, tensor in zip(own.tensors, batch.tensors, strict=True):
-            static.copy_(tensor)
+        graph, static = self._graphs[shape]
+        for place, tensor in zip(static.tensors, batch.tensors, strict=True):
+            place.copy_(tensor)
         graph.replay()
 
     def _captured(self, batch: Batch) -> tuple[torch.cuda.CUDAGraph, Batch]:
         """Return a graph of the step of a batch, which is not made yet, and the tensors that the graph reads."""
-        own, graph = Batch(*(tensor.clone() for tensor in batch.tensors)), torch.cuda.CUDAGraph()
+        static, graph = Batch(*(tensor.clone() for tensor in batch.tensors)), torch.cuda.CUDAGraph()
         with torch.cuda.device(self.device):
             if self._pool is None:
                 self._pool = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -185,7 +185,7 @@ class GraphedSteps:
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
                 # What libraries load and choose when a shape is new to them cannot be captured.
-                self._gradients(own)
+                self._gradients(static)
                 self._weights.clear()
                 torch.cuda.set_rng_state(drawn)
                 self._total.copy_(total)
@@ -193,7 +193,7 @@ class GraphedSteps:
                 torch.cuda.empty_cache()
                 graph.capture_begin(pool=pool, capture_error_mode="thread_local")
                 try:
-                    self._compute(own)
+                    self._compute(static)
                 except BaseException:
                     with suppress(RuntimeError):
                         graph.capture_end()
@@ -201,7 +201,7 @@ class GraphedSteps:
                 finally:
                     self._weights.clear()
                 graph.capture_end()
-        return graph, own
+        return graph, static
 
     def _close_capture(self) -> None:
         """Let the generator of the device draw again after a capture that was refused: a capture that ends frees it."""

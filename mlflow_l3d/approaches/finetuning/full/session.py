@@ -92,10 +92,10 @@ class FullSession(CourseSession[Course]):
         kind = torch.device(self.device).type
         if kind in ("cpu", "mps") or self.loaded.adapters:
             return
-        given = self.task, self.inputs, self.recipe, self.device, self.batch, self._training_logits, self._placed
+        shared = self.task, self.inputs, self.recipe, self.device, self.batch, self._training_logits, self._placed
         # Activations that are computed twice draw their dropout again, which a graph cannot.
         capture = kind == "cuda" and not self.recipe.gradient_checkpointing and self.batch == self.recipe.batch_size
-        self._steps = GraphedSteps(*given, capture=capture)
+        self._steps = GraphedSteps(*shared, capture=capture)
 
     def draw(self, cell: Cell) -> Course:
         """Return a cell before its training."""
