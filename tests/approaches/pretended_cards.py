@@ -7,6 +7,8 @@ import torch
 
 def pretend_cards(monkeypatch, *names, bfloat16=True):
     """Let torch find GPUs of these names; without bfloat16 they emulate it, as old ones do."""
+    if torch.cuda.is_available():
+        torch.cuda.init()  # looks at all that are there, and at no pretended one
     cuda = {
         "is_available": lambda: bool(names),
         "device_count": lambda: len(names),
