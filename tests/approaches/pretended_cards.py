@@ -5,10 +5,12 @@ from contextlib import nullcontext
 import torch
 
 
+if torch.cuda.is_available():
+    torch.cuda.init()  # looks at all GPUs that are there, and must not look for pretended ones
+
+
 def pretend_cards(monkeypatch, *names, bfloat16=True):
     """Let torch find GPUs of these names; without bfloat16 they emulate it, as old ones do."""
-    if torch.cuda.is_available():
-        torch.cuda.init()  # looks at all that are there, and at no pretended one
     cuda = {
         "is_available": lambda: bool(names),
         "device_count": lambda: len(names),
