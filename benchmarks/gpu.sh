@@ -31,6 +31,7 @@ print(torch.cuda.get_device_name(), torch.backends.cudnn.version(), torch.cuda.m
 P
 rm -f "$results/notes.txt"
 L3D_TEST_GPU_NOTES=$results/notes.txt step tests 150 "$python" -m pytest tests/gpu -q -W default --tb=short -p no:cacheprovider -n 8 --timeout 100
+step ray 60 "$python" -m pytest tests/gpu -m cluster -q -W default --tb=short -p no:cacheprovider --timeout 55
 step finetuning 100 "$python" benchmarks/finetuning_large.py --device cuda --sides trainer ours ours-beside --beside 2 4
 step profile 70 "$python" benchmarks/finetuning_large.py --device cuda --sides profile --profile-size base --profile-dtype bfloat16
 step batch-64 60 "$python" benchmarks/finetuning_large.py --device cuda --sides trainer ours --batch 64 --steps 20
@@ -46,6 +47,6 @@ step 4bit 40 "$python" benchmarks/icl_engine.py --device cuda --size 135m --part
 step attention 40 "$python" benchmarks/icl_engine.py --device cuda --size 7b --parts attention
 step harness-7b 60 "$python" benchmarks/icl_harness.py --device cuda --size 7b
 # One line a test, so that a run which is cut off has told what failed.
-step quick-tests 240 bash -o pipefail -c '"$0" -m pytest -m "not slow" -v --tb=line -p no:cacheprovider -n auto | grep --line-buffered -v PASSED' "$python"
+step quick-tests 240 bash -o pipefail -c '"$0" -m pytest -m "not slow" -v --tb=line -p no:cacheprovider -p no:benchmark -n auto | grep --line-buffered -v PASSED' "$python"
 [[ -f $results/notes.txt ]] && cat "$results/notes.txt"
 printf '\n' && cat "$results/table.txt"
