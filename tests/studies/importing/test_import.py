@@ -187,9 +187,12 @@ def test_runs_keep_their_pairs_when_their_parents_are_evaluated_again(place: Pla
 
 
 def test_a_file_that_may_not_be_read_is_one_line(place: Place, monkeypatch: pytest.MonkeyPatch):
-    def denied(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied")
+    def denied(path: Path, *given: Any, **named: Any) -> Any:
+        if path.name == "results.json":
+            raise PermissionError(13, "Permission denied")
+        return whole(path, *given, **named)
 
+    whole = Path.open
     Path("results.json").write_text("{}", encoding="utf-8")
     monkeypatch.setattr(Path, "open", denied)
     with pytest.raises(L3DError, match=r"^results\.json: cannot be read \(Permission denied\)\. Make it readable"):
