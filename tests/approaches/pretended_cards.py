@@ -4,7 +4,6 @@ from contextlib import nullcontext
 
 import torch
 
-
 if torch.cuda.is_available():
     torch.cuda.init()  # looks at all GPUs that are there, and must not look for pretended ones
 
