@@ -86,7 +86,8 @@ def section(verb: Verb) -> str:
     shared = [name for name, parameter in verb.parameters.items() if parameter == known.parameters.get(name)]
     own = {name: parameter for name, parameter in verb.parameters.items() if name not in shared}
     if not shared or known is verb:
-        return text + table({**verb.words, **verb.parameters})
+        parameters = {**verb.words, **verb.parameters}
+        return text + (table(parameters) if parameters else "")
     missing = [f"`{name}`" for name in known.parameters if name not in verb.parameters]
     names = ", ".join(f"`{name}`" for name in shared)
     if len(missing) < len(shared):
