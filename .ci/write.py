@@ -49,10 +49,10 @@ PAGE = """\
 # Parameters
 
 Which parameters does a command have, and what may they be? A parameter `test_size` is `--test-size 100` on the command
-line, `-P test_size=100` under `mlflow run`, and `test_size=100` in Python. Python takes numbers, lists, mappings, True
-and False as they are; `None` is `none` if that is allowed, otherwise the default. Parameters of an approach, such as
-the learning rate, are values of the one parameter `hyperparameters` ([hyperparameters and
-luck](concepts/hyperparameters.md)).
+line, `-P test_size=100` under `mlflow run`, and `test_size=100` in Python. There, `mlflow-l3d NAME` is
+`mlflow_l3d.NAME()`. It takes numbers, lists, mappings, True and False as they are; `None` is `none` if that is allowed,
+otherwise the default. Parameters of an approach, such as the learning rate, are values of the one parameter
+`hyperparameters` ([hyperparameters and luck](concepts/hyperparameters.md)).
 
 `.ci/write.py` writes this page.
 """
@@ -80,13 +80,14 @@ def section(verb: Verb) -> str:
     ways = [f"`mlflow-l3d {' '.join([verb.name, *(word.upper() for word in verb.words)])}`"]
     project = f"`mlflow run . --env-manager local -e {verb.entry_point}`".replace(" -e main", "")
     ways += [project] if verb.entry_point else []
-    ways += [f"`mlflow_l3d.{verb.function}()`"]
+    ways += [f"`mlflow_l3d.{verb.function}()`"] * (verb.function != verb.name)
     text = f"\n## {verb.name}\n\n{verb.description[:1].upper()}{verb.description[1:]}.\n\n{' · '.join(ways)}\n"
     known = like(verb)
     shared = [name for name, parameter in verb.parameters.items() if parameter == known.parameters.get(name)]
     own = {name: parameter for name, parameter in verb.parameters.items() if name not in shared}
     if not shared or known is verb:
-        return text + table({**verb.words, **verb.parameters})
+        parameters = {**verb.words, **verb.parameters}
+        return text + (table(parameters) if parameters else "")
     missing = [f"`{name}`" for name in known.parameters if name not in verb.parameters]
     names = ", ".join(f"`{name}`" for name in shared)
     if len(missing) < len(shared):

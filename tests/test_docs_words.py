@@ -52,7 +52,7 @@ def test_grade_of_sentences_whose_grade_is_known() -> None:
 
 def test_docs_can_be_read() -> None:
     assert words(ROOT / "README.md") <= 1200
-    assert words(*PAGES) <= 36_100
+    assert words(*PAGES) <= 35_000
     assert words(DOCS / "architecture.md") <= 1500
     assert len(CONCEPTS) == 5
 
