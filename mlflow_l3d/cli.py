@@ -235,9 +235,8 @@ def _set_command(options: argparse.Namespace, command: str) -> None:
     if "command" not in parameters:
         raise _UsageError(f"{options.verb}: takes no command behind --")
     for name, value in (("command", command), ("approach", "command")):
-        if getattr(options, name) not in (parameters[name].default, value):
-            allowed = "cannot be combined with a command behind --"
-            raise ParameterError(name, getattr(options, name), allowed, "Leave one of them out.")
+        if (given := getattr(options, name)) not in (parameters[name].default, value):
+            raise ParameterError(name, given, "cannot be combined with a command behind --", "Leave one of them out.")
         setattr(options, name, value)
 
 
@@ -247,6 +246,8 @@ def _unknown_option(word: str, options: argparse.Namespace) -> ParameterError:
     parameters, name = verbs()[options.verb].parameters, option.removeprefix("--").replace("-", "_")
     if not word.startswith("-"):
         fix = f"Write a command behind --: mlflow-l3d {options.verb} -- COMMAND" * ("command" in parameters)
+        if word.lower().endswith((".csv", ".tsv", ".parquet", ".jsonl")):
+            fix = f"One command takes one file: repeat it with {word}."
         return ParameterError("option", repr(word), "belongs to no parameter", fix)
     if {"approach", "hyperparameters"} <= set(parameters):
         approach = parameters["approach"].read(options.approach)
@@ -283,8 +284,7 @@ def _print_result(text: str) -> bool:
         with suppress(OSError):  # the rest of the buffer would be an error again when the process ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            reason = error.strerror or error
-            print(f"mlflow-l3d: error: the result cannot be printed ({reason}).", file=sys.stderr)  # noqa: T201
+            print(f"mlflow-l3d: error: the result cannot be printed ({error.strerror or error}).", file=sys.stderr)  # noqa: T201
             return False
     return True
 

@@ -88,6 +88,18 @@ def test_help_fits_on_a_screen_with_what_most_people_need(verb, monkeypatch, cap
     assert shown.count("--help-all\n") == bool(row.usual)
 
 
+@pytest.mark.parametrize(
+    ("second", "fix"),
+    [
+        ("other.csv", r"One command takes one file: repeat it with other\.csv\."),
+        ("train.py", r"Write a command behind --: mlflow-l3d seeds -- COMMAND"),
+    ],
+)
+def test_a_second_word_has_the_right_hint(second: str, fix: str, capsys: Capture) -> None:
+    assert cli.main(["seeds", "some.csv", second]) == 2
+    assert re.search(fix, capsys.readouterr().err)
+
+
 def test_behind_two_dashes_stands_the_command() -> None:
     given = cli._parse(["seeds", "--seeds", "3", "--", "python", "train.py", "--seed", "{seed}", "--", "a b"])
     assert (given["approach"], given["seeds"]) == ("command", "3")
@@ -289,7 +301,7 @@ def test_the_three_verbs_in_turn(tracking_uri: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
     assert cli.main(["investigate", *TINY]) == 0
     shown = capsys.readouterr().out
-    assert "6 cells computed, 0 taken from earlier runs" in shown
+    assert "6 runs computed, 0 taken from earlier runs" in shown
     (run_id,) = re.findall(r"MLflow run ([0-9a-f]{32})", shown)
     client = mlflow.MlflowClient(tracking_uri)
     before = client.get_run(run_id).data.metrics

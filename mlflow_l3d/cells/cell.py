@@ -6,11 +6,14 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+_WIDTH_OF_NAMES: Final = 25
+"""Characters of a run's name that MLflow's list of runs shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +54,17 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Name of the run as people read it."""
+        """Name of the run as people read it; a long factor stands at the end, so that MLflow's list shows the numbers."""
         if "seed" in self.seeds:
             return f"seed {self.seeds['seed']}"
-        if self.phase == "golden":
-            return f"golden {self.index}"
-        where = f"{'row' if self.phase == 'investigation' else self.phase} {self.row}"
-        column = "" if self.column is None else f"column {self.column}"
-        return " ".join(word for word in (self.factor, where, column) if word)
+        number = self.row if self.index is None else self.index
+        if self.factor is None:
+            return f"all redrawn {number}"
+        place = f" {'new' if self.column is None else self.column}, others {number}"
+        room = _WIDTH_OF_NAMES - len(place)
+        if len(self.factor) <= room:
+            return f"{self.factor}{place}"
+        return f"{self.factor[: max(room - 1, 1)]}…{place} ({self.factor})"
 
 
 @dataclass(frozen=True, slots=True)

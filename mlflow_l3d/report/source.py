@@ -40,6 +40,8 @@ class Source:
         The number that seeds are derived from.
     factors
         Those that an investigation can redraw; empty if they are not known.
+    unused_tests
+        By how many test examples `test_size` can grow; None if that is not known.
     is_typed
         Whether a command can name the approach and the task: not if they are objects of Python.
     """
@@ -56,6 +58,7 @@ class Source:
     version: str = ""
     root_seed: str = ""
     factors: tuple[str, ...] = ()
+    unused_tests: int | None = None
     is_typed: bool = True
 
     @property

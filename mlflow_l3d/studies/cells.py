@@ -81,7 +81,7 @@ class CellStudy(Study[C, CellRecord, R]):
         What other processes finish of its cells; there once the parent is open.
     """
 
-    unit: ClassVar[str] = "cell"
+    unit: ClassVar[str] = "run"
     fewest: ClassVar[int] = 1
     elsewhere: Elsewhere
 

@@ -51,7 +51,7 @@ class StudyPlan(OnOneScreen):
     parts: pd.DataFrame
     workers: int
     notes: tuple[str, ...] = ()
-    unit: str = "cell"
+    unit: str = "run"
 
     def to_frame(self) -> pd.DataFrame:
         """Return :attr:`parts`."""
@@ -70,7 +70,7 @@ class StudyPlan(OnOneScreen):
     def line(self) -> str:
         """Return what there is to do, in one line."""
         cells, done, left = (int(self.parts[name].sum()) for name in ("cells", "done", "to_compute"))
-        time = "no earlier cells of the same task, approach and model show how long they take"
+        time = "no earlier runs of the same task, approach and model show how long they take"
         if math.isfinite(self.hours):
             time = f"about {rough_duration(self.hours)} with {counted(self.workers, 'worker')}"
         shared = f", {shared:,} shared with these" if (shared := int(self.shared.sum())) else ""

@@ -23,6 +23,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import About, class_words, heading, texts_of, version_words
 from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES
+from mlflow_l3d.tasks.resolve import unused_test_examples
 from mlflow_l3d.tasks.settings import SPLITS_VERSION
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import Data
@@ -203,6 +204,7 @@ class StudyRequest(ABC):
             date=heading(run_id)["date"][:10],
             version=__version__,
             root_seed=self.given.get("root_seed", ""),
+            unused_tests=None if setup.approach.brings_data else unused_test_examples(setup.task),
             is_typed=self.given.get("approach") in registry.names("approach")
             and _is_typed(self.given.get("task", "auto")),
         )

@@ -150,9 +150,21 @@ def _usable(task: Task, *, predefined_split: bool) -> Task:
     return task if predefined_split or task.parts is None else checked(replace(task, parts=None))
 
 
-def _sizes(task: Task) -> Quotas:
+def _sizes(task: Task, settings: SplitSettings | None = None) -> Quotas:
     counts = np.bincount(task.strata, minlength=len(task.strata_names))
-    return quotas(counts, task.settings, task.strata_names)
+    return quotas(counts, settings or task.settings, task.strata_names)
+
+
+def unused_test_examples(task: Task) -> int | None:
+    """Return by how many test examples `test_size` can grow; None without data, or if the task divides them itself."""
+    settings, parts = task.settings, task.parts
+    if type(task).split is not Task.split or not len(task):
+        return None
+    if settings.source == "own" and parts is not None:
+        pool = int((parts == evaluated_part(parts)).sum()) - settings.reference_size
+        return pool - (settings.test_size or pool)
+    drawn = _sizes(task, replace(settings, test_selection="label_selection"))  # else without the fixed test set
+    return max(len(drawn.test) * int(drawn.test_part.min()) - int(drawn.test.sum()), 0)
 
 
 def _size_notes(task: Task) -> list[str]:

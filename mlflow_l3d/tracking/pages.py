@@ -72,23 +72,22 @@ def places(tracking_uri: str, experiment_id: str, run_id: str) -> tuple[str, ...
     return (
         *([first] if first else []),
         f"This run: {address}/{run_page(experiment_id, run_id)}",
-        f"All runs but cells: {address}/{studies_page(experiment_id)}",
+        f"All studies: {address}/{studies_page(experiment_id)}",
     )
 
 
 @contextmanager
 def told(tracking_uri: str, experiment_id: str, run_id: str) -> Iterator[None]:
-    """Say where a run is shown, before the block and after it, however that ends; of runs within it nothing is said."""
+    """Say where a run is shown, once, before the block; of runs within it nothing is said."""
     if _telling.get():
         yield
         return
-    lines, token = "\n".join(places(tracking_uri, experiment_id, run_id)), _telling.set(True)
-    _logger.warning("%s", lines)
+    token = _telling.set(True)
+    _logger.warning("%s", "\n".join(places(tracking_uri, experiment_id, run_id)))
     try:
         yield
     finally:
         _telling.reset(token)
-        _logger.warning("%s", lines)
 
 
 _WRITTEN_MEANWHILE: Final = ("integrityerror", "uniqueviolation", "duplicate")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,11 @@ def test_cell_key_is_made_of_context_and_seeds_alone() -> None:
 def test_names_and_pickling() -> None:
     own = Cell("investigation", "data_order", 3, 1, None, {"data_order": 1}, {"data_order": 9}, "k")
     golden = Cell("golden", None, None, None, 12, {}, {}, "k")
-    assert (own.name, golden.name) == ("data_order row 3 column 1", "golden 12")
+    assert (own.name, golden.name) == ("data_order 1, others 3", "all redrawn 12")
+    swap = replace(own, phase="swap", factor="model_initialisation", row=19, column=None)
+    assert swap.name == "model_ini… new, others 19 (model_initialisation)"
+    assert replace(swap, row=100, column=12, factor="data_split").name == "data_split 12, others 100"
+    assert replace(own, phase="base", factor=None, column=None).name == "all redrawn 3"
     assert Cell("golden", None, None, None, 1, {"seed": 1}, {"seed": 52, "data_order": 7}, "k").name == "seed 52"
     assert pickle.loads(pickle.dumps(own)) == own
     outcome = Outcome("k", predictions=np.array([0, -1]), error="no", metrics={"f1_macro": 0.5})

@@ -28,13 +28,13 @@ def test_crossed_by_hand() -> None:
     """N=2, M=2, L=3: two golden runs after the first row, one after the second."""
     cells = list(build("crossed", n=2, m=2, golden=3).cells())
     assert [(cell.name, dict(cell.configurations)) for cell in cells] == [
-        ("data_order row 0 column 0", others(1_000_000, data_order=0)),
-        ("data_order row 0 column 1", others(1_000_000, data_order=1)),
-        ("golden 0", others(2_000_000)),
-        ("golden 1", others(2_000_001)),
-        ("data_order row 1 column 0", others(1_000_001, data_order=0)),
-        ("data_order row 1 column 1", others(1_000_001, data_order=1)),
-        ("golden 2", others(2_000_002)),
+        ("data_order 0, others 0", others(1_000_000, data_order=0)),
+        ("data_order 1, others 0", others(1_000_000, data_order=1)),
+        ("all redrawn 0", others(2_000_000)),
+        ("all redrawn 1", others(2_000_001)),
+        ("data_order 0, others 1", others(1_000_001, data_order=0)),
+        ("data_order 1, others 1", others(1_000_001, data_order=1)),
+        ("all redrawn 2", others(2_000_002)),
     ]
     assert (cells[1].phase, cells[1].factor, cells[1].row, cells[1].column, cells[2].index) == (
         *("investigation", "data_order", 0, 1),
@@ -53,10 +53,10 @@ def test_golden_runs_are_shared_by_investigations_of_different_factors(kind: str
 def test_nested_by_hand() -> None:
     cells = list(build("nested", n=2, m=2, golden=0).cells())
     assert [(cell.name, dict(cell.configurations)) for cell in cells] == [
-        ("data_order row 0 column 0", others(1_000_000, data_order=1_000_000_000)),
-        ("data_order row 0 column 1", others(1_000_000, data_order=1_000_000_001)),
-        ("data_order row 1 column 0", others(1_000_001, data_order=1_000_001_000)),
-        ("data_order row 1 column 1", others(1_000_001, data_order=1_000_001_001)),
+        ("data_order 0, others 0", others(1_000_000, data_order=1_000_000_000)),
+        ("data_order 1, others 0", others(1_000_000, data_order=1_000_000_001)),
+        ("data_order 0, others 1", others(1_000_001, data_order=1_000_001_000)),
+        ("data_order 1, others 1", others(1_000_001, data_order=1_000_001_001)),
     ]
 
 
@@ -64,10 +64,10 @@ def test_radial_by_hand() -> None:
     cells = list(build("radial", ("data_split", "data_order+model_initialisation"), m=2).cells())
     base, swap = 100_000_000, 200_000_000
     assert [(c.name, c.phase, c.factor, c.row, c.column, c.index, dict(c.configurations)) for c in cells[3:]] == [
-        ("base 1", "base", None, 1, None, None, others(base + 1)),
-        ("data_split swap 1", "swap", "data_split", 1, None, None, others(base + 1, data_split=swap + 1)),
+        ("all redrawn 1", "base", None, 1, None, None, others(base + 1)),
+        ("data_split new, others 1", "swap", "data_split", 1, None, None, others(base + 1, data_split=swap + 1)),
         (
-            "data_order+model_initialisation swap 1",
+            "data_order… new, others 1 (data_order+model_initialisation)",
             "swap",
             "data_order+model_initialisation",
             1,
@@ -83,10 +83,10 @@ def test_strategies_by_hand() -> None:
     random, fixed = (list(build(kind, n=1, m=2, golden=2).cells()) for kind in ("random", "fixed"))
     for cells in (random, fixed):
         assert [cell.name for cell in cells] == [
-            "data_order row 0 column 0",
-            "golden 0",
-            "data_order row 0 column 1",
-            "golden 1",
+            "data_order 0, others 0",
+            "all redrawn 0",
+            "data_order 1, others 0",
+            "all redrawn 1",
         ]
         assert dict(cells[3].configurations) == others(2_000_001)
     assert [dict(cell.configurations) for cell in random[::2]] == [

@@ -200,7 +200,7 @@ def test_killed_twice_by_the_command_line(
     process = place.start(executor="inline", **SLOW)
     stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 0, stderr
-    assert f"{CELLS - kept} cells computed, {kept} taken from earlier runs" in stdout
+    assert f"{CELLS - kept} runs computed, {kept} taken from earlier runs" in stdout
     first, second, last = (run.info.run_id for run in place.parents())
     assert_whole(place, last, CELLS)
     metrics = place.client.get_run(last).data.metrics

@@ -25,7 +25,7 @@ def assert_interrupted(place: Place, status: str = "KILLED") -> None:
     [parent] = place.parents()
     assert parent.info.status == status
     assert parent.data.tags["l3d.state"] == "incomplete"
-    assert f"of {CELLS} cells done" in parent.data.tags["l3d.error"]
+    assert f"of {CELLS} runs done" in parent.data.tags["l3d.error"]
     assert {run.info.status for run in place.cells()} == {"FINISHED"}
     done = len(place.cells())
     assert 2 <= done < CELLS  # the third may have been on its way

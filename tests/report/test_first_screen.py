@@ -22,7 +22,7 @@ from mlflow_l3d.designs.advice import advise
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Step, marked
-from mlflow_l3d.studies.investigation.report.factor_tables import first_table
+from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP, first_table
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.prediction_tables import shares
 from mlflow_l3d.studies.investigation.report.runs import Runs
@@ -112,7 +112,7 @@ def test_first_answer_holds_range_mean_and_deviation_of_the_golden_runs(importan
         (["dominates", "minor", "undecided"], "dominates dominates. minor is minor; undecided is undecided."),
         (
             ["dominates", "dominates_2", "minor"],
-            "dominates and dominates_2 dominate. minor is minor. Interactions count for each factor in them.",
+            f"dominates and dominates_2 dominate. minor is minor.{OVERLAP}",
         ),
         (
             ["minor", "minor_2"],
@@ -197,6 +197,9 @@ def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
     first, second = steps(Shown(few), SOURCE)
     assert first.text.startswith("Test more examples (--test-size), or label more: 40 alone cause ")
     assert second.text == "More runs probably settle undecided; finished ones count:"
+    more, all_used = (steps(Shown(few), replace(SOURCE, unused_tests=number))[0].text for number in (1132, 0))
+    assert more.startswith("Test more examples (--test-size; 1,132 are unused): 40 alone cause ")
+    assert all_used.startswith("Label more examples (all test examples are in use): 40 alone cause ")
     many = replace(found, test_examples=4000, luck_of_tests=0.1 * std)
     assert steps(Shown(many), SOURCE)[0] == second
     two = Shown(replace(found, test_examples=2))

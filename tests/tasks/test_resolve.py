@@ -16,7 +16,7 @@ from mlflow_l3d.tasks import identity
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.identity import fingerprint
 from mlflow_l3d.tasks.kinds import Reading
-from mlflow_l3d.tasks.resolve import inactive_factors, load_task
+from mlflow_l3d.tasks.resolve import inactive_factors, load_task, unused_test_examples
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.sources.packaged import generate
 
@@ -161,6 +161,30 @@ def test_factors_without_effect_are_those_that_change_nothing(task: Task, inacti
 
         changes = max(used(part) for part in ("train", "validation", "test")) > 1
         assert changes == (factor not in found)
+
+
+@pytest.mark.parametrize(
+    ("task", "unused"),
+    [
+        (bound(100), 0),
+        (bound(100, test_size=18), 2),
+        (bound(100, test_selection="fixed", test_size=18), 2),
+        (bound(103, test_size=18), 2),
+        (bound(20_000), 3000),
+    ],
+)
+def test_unused_test_examples_are_those_that_a_larger_test_size_takes(task: Task, unused: int) -> None:
+    """So many more are drawn, and one more is refused; the studies of whole parts take what is left of them."""
+    assert unused_test_examples(task) == unused
+    size = len(task.split(SEEDS).scored) + unused
+    most = replace(task, settings=replace(task.settings, test_size=size))
+    assert len(most.split(SEEDS).scored) == size
+    with pytest.raises(ParameterError, match="test_size"):
+        replace(task, settings=replace(task.settings, test_size=size + 1)).split(SEEDS)
+    parts = np.arange(len(task)) % 2
+    own = replace(task, parts=parts, settings=SplitSettings(source="own", test_size=3, reference_size=2))
+    assert unused_test_examples(own) == int(parts.sum()) - 5
+    assert unused_test_examples(replace(own, settings=SplitSettings(source="own"))) == 0
 
 
 def test_the_reason_names_the_fix() -> None:

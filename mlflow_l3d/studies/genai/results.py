@@ -77,7 +77,7 @@ class GenaiInvestigation(JudgedEvaluation):
             document,
             answers=[*answers, *document.answers],
             steps=[*self._steps(self.scorers[0])],
-            lines=[f"{self.computed} cells computed, {self.reused} taken from earlier runs", *document.lines],
+            lines=[f"{counted(self.computed, 'run')} computed, {self.reused} taken from earlier runs", *document.lines],
             sections=[*sections, *document.sections],
             settings={**heading(self.run_id), **self.factors},
         )

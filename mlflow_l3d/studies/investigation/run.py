@@ -54,7 +54,7 @@ class Investigation(CellStudyResult[InvestigationRequest], Analysed):
     @property
     def line(self) -> str:
         """What the terminal says of the runs."""
-        return self.of_cells(f"{counted(self.computed, 'cell')} computed")
+        return self.of_cells(f"{counted(self.computed, 'run')} computed")
 
 
 @with_signature(InvestigateOptions)

@@ -107,11 +107,11 @@ class Conduct:
         recorder = SessionRecorder.find(client or connect(), run_id)
         if json.loads(json.dumps(source.identity)) != recorder.identity:
             raise L3DError(f"Session {run_id} has another baseline, function or version than this. Start a new one.")
-        with recorder.held():
-            conduct = cls(source, recorder)
-        if math.isnan(recorder.rules.effect) or len(conduct.session.baseline.scores) < recorder.planned:
-            raise L3DError(f"The baseline of session {run_id} was not run to its end. Start a new one.")
-        return conduct
+        with recorder.recorded() as (records, is_judging):
+            if math.isnan(records.rules.effect) or len(records.session().baseline.scores) < records.planned:
+                fix = "Ask again later: it is being run." if is_judging else "Start a new one."
+                raise L3DError(f"The baseline of session {run_id} was not run to its end. {fix}")
+            return cls(source, recorder)
 
     @property
     def run_id(self) -> str:
@@ -176,10 +176,11 @@ class Conduct:
         )
 
     def status(self) -> Course:
-        """Return where the session stands."""
-        with self.recorder.held():
-            systems, path = tuple(self.recorder.systems), tuple(self.recorder.session().path)
-            return Course(self.run_id, self.recorder.title, self.source.metric, self.recorder.rules, systems, path)
+        """Return where the session stands; of a judgement that is under way, what it has recorded."""
+        with self.recorder.recorded() as (records, is_judging):
+            systems, path = tuple(records.systems), tuple(records.session().path)
+            course = Course(self.run_id, records.title, self.source.metric, records.rules, systems, path)
+            return replace(course, is_judging=is_judging)
 
     def _decide(self, record: SystemRecord, candidate: Candidate, most_runs: int | None) -> None:
         """Run and look until there is a verdict, or no more runs are allowed."""

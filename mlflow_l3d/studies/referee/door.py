@@ -191,7 +191,7 @@ class Referee:
         return judgement
 
     def status(self) -> RefereeSession:
-        """Return the session as it is now."""
+        """Return the session as it is now, without waiting for a judgement of another thread or process."""
         return session_of(self.conduct)
 
 

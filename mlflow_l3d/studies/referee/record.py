@@ -31,8 +31,8 @@ _BEGUN: Final = "l3d.referee_begun"
 
 
 @contextmanager
-def locked(name: str) -> Iterator[None]:
-    """Keep other processes of this machine from a session, or from starting one with the same key."""
+def locked(name: str, *, waits: bool = True) -> Iterator[bool]:
+    """Keep others on this machine from a session, or from starting one with its key; without `waits` say if it did."""
     from filelock import FileLock, Timeout
 
     folder = cache_folder() / "referee"
@@ -41,10 +41,13 @@ def locked(name: str) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
+        if not waits:
+            yield False
+            return
         logger.warning("Another process is at work in session %s: waiting for it.", name)
         lock.acquire()
     try:
-        yield
+        yield True
     finally:
         lock.release()
 
@@ -105,6 +108,14 @@ class SessionRecorder:
             finally:
                 if self._is_changed:
                     self._counted()
+
+    @contextmanager
+    def recorded(self) -> Iterator[tuple[SessionRecorder, bool]]:
+        """Yield the records of now, and whether a judgement on this machine adds to them; wait for none."""
+        with locked(self.run_id, waits=False) as is_free:
+            recorder = self if is_free else SessionRecorder(self.client, self.client.get_run(self.run_id))
+            recorder._read()
+            yield recorder, not is_free
 
     def session(self) -> Session:
         """Return the session that the records make."""

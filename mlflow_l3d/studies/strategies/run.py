@@ -84,7 +84,7 @@ class ComparedStrategies(OnOneScreen):
             self.results,
             title=self.title,
             source=replace(crossed.about.source, run_id=self.run_id),
-            lines=[f"cells computed: {done}; {reused} shared or taken from earlier runs; MLflow run {self.run_id}"],
+            lines=[f"runs computed: {done}; {reused} shared or taken from earlier runs; MLflow run {self.run_id}"],
         )
 
 

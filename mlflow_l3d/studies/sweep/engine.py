@@ -89,7 +89,7 @@ class Engine:
         if self._budget.seconds is not None:
             self._deadline = time.monotonic() + self._budget.seconds
         bar_shown = progress_bar(
-            "sweep", "cell", total=self._cells_ahead, shown=self._progress, state="loading and encoding"
+            "sweep", "run", total=self._cells_ahead, shown=self._progress, state="loading and encoding"
         )
         with bar_shown as bar, closing(self._loop.outcomes(self._cells())) as outcomes:
             for outcome, waiting in outcomes:

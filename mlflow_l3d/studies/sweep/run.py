@@ -10,6 +10,7 @@ from typing import Any
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import Study, entry_point, say
@@ -67,7 +68,7 @@ class Sweep(SweepEvaluation):
     def lines(self) -> list[str]:
         """Return what the terminal says of the run: what it computed, and where the report is."""
         end = f" The budget of {self.budget} is spent: the same command with a larger one continues."
-        done = f"{self.computed} cells computed in {self.seconds:.0f} s; {' '.join(super().lines())}"
+        done = f"{counted(self.computed, 'run')} computed in {self.seconds:.0f} s; {' '.join(super().lines())}"
         return [done + end * self.spent]
 
 

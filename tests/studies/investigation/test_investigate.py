@@ -99,11 +99,11 @@ def test_what_matters_stands_in_terminal_description_and_report(place: Place, tm
 
 
 def test_every_cell_raises(place: Place) -> None:
-    with pytest.raises(L3DError, match=r"^The first 3 cells failed alike: RuntimeError: this cell fails, as .* Mend"):
+    with pytest.raises(L3DError, match=r"^The first 3 runs failed alike: RuntimeError: this cell fails, as .* Mend"):
         place.investigate(hyperparameters="fail_every=1")
     [parent] = place.parents()
     assert parent.info.status == "FAILED"
-    assert "The first 3 cells failed" in parent.data.tags["l3d.error"]
+    assert "The first 3 runs failed" in parent.data.tags["l3d.error"]
     assert [run.info.status for run in place.cells()] == ["FAILED"] * 3
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -241,3 +242,34 @@ def test_two_that_start_at_once_share_a_session(source: Trained) -> None:
         begun = [threads.submit(Referee, source.train, {"x": 0.0}, baseline_runs=8) for _ in range(2)]
     assert len({each.result().run_id for each in begun}) == 1
     assert len(source.made) == 8
+
+
+def test_a_status_does_not_wait_for_the_judgement_of_a_thread(source: Trained) -> None:
+    """It is what is recorded so far, of this object, of another and of the command; the judgement is undisturbed."""
+    begun, go_on = Event(), Event()
+
+    def train(candidate: Any, seed: int) -> float:
+        if candidate["x"] == 2.0 and len(source.made) == 9:
+            begun.set()
+            assert go_on.wait(60)
+        return source.train(candidate, seed)
+
+    referee = Referee(train, {"x": 0.0}, baseline_runs=8)
+    assert not referee.status().course.is_judging
+    with ThreadPoolExecutor(1) as threads:
+        judged = threads.submit(referee.judge, {"x": 2.0})
+        try:
+            assert begun.wait(60)
+            same = Referee(train, {"x": 0.0}, baseline_runs=8)
+            seen = [referee.status(), same.status(), session_of(Conduct.resume(same.conduct.source, referee.run_id))]
+        finally:
+            go_on.set()
+        assert judged.result().verdict == "keep"
+    for each in seen:
+        assert each.course.is_judging
+        assert [len(system.scores) for system in each.course.systems] == [8, 1]
+        assert "A judgement is under way" in each.summary()
+    after = referee.status()
+    assert "under way" not in after.summary()
+    assert after.course.systems == same.status().course.systems
+    assert same.judge({"x": 2.0}).spent == 0

@@ -58,7 +58,7 @@ def test_a_dry_run_starts_nothing(place: Place, tmp_path: Path) -> None:
     assert frame["done"].tolist() == [0, CELLS, 0]
     assert frame["to_compute"].tolist() == [CELLS, 0, CELLS]
     assert np.isfinite(plan.hours)
-    assert "3 points, 27 cells, 9 done, 18 to compute" in plan.summary()
+    assert "3 points, 27 runs, 9 done, 18 to compute" in plan.summary()
     assert "the budget of 12 cells may end it earlier" in " ".join(plan.summary().split())
     with place.entered():
         wide = plan_sweep(**{**SMALL, "executor": "inline", **SIZES, "num_labelled": [20, 30]})

@@ -142,7 +142,13 @@ def test_second_answer_says_how_sure_a_trend_is(sized: ShownSweep) -> None:
     size = "-34 % each doubling of num_labelled (95 % interval -41 to -26 %; p 0.{} adjusted for 1 test)."
     assert said(ShownSweep(sweep), 1) == "Yes: " + size.format("001")
     open_ = replace(sweep, trends=(luck_trend(p_holm=0.2),))
-    assert said(ShownSweep(open_), 1) == "Not established: " + size.format("200")
+    alone = size.format("200").replace(" %; p", " % if this were the only test; p")
+    assert said(ShownSweep(open_), 1) == f"Not established: {alone}"
+    wide = replace(sweep, trends=(luck_trend(low=-0.5, high=0.1, p_holm=0.2),))
+    assert "only test" not in said(ShownSweep(wide), 1)
+    tables = [trend_table(ShownSweep(replace(sweep, trends=each.trends))) for each in (sweep, open_, wide)]
+    claims = [table.rows[0][table.head.index("claim")] for table in tables if table]
+    assert claims == ["yes", "no\n(adjusted for 1 test)", "no"]
     unknown = replace(sweep, trends=(luck_trend(low=math.nan, high=math.nan, p_holm=math.nan),))
     assert said(ShownSweep(unknown), 1).startswith("Not known: luck changes by -34 % each doubling")
 
@@ -262,7 +268,7 @@ def test_short_notes_name_failures_and_checks(shown: ShownSweep) -> None:
     ]
     assert short_notes(ShownSweep(analyse_sweep(points))) == [
         "shots=32, prompt_format=A has no score: out of <b>memory</b> & more.",
-        "30 cells of 15 points have no score.",
+        "30 runs of 15 points have no score.",
         "Long tails (L3D013) at 15 points.",
     ]
 

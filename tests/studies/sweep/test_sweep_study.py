@@ -278,7 +278,7 @@ def test_a_point_that_fails_is_said_and_the_others_go_on(place: Place) -> None:
 
 
 def test_when_every_point_fails_the_sweep_does(place: Place) -> None:
-    with pytest.raises(L3DError, match=r"^Every point failed; the first said: The first 3 cells .*fail_every asks"):
+    with pytest.raises(L3DError, match=r"^Every point failed; the first said: The first 3 runs .*fail_every asks"):
         run(place, over={"noise": NOISE[:2]}, hyperparameters="fail_every=1")
     assert {run.info.status for run in place.runs("tags.`l3d.role` != 'cell'")} == {"FAILED"}
 
@@ -294,7 +294,7 @@ def test_an_interrupt_leaves_no_parent_open_and_something_for_every_point(place:
         run(place, approach=Hooked(interrupt), **given)
     parents = place.parents()
     assert [(parent.info.status, parent.data.tags["l3d.state"]) for parent in parents] == [("KILLED", "incomplete")] * 2
-    assert all("cells done" in parent.data.tags["l3d.error"] for parent in parents)
+    assert all("runs done" in parent.data.tags["l3d.error"] for parent in parents)
     [study] = place.runs("tags.`l3d.role` = 'sweep'")
     assert (study.info.status, study.data.tags["l3d.state"]) == ("KILLED", "incomplete")
     done = Counter(cell.data.params["noise"] for cell in place.cells())

@@ -48,6 +48,8 @@ _PAPER: Final = {
 """Columns for who compares with the papers."""
 SHARES: Final = ("share of variance (%)", "share low (%)", "share high (%)")
 """Columns of a frame: the share of a factor, and its interval."""
+OVERLAP: Final = " Shares add up to more than 100 %: what only several factors together cause counts for each of them."
+"""Behind shares whose sum is above 1."""
 _IMPORTANT: Final = {True: "yes", False: "no", None: MISSING}
 
 
@@ -157,9 +159,7 @@ def _share_table(shown: Shown) -> Table:
     if len(shown.records) > 1:
         rule = f"The intervals of all factors hold together with {level}. Above 50 %: dominates; below: minor; else "
         rule += "[[undecided|verdict]]."
-        rule += " Interactions count for each factor in them." * (
-            sum(shown.shares(one)[0] for one in shown.records) > 1
-        )
+        rule += OVERLAP * (sum(shown.shares(one)[0] for one in shown.records) > 1)
     kinds = tuple(shown.verdict(record) for record in shown.records)
     return Table.of(rows, " ".join([rule, *doubts]), kind="bars", texts=frozenset({1, 2}), kinds=kinds)
 

@@ -114,7 +114,7 @@ def _short_notes(shown: Shown) -> list[str]:
     failed = shown.analysis.cells_failed
     golden = ", golden runs included," if shown.golden_runs == "golden runs" else ""
     warnings = [check for check in by_code(shown.analysis.checks) if check.severity == "warning"]
-    notes = [f"{failed} cells of the plan{golden} have no score; the verdicts are from the rest."] if failed else []
+    notes = [f"{failed} runs of the plan{golden} have no score; the verdicts are from the rest."] if failed else []
     if warnings:
         notes.append("To watch: " + "; ".join(f"{check.title} ({check.code})" for check in warnings[:4]) + ".")
     return notes

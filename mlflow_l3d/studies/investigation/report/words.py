@@ -23,6 +23,7 @@ from mlflow_l3d.report.remedies import less_text, remedy_words, short_words
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
+from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
@@ -123,8 +124,7 @@ def _kinds(shown: Shown, records: Sequence[Importance]) -> str:
     rest = [f"{listed(each)} {_be(each)} {word}" for each, word in ((below, "minor"), (open_, "undecided")) if each]
     tail = f" {'; '.join(rest)}." if rest else ""
     if above:
-        shared = " Interactions count for each factor in them." if len(above) > 1 else ""
-        return f"**{listed(above)} dominate{'s' * (len(above) == 1)}.**{tail}{shared}"
+        return f"**{listed(above)} dominate{'s' * (len(above) == 1)}.**{tail}{OVERLAP * (len(above) > 1)}"
     if not open_:
         largest = f" The largest share has {records[0].factor}: {_share(shown, records[0])}."
         return f"**No factor alone is involved in half of the variance.**{largest}"
@@ -212,16 +212,19 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
     if analysis.cells_failed and source.command():
         deleted = min(analysis.cells_deleted, analysis.cells_failed)
         why = f"have no score, as {deleted} were deleted" if deleted else "failed"
-        yield Step(f"{analysis.cells_failed} cells {why}. The same command trains them again:", source.command())
+        yield Step(f"{analysis.cells_failed} runs {why}. The same command trains them again:", source.command())
     if len(scores) > 1 and np.ptp(scores) == 0:
         yield Step("Does each seed reach the training? Try them:", source.command(self_test="only"))
         return
     larger = {name: each for name, each in analysis.advice.items() if each.action in ("more_rows", "larger_table")}
     if analysis.tests_dominate:
-        alone = (
-            f": {analysis.test_examples:,} alone cause {shown.unit.typical(analysis.luck_of_tests)}{shown.unit.behind}"
-        )
-        yield Step(f"Test more examples (--test-size), or label more{alone * (analysis.luck_of_tests > 0)}.")
+        luck = f"{shown.unit.typical(analysis.luck_of_tests)}{shown.unit.behind}"
+        alone = f": {analysis.test_examples:,} alone cause {luck}" * (analysis.luck_of_tests > 0)
+        advised = "Test more examples (--test-size), or label more"
+        if (unused := source.unused_tests) is not None:
+            used = "Label more examples (all test examples are in use)"
+            advised = f"Test more examples (--test-size; {unused:,} are unused)" if unused else used
+        yield Step(f"{advised}{alone}.")
     if larger and not 0 < analysis.test_examples < FEWEST_EXAMPLES and source.command():
         more = {"mitigation_runs": str(max(each.rows or 0 for each in larger.values()))}
         if columns := [each.columns for each in larger.values() if each.columns]:

@@ -80,6 +80,8 @@ class Course:
     luck_of_examples
         Standard deviation of the difference of two equally good systems by luck of the test examples alone, however
         often they are run; nan if not known.
+    is_judging
+        Whether a judgement is under way on this machine, of which this is what it has recorded.
     """
 
     run_id: str
@@ -89,6 +91,7 @@ class Course:
     systems: tuple[SystemRecord, ...]
     path: tuple[Step, ...]
     luck_of_examples: float = math.nan
+    is_judging: bool = field(default=False, metadata={"file": ""})
 
     @property
     def judged(self) -> int:

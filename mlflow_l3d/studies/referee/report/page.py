@@ -90,6 +90,8 @@ def steps(course: Course, source: Source) -> list[Step]:
 def notes(course: Course, systems: Iterable[SystemRecord] | None = None) -> Iterator[str]:
     """Yield what to be wary of; of runs without a score, those of some systems or of all."""
     unit = unit_of(course.metric)
+    if course.is_judging:
+        yield "A judgement is under way: these are the runs and verdicts recorded so far."
     if course.lead_by_luck > course.rules.effect:
         fresh = "The fresh half decided nothing: quote the confirmed gain, which is from it."
         fix = fresh if course.rules.fresh_half else "Confirm the champion on new ones."

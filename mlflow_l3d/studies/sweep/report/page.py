@@ -230,7 +230,7 @@ def trend_table(shown: ShownSweep) -> Table | None:
             "change": shown.change(one.of, one.slope),
             percent(shown.sweep.level): between(one.low, one.high, partial(shown.change, one.of)),
             "p, Holm": probability(one.p_holm),
-            "claim": _claim(shown, one),
+            "claim": _claim(shown, one, one.low * one.high),
             "points": str(one.points),
             "over": _SCOPES.get(one.scope, "{tasks} tasks, a slope each").format(tasks=one.tasks),
         }
@@ -254,7 +254,7 @@ def interaction_table(shown: ShownSweep) -> Table | None:
                 "std": spread(one.test.spread),
                 percent(shown.sweep.level): between(one.test.spread_low, one.test.spread_high, spread),
                 "p, Holm": probability(one.p_holm),
-                "claim": _claim(shown, one),
+                "claim": _claim(shown, one, one.test.spread_low),
                 "points": str(one.test.points),
             }
         )
@@ -262,8 +262,11 @@ def interaction_table(shown: ShownSweep) -> Table | None:
     return Table.of(rows, note, texts=frozenset({1, 2, 3, 7})) if rows else None
 
 
-def _claim(shown: ShownSweep, one: Trend | Interaction) -> str:
-    return MISSING if math.isnan(one.p_holm) else "yes" if shown.claimed(one.p_holm) else "no"
+def _claim(shown: ShownSweep, one: Trend | Interaction, distance: float) -> str:
+    """Return whether it is claimed; if not, though its own interval excludes 0 (`distance` above 0), also why."""
+    if math.isnan(one.p_holm) or shown.claimed(one.p_holm):
+        return MISSING if math.isnan(one.p_holm) else "yes"
+    return f"no\n({shown.tests})" if distance > 0 else "no"
 
 
 def _of(name: str) -> str:

@@ -154,7 +154,8 @@ def _trend(shown: ShownSweep) -> str:
         more = " Its values do differ in luck." if not claimed and moved else ""
         yes = "Two values show no trend, but they differ" if len(_values(shown, one)) == 2 else "Yes"
         verdict, interval = yes if claimed else "Not established", f"{percent(sweep.level)} interval {limits} %"
-        return f"**{verdict}:** {size} ({interval}; p {probability(one.p_holm)} {shown.tests}).{more}"
+        alone = " if this were the only test" * (one.low * one.high > 0 and not claimed)
+        return f"**{verdict}:** {size} ({interval}{alone}; p {probability(one.p_holm)} {shown.tests}).{more}"
     if moves:
         surest = (moved or sorted(moves, key=_place))[0]
         differs = f"Luck **{'differs' if moved else 'does not differ significantly'}** between its values"
@@ -270,7 +271,7 @@ def _notes(shown: ShownSweep) -> list[str]:
     ]
     if lacking := [each.cells_failed for each in shown.analyses if each.cells_failed]:
         verb = "has" if sum(lacking) == 1 else "have"
-        notes.append(f"{counted(sum(lacking), 'cell')} of {counted(len(lacking), 'point')} {verb} no score.")
+        notes.append(f"{counted(sum(lacking), 'run')} of {counted(len(lacking), 'point')} {verb} no score.")
     if down := sum(each.collapse is not None for each in shown.analyses):
         more = "Trends and tests use the runs that did not; the tables show all runs."
         notes.append(f"Runs collapse at {counted(down, 'point')}. {more}")
