@@ -235,8 +235,8 @@ def _set_command(options: argparse.Namespace, command: str) -> None:
     if "command" not in parameters:
         raise _UsageError(f"{options.verb}: takes no command behind --")
     for name, value in (("command", command), ("approach", "command")):
-        if (set_to := getattr(options, name)) not in (parameters[name].default, value):
-            raise ParameterError(name, set_to, "cannot be combined with a command behind --", "Leave one of them out.")
+        if (typed := getattr(options, name)) not in (parameters[name].default, value):
+            raise ParameterError(name, typed, "cannot be combined with a command behind --", "Leave one of them out.")
         setattr(options, name, value)
 
 

@@ -54,7 +54,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Name of the run as people read it; a long factor is repeated at the end: MLflow's list cuts names."""
+        """Name of the run as people read it; long factors stand at the end, so that MLflow's list shows the numbers."""
         if "seed" in self.seeds:
             return f"seed {self.seeds['seed']}"
         number = self.row if self.index is None else self.index

@@ -48,7 +48,9 @@ _PAPER: Final = {
 """Columns for who compares with the papers."""
 SHARES: Final = ("share of variance (%)", "share low (%)", "share high (%)")
 """Columns of a frame: the share of a factor, and its interval."""
-OVERLAP: Final = " Shares add up to more than 100 %: what only several factors together cause counts for each of them."
+OVERLAP: Final = (
+    " Shares overlap and add up to more than 100 %: what factors cause only together counts for each of them."
+)
 """Behind shares whose sum is above 1."""
 _IMPORTANT: Final = {True: "yes", False: "no", None: MISSING}
 
