@@ -12,7 +12,7 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -45,6 +45,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_configure(config: pytest.Config) -> None:
     """Set the environment before anything is imported: some libraries read it only then."""
     os.environ.update(ENVIRONMENT)
+    # The package is that of a plugin of pytest, which would rewrite the assertions of 500 modules: nobody reads them.
+    vars(config.pluginmanager.rewrite_hook).get("_must_rewrite", set()).discard("mlflow_l3d")
     if not _is_worker(config):
         os.environ["L3D_CACHE"] = tempfile.mkdtemp(prefix="l3d-test-cache-")
 
@@ -53,6 +55,33 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Remove the cache of this test session."""
     if not _is_worker(config):
         shutil.rmtree(os.environ.get("L3D_CACHE", ""), ignore_errors=True)
+        _imported().unlink(missing_ok=True)
+
+
+def _imported() -> Path:
+    """Return the file that has one byte for each test file that the first worker has imported."""
+    return Path(os.environ.get("L3D_CACHE", "") + ".imported")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let other workers import each test file after the first one, which compiles what nobody has imported before."""
+    if not isinstance(collector, pytest.Module) or not _is_worker(collector.config):
+        return (yield)
+    if collector.config.workerinput["workerid"] == "gw0":
+        report = yield
+        with _imported().open("a") as file:
+            file.write(".")
+        return report
+    session = collector.session
+    number, patience = getattr(session, "_imported", (0, 60.0))
+    while patience > 0 and not (_imported().exists() and _imported().stat().st_size > number):
+        time.sleep(0.02)
+        patience -= 0.02
+    session._imported = (number + 1, patience)
+    return (yield)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
