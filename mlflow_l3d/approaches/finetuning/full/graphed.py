@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from mlflow_l3d.approaches.failures import is_out_of_memory
+from mlflow_l3d.approaches.failures import is_out_of_memory, one_line
 from mlflow_l3d.approaches.finetuning.full.stacked import SingleWeights
 from mlflow_l3d.approaches.finetuning.kinds import each_loss, wanted
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
@@ -139,11 +139,11 @@ class GraphedSteps:
         """Return batches on the device, copied there together: the host need not wait in each step."""
         columns: list[list[torch.Tensor]] = []
         for tensors in zip(*(batch.tensors for batch in steps), strict=True):
-            whole, ends = torch.cat([tensor.flatten() for tensor in tensors]).to(self.device), 0
+            whole, begin = torch.cat([tensor.flatten() for tensor in tensors]).to(self.device), 0
             columns.append([])
             for tensor in tensors:
-                columns[-1].append(whole[ends : ends + tensor.numel()].view(tensor.shape))
-                ends += tensor.numel()
+                columns[-1].append(whole[begin : begin + tensor.numel()].view(tensor.shape))
+                begin += tensor.numel()
         return [Batch(*tensors) for tensors in zip(*columns, strict=True)]
 
     def _take(self, batch: Batch) -> None:
@@ -154,8 +154,10 @@ class GraphedSteps:
             except Exception as error:
                 if is_out_of_memory(error):
                     raise
-                what = "%s cannot be captured as a CUDA graph, so Python starts each of its kernels: %s"
-                _log.warning(what, "A step of this model", str(error).splitlines()[0])
+                what = (
+                    "A step of this model cannot be captured as a CUDA graph, so Python starts each of its kernels: %s"
+                )
+                _log.warning(what, one_line(error))
                 self._close_capture()
                 self.end_captures()
         return self._compute(batch)

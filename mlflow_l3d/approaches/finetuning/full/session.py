@@ -32,8 +32,8 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 
 EVALUATION_BATCH: Final = 64
-EVALUATED_TOKENS: Final = 2**15
-"""Of a batch on a GPU, which small ones would leave idle; at least :data:`EVALUATION_BATCH` examples."""
+BY_PYTHON: Final = ("cpu", "mps")  # whose batches have the shapes of their texts
+EVALUATED_TOKENS: Final = 2**15  # of a batch on a GPU, if EVALUATION_BATCH examples are fewer
 
 _log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class FullSession(CourseSession[Course]):
     def _begin_steps(self) -> None:
         """Let a device that Python would keep waiting make the steps of whole models by itself."""
         kind = torch.device(self.device).type
-        if kind in ("cpu", "mps") or self.loaded.adapters:
+        if kind in BY_PYTHON or self.loaded.adapters:
             return
         shared = self.task, self.inputs, self.recipe, self.device, self.batch, self._training_logits, self._placed
         # Activations that are computed twice draw their dropout again, which a graph cannot.
@@ -170,9 +170,9 @@ class FullSession(CourseSession[Course]):
         """Return the logits of n examples of each cell, shape (n, C), on the CPU, without dropout."""
         cells, n = len(parts), len(parts[0])
         places, computed, size = [], [], EVALUATION_BATCH
-        if torch.device(self.device).type != "cpu":
+        if torch.device(self.device).type not in BY_PYTHON:
             longest = max(int(self.inputs.lengths[positions].max(initial=1)) for positions in parts)
-            size = max(size, EVALUATED_TOKENS // (longest * self.inputs.rows))
+            size = max(size, EVALUATED_TOKENS // (longest * self.inputs.rows * cells))
         self.model.eval()
         with torch.inference_mode(), self.loaded.autocast(self.device):
             orders = zip(*(self.inputs.by_length(positions, size) for positions in parts), strict=True)
