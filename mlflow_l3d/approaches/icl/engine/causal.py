@@ -17,7 +17,7 @@ import torch
 
 from mlflow_l3d.approaches.icl.engine.base import Batches, Continuation, Ended, Engine, Result, TokenIds
 from mlflow_l3d.approaches.icl.engine.decoding import TEXTS, cached_tokens, decode, packed_tokens
-from mlflow_l3d.approaches.icl.engine.packed import PackedModel, takes_places
+from mlflow_l3d.approaches.icl.engine.packed import PackedModel
 from mlflow_l3d.approaches.icl.engine.rows import Rows
 from mlflow_l3d.approaches.icl.engine.tensors import (
     Sampling,
@@ -26,6 +26,7 @@ from mlflow_l3d.approaches.icl.engine.tensors import (
     next_tokens,
     on_device,
     read_steps,
+    takes,
     type_of,
 )
 from mlflow_l3d.approaches.icl.engine.trial import layer_window, runs_packed
@@ -37,7 +38,7 @@ def plain_score(model: Any, prompts: Sequence[TokenIds], trie: AnswerTrie, batch
     """Return log-probabilities (n, C), each longest way through the trie run behind each full prompt."""
     nodes, tokens = trie.reads
     read = np.empty((len(prompts), len(nodes)))
-    sliced = takes_places(model)
+    sliced = takes(model, "logits_to_keep")
     for path in trie.paths:
         # Logits behind the prompt, then behind each node of the path.
         steps, places = trie.reads_on((ROOT, *path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -10,7 +9,7 @@ import numpy as np
 import torch
 
 from mlflow_l3d.approaches.icl.engine.rows import SHARED, Block, Rows, lay_out
-from mlflow_l3d.approaches.icl.engine.tensors import on_device, type_of
+from mlflow_l3d.approaches.icl.engine.tensors import cache_argument, on_device, takes, type_of
 from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie
 
 _EVEN: Final = 16
@@ -40,7 +39,8 @@ class PackedModel:
         # A quantised model computes in a type that its parameters do not tell; masks of truth values fit any type.
         implementation = getattr(model.config, "_attn_implementation", None)
         self.additive = implementation != "sdpa" or getattr(model, "quantization_method", None) is None
-        self.sliced = takes_places(model)
+        self.sliced = takes(model, "logits_to_keep")
+        self.cache_argument = cache_argument(model)
 
     @torch.inference_mode()
     def extend(self, rows: Rows, block: Block, keep: int, trie: AnswerTrie | None = None) -> torch.Tensor:
@@ -68,7 +68,7 @@ class PackedModel:
         width = block.tokens.shape[1]
         # Numbers of places: a slice of the last ones is no matrix, so that the head's weights are copied for each row.
         places = torch.arange(width - keep, width, device=self.device)
-        arguments: dict[str, Any] = {"logits_to_keep": places} if self.sliced else {}
+        arguments = {self.cache_argument: rows.cache, **({"logits_to_keep": places} if self.sliced else {})}
         # Where a text begins, models mask by themselves, and torch may take kernels that know no mask but that one.
         begins = not rows.tokens and bool((block.owners == SHARED).all())
         mask = None if begins else self._mask(self._sees(whose, where, nodes, tree.bool()))
@@ -76,7 +76,6 @@ class PackedModel:
             input_ids=ids,
             position_ids=where[:, -width:],
             attention_mask=mask,
-            past_key_values=rows.cache,
             use_cache=True,
             **arguments,
         )
@@ -150,8 +149,3 @@ class PackedModel:
         room = keys if self.device.type == "cpu" else -(-keys // _EVEN) * _EVEN
         mask = torch.zeros(*allowed.shape[:-1], room, dtype=type_of(self.model), device=self.device)[..., :keys]
         return mask.masked_fill_(~allowed, torch.finfo(mask.dtype).min)
-
-
-def takes_places(model: Any) -> bool:
-    """Return whether a model accepts the tokens whose next distribution is wanted."""
-    return "logits_to_keep" in inspect.signature(model.forward).parameters

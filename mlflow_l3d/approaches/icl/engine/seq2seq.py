@@ -11,7 +11,14 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.icl.engine.base import Continuation, Engine, Result, TokenIds
-from mlflow_l3d.approaches.icl.engine.tensors import copy_to_host, log_probabilities, next_tokens, on_device, read_steps
+from mlflow_l3d.approaches.icl.engine.tensors import (
+    cache_argument,
+    copy_to_host,
+    log_probabilities,
+    next_tokens,
+    on_device,
+    read_steps,
+)
 from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie
 
 
@@ -71,7 +78,7 @@ class Seq2SeqEngine(Engine):
 
     def _decode(self, tokens: torch.Tensor, shared: dict[str, Any], cache: Any) -> torch.Tensor:
         """Run (B, T) decoder tokens behind a cache, which grows; return logits (B, T, vocabulary)."""
-        output = self.model(decoder_input_ids=tokens, past_key_values=cache, use_cache=True, **shared)
+        output = self.model(decoder_input_ids=tokens, use_cache=True, **{cache_argument(self.model): cache}, **shared)
         logits: torch.Tensor = output.logits
         return logits
 

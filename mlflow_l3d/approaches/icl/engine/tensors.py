@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,16 @@ def type_of(model: Any) -> torch.dtype:
 def is_half(model: Any) -> bool:
     """Return whether a model computes in half precision."""
     return type_of(model) not in (torch.float32, torch.float64)
+
+
+def takes(model: Any, argument: str) -> bool:
+    """Return whether a model has an argument of this name."""
+    return argument in inspect.signature(model.forward).parameters
+
+
+def cache_argument(model: Any) -> str:
+    """Return what a model calls its cache, which transformers 5.24 has renamed."""
+    return "cache" if takes(model, "cache") else "past_key_values"
 
 
 def on_device(device: torch.device, *arrays: npt.NDArray[Any]) -> list[torch.Tensor]:
