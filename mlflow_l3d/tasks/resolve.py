@@ -140,7 +140,10 @@ def _own_data(task: Task) -> Task:
     note = f"{task.name}: {len(repeated):,} texts occur more than once, {many}"
     two = sum(len(np.unique(task.labels[places])) > 1 for places in repeated)
     with_labels = f" ({two:,} of them with different labels)" if two else ""
-    return replace(task, notes=(*task.notes, f"{note}{with_labels}: the same text may be trained on and tested on"))
+    return replace(
+        task,
+        notes=(*task.notes, f"{note}{with_labels}: the same text may be trained on and tested on. Remove all but one"),
+    )
 
 
 def _usable(task: Task, *, predefined_split: bool) -> Task:

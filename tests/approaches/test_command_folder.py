@@ -6,6 +6,7 @@ import mlflow_l3d
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.command import key_files
 from mlflow_l3d.approaches.command.approach import Command
+from mlflow_l3d.errors import ParameterError
 
 OWN = "import os; open(os.environ['L3D_OUTPUT'] + '/model', 'w')"
 
@@ -63,8 +64,10 @@ def test_files_that_scripts_name_or_import_are_in_the_key(tmp_path):
         "conf/main.yaml": "",
         "words.csv": "",
     }
-    others = {"notes.txt": "", "shop/other.csv": "", "other.py": ""}
+    others = {"notes.txt": "", "shop/other.csv": "", "other.py": "", "python/site-packages/helper.py": ""}
+    others |= {"python/shop.py": "", "node_modules/helper.py": ""}
     for name, text in {**deciding, **others}.items():
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
         (here / name).write_text(text)
     command = Command("python train.py {seed}", here=here)
     given = resolve_hyperparameters(command, {})
@@ -73,6 +76,12 @@ def test_files_that_scripts_name_or_import_are_in_the_key(tmp_path):
         with (here / name).open("a") as file:
             file.write("\n# changed")
         assert (command.dependencies(given, "") == before) == (name in others), name
+
+
+def test_a_script_that_is_not_there_is_named_before_the_folder_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(key_files, "walk", None)
+    with pytest.raises(ParameterError, match=r"command=trian\.py: is no file in this folder\. Go to"):
+        key_of("python -u trian.py {seed}", tmp_path)
 
 
 @pytest.mark.parametrize("change", ["content", "size", "variable", "folder", "setting", "argument", "twin"])

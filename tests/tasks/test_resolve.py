@@ -116,7 +116,7 @@ def test_texts_that_occur_more_than_once_are_counted(tmp_path: Path) -> None:
     (note,) = (each for each in load_task(str(path)).notes if "more than once" in each)
     assert note == (
         "mine.csv: 3 texts occur more than once, in 7 of 21 rows (3 of them with different labels): "
-        "the same text may be trained on and tested on"
+        "the same text may be trained on and tested on. Remove all but one"
     )
 
 

@@ -16,7 +16,11 @@ from mlflow_l3d.paths import cache_folder, private_folder
 
 MOST_FILES: Final = 20_000
 """Files and folders that are looked at."""
-_LEFT_OUT: Final = frozenset({".git", ".venv", "venv", "__pycache__", ".ipynb_checkpoints", ".pytest_cache"})
+_LEFT_OUT: Final = frozenset(
+    {".git", ".venv", "venv", "node_modules", "__pycache__", ".ipynb_checkpoints", ".pytest_cache"}
+)
+_INSTALLED: Final = frozenset({"pyvenv.cfg", "conda-meta", "site-packages", "dist-packages"})
+"""A folder in the program's one that has one of these in it is an installation of Python."""
 _OF_MLFLOW: Final = ("mlruns", "mlartifacts", "mlflow.db")  # how names begin: there are journals of the database
 
 Stamps: TypeAlias = dict[str, tuple[int, ...]]
@@ -43,7 +47,7 @@ def walk(here: Path) -> Iterator[tuple[str, os.stat_result]]:
                 continue
             seen.add((status.st_dev, status.st_ino))
             entries = [entry for entry in os.scandir(here / folder) if not _is_left_out(entry.name)]
-            if any(entry.name == "pyvenv.cfg" for entry in entries):
+            if folder != "./" and any(entry.name in _INSTALLED for entry in entries):
                 continue
             yield folder, status
             above = folder.removeprefix("./")

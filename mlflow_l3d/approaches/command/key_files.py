@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -78,9 +79,13 @@ def _words_of(path: Path) -> set[str]:
 
 def _text(path: Path) -> str:
     """Return what may name files: of a program in Python its texts and imports, else all of a file."""
-    text = small_text(path).decode("utf-8", "replace")
-    if path.suffix != ".py":
-        return text
+    text = small_text(path)
+    return _names_in_python(text) if path.suffix == ".py" else text.decode("utf-8", "replace")
+
+
+@lru_cache(maxsize=MOST_FILES)
+def _names_in_python(program: bytes) -> str:
+    text = program.decode("utf-8", "replace")
     with suppress(SyntaxError, ValueError, RecursionError), warnings.catch_warnings(action="ignore"):
         nodes = [*ast.walk(ast.parse(text))]
         texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
@@ -90,7 +95,14 @@ def _text(path: Path) -> str:
 
 
 def deciding_files(template: Template) -> dict[str, str]:
-    """Return name -> hash of those of the named files that runs do not write."""
+    """Return name -> hash of those of the named files that runs do not write.
+
+    Raises
+    ------
+    ParameterError
+        If the script of the command is not there.
+    """
+    template.check_script()
     files = named_files(template)
     outputs = _outputs(template, files)
     return {name: content for name, content in files.items() if name not in outputs}

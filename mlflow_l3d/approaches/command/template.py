@@ -74,6 +74,20 @@ class Template:
             return [sys.executable, *rest]
         return [shutil.which(program) or program, *rest]
 
+    def check_script(self) -> None:
+        """Check that the script that Python is to run is there.
+
+        Raises
+        ------
+        ParameterError
+            If it is not.
+        """
+        script = next((word for word in self.words[1:] if not word.startswith("-")), "")
+        is_script = Path(self.words[0]).name.startswith("python") and script.endswith(".py") and "{" not in script
+        if is_script and self._path(script) is None:
+            fix = "Go to the folder of the script, or give its whole path."
+            raise ParameterError("command", script, "is no file in this folder", fix)
+
     def files(self) -> dict[str, str]:
         """Return name -> hash of the files that the command names."""
         return _hashes(self.named())
