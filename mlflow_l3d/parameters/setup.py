@@ -280,7 +280,7 @@ def headline_metric(setup: Setup) -> Metric:
 def _split_once(task: Task, root_seed: int) -> str:
     split = task.split({name: configuration_seed(root_seed, name, 0) for name in TASK_FACTORS})
     sizes = f"{len(split.train)} train, {len(split.validation)} held-out, {len(split.scored)} evaluated examples"
-    return f"{task.name}: has no parts of its own, and is split once, as main splits it first: {sizes}"
+    return f"{task.name}: has no train and test parts, so all runs share one split, which root_seed draws: {sizes}"
 
 
 def _settings_of(asked: Arguments, root_seed: int, held_out: float, *, predefined_split: bool) -> SplitSettings:

@@ -127,7 +127,8 @@ def test_a_task_without_parts_is_split_once() -> None:
     setup = set_up_own(a_task("classification"), 5, num_labelled=10, test_size=6)
     assert setup.task.settings == SplitSettings(num_labelled=10, test_size=6)
     sizes = "8 train, 2 held-out, 6 evaluated examples"
-    assert setup.task.notes[0] == f"mine: has no parts of its own, and is split once, as main splits it first: {sizes}"
+    once = "has no train and test parts, so all runs share one split, which root_seed draws"
+    assert setup.task.notes[0] == f"mine: {once}: {sizes}"
     with pytest.raises(ParameterError, match=r"^validation_fraction=0.2: is a share of a train part, and task=m"):
         set_up_own(a_task("classification"), 5, 0.2)
 
