@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -54,17 +55,19 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Name of the run as people read it; long factors stand at the end, so that MLflow's list shows the numbers."""
+        """Name of the run as people read it; long factors are cut, joint ones word by word, to fit MLflow's list."""
         if "seed" in self.seeds:
             return f"seed {self.seeds['seed']}"
         number = self.row if self.index is None else self.index
         if self.factor is None:
             return f"all redrawn {number}"
         place = f" {'new' if self.column is None else self.column}, others {number}"
-        room = _WIDTH_OF_NAMES - len(place)
-        if len(self.factor) <= room:
-            return f"{self.factor}{place}"
-        return f"{self.factor[: max(room - 1, 1)]}…{place} ({self.factor})"
+        short, room, letters = self.factor, _WIDTH_OF_NAMES - len(place), 9
+        if "+" not in short and len(short) > room:
+            short = f"{short[: max(room - 1, 1)]}…"
+        while len(short) > room and (letters := letters - 1):
+            short = re.sub(rf"([^_+]{{{letters}}})[^_+]*", r"\1", self.factor)
+        return f"{short}{place}" + f" ({self.factor})" * (short != self.factor)
 
 
 @dataclass(frozen=True, slots=True)

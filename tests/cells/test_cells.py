@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlflow_l3d import registry
 from mlflow_l3d.cells.cell import Cell, Outcome, cell_key, content_key
 
 leaves = (
@@ -53,6 +55,17 @@ def test_cell_key_is_made_of_context_and_seeds_alone() -> None:
     assert cell_key("a", {"x": 1, "y": 2}) == cell_key("a", {"y": 2, "x": 1})
     keys = [cell_key(*each) for each in [("a", {"x": 1}), ("b", {"x": 1}), ("a", {"x": 2}), ("a", {"y": 1}), ("a", {})]]
     assert len(set(keys)) == 5
+
+
+@pytest.mark.parametrize("approach", ["finetuning", "icl", "meta_learning"])
+@pytest.mark.parametrize(("column", "row"), [(3, 7), (10, 19), (None, 99), (20, 100)])
+def test_joint_factors_look_different_in_a_list_that_cuts_names(approach: str, column: int | None, row: int) -> None:
+    factors = registry.load("approach", approach).factors
+    for size in (1, 2, 3):
+        joint = ["+".join(some) for some in combinations(factors, size)]
+        cut = {Cell("investigation", each, row, column, None, {}, {}, "k").name[:27] for each in joint}
+        assert len(cut) == len(joint)
+        assert all(f", others {row}" in each for each in cut)
 
 
 def test_names_and_pickling() -> None:

@@ -67,7 +67,7 @@ def test_radial_by_hand() -> None:
         ("all redrawn 1", "base", None, 1, None, None, others(base + 1)),
         ("data_split new, others 1", "swap", "data_split", 1, None, None, others(base + 1, data_split=swap + 1)),
         (
-            "data_order… new, others 1 (data_order+model_initialisation)",
+            "da_or+mo_in new, others 1 (data_order+model_initialisation)",
             "swap",
             "data_order+model_initialisation",
             1,
