@@ -8,28 +8,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
 
 from mlflow_l3d.approaches.failures import is_out_of_memory, one_line
-from mlflow_l3d.approaches.finetuning.full.stacked import SingleWeights
+from mlflow_l3d.approaches.finetuning.full.stacked import Weights
 from mlflow_l3d.approaches.finetuning.kinds import each_loss, wanted
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.models.tokens import Tokens, batches
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 
-WIDTHS: Final = 8
-"""Most lengths to which batches are padded: each is a graph of its own."""
+WIDTHS: Final = 8  # most lengths to which batches are padded: each is a graph of its own
+STAGED: Final = 2**22  # most tokens of batches that are copied to the device together, if these are several
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """The examples of one step, filled up by repeated ones to a shape that many steps have.
 
     Attributes
@@ -45,11 +43,6 @@ class Batch:
     inputs: torch.Tensor
     labels: torch.Tensor
     shares: torch.Tensor
-
-    @property
-    def tensors(self) -> tuple[torch.Tensor, ...]:
-        """All of it."""
-        return self.inputs, self.labels, self.shares
 
 
 class GraphedSteps:
@@ -92,21 +85,21 @@ class GraphedSteps:
         self._graphs: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Batch]] = {}
         self._pool: Any = None
         self._weights: Any = None
-        self._optimizer: Any = None
+        self._optimizer: torch.optim.Optimizer
 
-    def begin(self, weights: SingleWeights) -> None:
-        """Begin a cell: whatever the optimiser remembers is forgotten. All cells have the same tensors as weights."""
-        if self._optimizer is None:
+    def begin(self, weights: Weights) -> torch.optim.Optimizer:
+        """Return the optimiser of a cell, which remembers nothing. All cells have the same tensors as weights."""
+        if self._weights is None:
             settings: dict[str, Any] = {"fused": True, "capturable": self.capture}
-            decay = self.recipe.weight_decay
-            self._weights = weights
-            self._optimizer = torch.optim.AdamW(weights.tensors, lr=self._rate, weight_decay=decay, **settings)
+            settings["weight_decay"] = self.recipe.weight_decay
+            self._weights, self._optimizer = weights, torch.optim.AdamW(weights.tensors, lr=self._rate, **settings)
             # What it remembers is made in its first step, and in a graph would be made again in each.
             for weight in weights.tensors:
                 weight.grad = torch.zeros_like(weight)
             self._optimizer.step()
             weights.clear()
         torch._foreach_zero_([tensor for state in self._optimizer.state.values() for tensor in state.values()])
+        return self._optimizer
 
     def epoch(self, order: IntArray, rates: Sequence[float]) -> float:
         """Visit examples in an order; return the mean loss of an example.
@@ -120,10 +113,12 @@ class GraphedSteps:
         """
         self._total.zero_()
         size = self.recipe.batch_size * self.recipe.gradient_accumulation
-        steps = self._on_device([self._batch(group, min(size, len(order))) for group in batches(order, size)])
-        for batch, rate in zip(steps, torch.tensor(rates).to(self.device), strict=True):
-            self._rate.copy_(rate)
-            self._take(batch)
+        staged = size * max(1, STAGED // (size * self.inputs.rows * self.recipe.max_length))
+        rates_there = iter(torch.tensor(rates).to(self.device))
+        for part in batches(order, staged):
+            for batch in self._on_device([self._batch(group, min(size, len(order))) for group in batches(part, size)]):
+                self._rate.copy_(next(rates_there))
+                self._take(batch)
         return float(self._total) / len(order)
 
     def _batch(self, group: IntArray, size: int) -> Batch:
@@ -138,7 +133,7 @@ class GraphedSteps:
     def _on_device(self, steps: Sequence[Batch]) -> list[Batch]:
         """Return batches on the device, copied there together: the host need not wait in each step."""
         columns: list[list[torch.Tensor]] = []
-        for tensors in zip(*(batch.tensors for batch in steps), strict=True):
+        for tensors in zip(*steps, strict=True):
             whole, begin = torch.cat([tensor.flatten() for tensor in tensors]).to(self.device), 0
             columns.append([])
             for tensor in tensors:
@@ -147,20 +142,20 @@ class GraphedSteps:
         return [Batch(*tensors) for tensors in zip(*columns, strict=True)]
 
     def _take(self, batch: Batch) -> None:
-        """Make a step."""
-        if self.capture:
-            try:
-                return self._replay(batch)
-            except Exception as error:
-                if is_out_of_memory(error):
-                    raise
-                what = (
-                    "A step of this model cannot be captured as a CUDA graph, so Python starts each of its kernels: %s"
-                )
-                _log.warning(what, one_line(error))
-                self._close_capture()
-                self.end_captures()
-        return self._compute(batch)
+        """Make a step; if it cannot be captured, but computed, so are all further ones."""
+        if not self.capture:
+            return self._compute(batch)
+        try:
+            return self._replay(batch)
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise
+            refusal = one_line(error)
+            self._close_capture()
+        self._compute(batch)  # An error of the model itself is raised here.
+        self.end_captures()
+        what = "A step of this model cannot be captured as a CUDA graph, so Python starts each of its kernels: %s"
+        return _log.warning(what, refusal)
 
     def end_captures(self) -> None:
         """Compute further steps as they come, and give back the memory of the graphs."""
@@ -172,13 +167,13 @@ class GraphedSteps:
         if shape not in self._graphs:
             self._graphs[shape] = self._captured(batch)
         graph, static = self._graphs[shape]
-        for place, tensor in zip(static.tensors, batch.tensors, strict=True):
+        for place, tensor in zip(static, batch, strict=True):
             place.copy_(tensor)
         graph.replay()
 
     def _captured(self, batch: Batch) -> tuple[torch.cuda.CUDAGraph, Batch]:
         """Return a graph of the step of a batch, which is not made yet, and the tensors that the graph reads."""
-        static, graph = Batch(*(tensor.clone() for tensor in batch.tensors)), torch.cuda.CUDAGraph()
+        static, graph = Batch(*(tensor.clone() for tensor in batch)), torch.cuda.CUDAGraph()
         with torch.cuda.device(self.device):
             if self._pool is None:
                 self._pool = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]

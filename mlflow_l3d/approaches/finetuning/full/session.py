@@ -215,10 +215,10 @@ class FullSession(CourseSession[Course]):
         recipe, running, n = self.recipe, list(courses), len(courses[0].split.train)
         steps = -(-n // (recipe.batch_size * recipe.gradient_accumulation))
         rates = training.learning_rates(recipe, recipe.epochs * steps)
-        optimizer = torch.optim.AdamW(weights.tensors, lr=0.0, weight_decay=recipe.weight_decay, fused=True)
         if self._steps:
-            assert isinstance(weights, SingleWeights)
-            self._steps.begin(weights)
+            optimizer = self._steps.begin(weights)
+        else:
+            optimizer = torch.optim.AdamW(weights.tensors, lr=0.0, weight_decay=recipe.weight_decay, fused=True)
         for epoch in range(recipe.epochs):
             losses = self._epoch(running, epoch, weights, optimizer, rates[epoch * steps : (epoch + 1) * steps])
             if isinstance(weights, StackedWeights) and len(running) > 1 and not self._compared:
