@@ -105,7 +105,10 @@ class Hooks:
         return {"numpy": np.__version__}
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Return what joins the numerics under these hyperparameters only, such as the version of a library."""
+        """Return what joins the numerics under these hyperparameters only, such as the version of a library.
+
+        An empty text takes a name out of the numerics.
+        """
         return {}
 
     def model_revision(self, model: str) -> str:

@@ -241,9 +241,9 @@ def set_up(
         searches,
         published=partial(approach.published_seeds, model) if predefined_split else published,
     )
-    numerics = dict(how.asked(approach.numerics, device) if device.startswith("cuda") else approach.numerics(device))
+    numerics = how.asked(approach.numerics, device) if device.startswith("cuda") else approach.numerics(device)
     model_revision, bound = loaded()
-    numerics |= approach.dependencies(hyperparameters, model)
+    numerics = {name: on for name, on in {**numerics, **approach.dependencies(hyperparameters, model)}.items() if on}
     if not deterministic:
         numerics["deterministic"] = "false"  # of cells that need not repeat; others lack it
     of_task = approach.metrics if approach.brings_data and asked["metric"] == "auto" else ()

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from mlflow_l3d.approaches.device_draws import dropout_factors
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.meta_learning import MetaLearning
+from mlflow_l3d.studies.investigation.request import specify
+from mlflow_l3d.tasks.sources.packaged import generate
 
 
 @settings(max_examples=60, deadline=None)
@@ -49,3 +51,12 @@ def test_keys_of_a_gpu_say_how_dropout_is_drawn(approach, monkeypatch):
     monkeypatch.setattr("mlflow_l3d.approaches.numerics.device_numerics", lambda device: {"device": device})
     assert approach.numerics("cuda:1")["dropout"] == "counted"
     assert "dropout" not in approach.numerics("cpu")
+
+
+@pytest.mark.parametrize(("trainable", "batches"), [("head", None), ("full", "of one shape")])
+def test_keys_of_a_gpu_name_the_shape_of_batches_if_the_whole_model_is_trained(trainable, batches, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("mlflow_l3d.approaches.numerics.device_numerics", lambda device: {"device": "cuda card"})
+    given = {"approach": "finetuning", "device": "cuda", "hyperparameters": {"trainable": trainable}}
+    assert specify(given, task=generate(400)).setup.numerics.get("batches") == batches
+    assert "batches" not in specify({**given, "device": "cpu"}, task=generate(400)).setup.numerics

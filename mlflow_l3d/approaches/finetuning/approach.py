@@ -237,7 +237,7 @@ class Finetuning(Approach):
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:  # noqa: ARG002
         """Return what else decides the numbers: the dtype if it is not float32, the versions of peft and others."""
-        versions: dict[str, str] = {}
+        versions = {"batches": ""} if hyperparameters["trainable"] == "head" else {}
         lora = hyperparameters["trainable"] == "lora"
         if hyperparameters["dtype"] == "bfloat16":
             versions["dtype"] = "bfloat16"
