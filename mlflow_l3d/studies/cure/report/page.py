@@ -199,10 +199,7 @@ def remaining_table(answer: CureAnswer) -> Table | None:
         | {factor_words(name): points(each.shares.get(name, math.nan), 0) for name in factors}
         for each in some
     ]
-    note = (
-        "Predicted share (%) of the remaining variance in which a factor is involved; interactions count for each "
-        "factor in them."
-    )
+    note = "Predicted share (%) of the remaining variance that a factor causes. What two cause jointly counts for both."
     return Table.of(rows, note) if rows else None
 
 
