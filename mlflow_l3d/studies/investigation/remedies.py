@@ -95,7 +95,9 @@ def predicted(
     if not classes:
         predictions = [replace(each, remedy=_of_numbers(each.remedy)) for each in predictions]
     reasons = [*_unknown("Ensembles", ENSEMBLES, every, predictions)]
-    reasons += [lacking_words(lacking)] if lacking else []
+    if lacking:
+        fewer = f"share fewer than {FEWEST_EXAMPLES} examples in a row: reference_size=200 gives them some."
+        reasons.append(f"Runs that differ in {listed(lacking)} {fewer}")
     reasons += _unknown("The best of several runs", ("choose",), every, predictions)
     if members.factors and predictions and members.design.name == "crossed":
         # Ten columns are ten draws of the members, however many rows there are.
@@ -137,11 +139,3 @@ def nothing_helps(predictions: list[Prediction], reasons: list[str], analysis: A
     if causes:
         said.append(f"Ensembles over {listed(causes)} need several times the labels.")
     return " ".join([*said, *reasons][:2]) or "No runs differ in one factor alone."
-
-
-def lacking_words(factors: list[str]) -> str:
-    """Return why nothing is predicted of ensembles over some factors."""
-    return (
-        f"Runs that differ in {listed(factors)} share fewer than {FEWEST_EXAMPLES} examples in a row: "
-        "reference_size=200 gives them some."
-    )

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.metrics.known import pseudo_values
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
@@ -20,6 +21,7 @@ from mlflow_l3d.studies.planning.numbers import (
     projection,
     score_variances,
 )
+from mlflow_l3d.tasks.resolve import unused_test_examples
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import read_investigation, read_predictions
 
@@ -65,7 +67,9 @@ def projected(
     if not math.isfinite(per_run + per_example):
         return None, f"{asked}: the seconds of a cell are not known. Give cells, or pilot=run."
     amount = next(float(each) for each in (budget.cells, budget.requests, budget.seconds) if each is not None)
-    table = projection(variances, amount, per_run=per_run, per_example=per_example)
+    table, task = projection(variances, amount, per_run=per_run, per_example=per_example), request.setup.task
+    if (unused := unused_test_examples(task)) is not None:  # else any number may be in a test set
+        table = table[table["examples"] <= unused + len(task.split(dict.fromkeys(TASK_FACTORS, 0)).test)]
     if table.empty:
         return None, f"{asked}: it does not pay for {FEWEST_RUNS} cells ({costs})."
     top = best(table)
