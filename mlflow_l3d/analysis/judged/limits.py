@@ -17,6 +17,8 @@ MOST_LEVELS: Final = 30
 """Of more judges it does not matter which were drawn."""
 NOTHING: Final = 1e-12
 """Part of the mean square of all values that counts as no variance."""
+LEAST: Final = 0.8
+"""Part of a spread over rows that is left if judges differ less than rows explain: by simulation."""
 TAIL: Final = (1 - LEVEL) / 2
 FEWEST_DEGREES: Final = 3.0
 """Of the spread of a mean square: with fewer its limits are useless and hold the truth no more often."""
@@ -51,7 +53,8 @@ def variance_limits(moments: Moments, values: FloatArray, effects: Effects) -> t
     rest = np.log(np.maximum(squares[:, None] - np.square(apart), np.finfo(np.float64).tiny))
     known = np.maximum(FEWEST_DEGREES, 2 / np.maximum((groups - 1) * rest.var(axis=1), 1 / _KNOWN))
     spreads = (groups - 1) / groups * squares * np.square(stdtrit(known, 1 - TAIL) / stdtrit(_KNOWN, 1 - TAIL))
-    spreads[:, :nested] += sum(_luck_of_levels(values, effects, name) for name in effects.crossed)
+    drawn = sum(_luck_of_levels(values, effects, name) for name in effects.crossed)
+    spreads[:, :nested] = np.maximum(LEAST * spreads[:, :nested], spreads[:, :nested] + drawn)
     spreads[1] += 2 * np.square(moments.noise[:, nested:] * variances[nested:]) @ (1 / moments.degrees)
     with np.errstate(invalid="ignore", divide="ignore"):
         degrees = np.where(spreads > 0, np.maximum(0.5, 2 * sizes**2 / spreads), _KNOWN)
@@ -67,7 +70,10 @@ def variance_limits(moments: Moments, values: FloatArray, effects: Effects) -> t
 
 
 def _luck_of_levels(values: FloatArray, effects: Effects, name: str) -> FloatArray:
-    """Return variances of nested mean squares and noises from which levels were drawn; 0 for few or many levels."""
+    """Return variances of nested mean squares and noises from which levels were drawn, also below 0 by chance.
+
+    They are 0 for few or many levels.
+    """
     code = effects.crossed[name]
     levels = int(code.max()) + 1
     if not 3 <= levels <= MOST_LEVELS:
@@ -88,5 +94,5 @@ def _luck_of_levels(values: FloatArray, effects: Effects, name: str) -> FloatArr
     of_rows = np.square(apart - apart.mean(axis=2, keepdims=True)).sum(axis=(0, 2)) * (groups - 1) / groups
     of_rows *= groups == max(len(each[2]) for each in parts)  # else some rows have no other judge
     of_levels = np.square(estimates - estimates.mean(axis=0)).sum(axis=0)
-    every: FloatArray = (sets - 1) / sets * np.maximum(0.0, of_levels - of_rows)
+    every: FloatArray = (sets - 1) / sets * (of_levels - of_rows)
     return every[:, : len(effects.nested)]
