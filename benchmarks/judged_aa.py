@@ -125,16 +125,11 @@ def drawn_lines(pairs: int, theirs: Test) -> Iterator[list[object]]:
                     again = app.draw_rows(random, rows, judges)
                     sides[1] = app.draw(random, rows, 2, judges, 1, row=[row[0], *again[1:]], names="b")
                     sides[1]["judge"] += judges
-                claims += (
-                    difference(*sides).verdict != "undecided",
-                    theirs(*map(partial(first_run, judges), sides)) <= 0.05,
-                )
+                ours = difference(*sides).verdict != "undecided"
+                claims += ours, theirs(*map(partial(first_run, judges), sides)) <= 0.05
             yield [case, rows, *percent(claims / pairs)]
-        random, claims, several = (
-            np.random.default_rng(2),
-            np.zeros(2),
-            [App(threshold=at) for at in (-1, -0.5, 0, 0.5, 1)],
-        )
+        random, claims = np.random.default_rng(2), np.zeros(2)
+        several = [App(threshold=at) for at in (-1, -0.5, 0, 0.5, 1)]
         for _ in range(pairs // 2):
             found, p = [], []
             for scorer in several:
@@ -240,10 +235,8 @@ def pass_lines(evaluations: int) -> Iterator[list[object]]:
                 for k in (1, 2, 3, 4):
                     found = pass_k(passed, np.full(rows, 4), k)
                     truth = np.mean(chances**k), 1 - np.mean((1 - chances) ** k)
-                    held[k - 1] += (
-                        found.all_low <= truth[0] <= found.all_high,
-                        found.any_low <= truth[1] <= found.any_high,
-                    )
+                    every = found.all_low <= truth[0] <= found.all_high
+                    held[k - 1] += every, found.any_low <= truth[1] <= found.any_high
             yield [
                 f"beta({first}, {second})",
                 rows,

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile
 from mlflow_l3d.analysis.judged.moments import Effects, Moments, estimate_moments
 from mlflow_l3d.analysis.judged.table import level_codes
 
@@ -19,6 +19,8 @@ NOTHING: Final = 1e-12
 """Part of the mean square of all values that counts as no variance."""
 LEAST: Final = 0.8
 """Part of a spread over rows that is left if judges differ less than rows explain: by simulation."""
+MOST: Final = 3.0
+"""Upper limits are not stretched beyond exp(3) times the mean square."""
 TAIL: Final = (1 - LEVEL) / 2
 FEWEST_DEGREES: Final = 3.0
 """Of the spread of a mean square: with fewer its limits are useless and hold the truth no more often."""
@@ -39,7 +41,7 @@ def variance_limits(moments: Moments, values: FloatArray, effects: Effects) -> t
     Mean squares of judges and other crossed factors, taken as normal, have one degree less than levels, interactions
     the product of these; they are noise in those of their factors, of which they are few draws, too. Which judges were
     drawn also moves the other variances if values are 0 and 1: the jackknife variance over levels, less what rows
-    explain of it, is added.
+    explain of it, widens their limits.
     """
     from scipy.special import chdtri, stdtrit
 
@@ -53,14 +55,18 @@ def variance_limits(moments: Moments, values: FloatArray, effects: Effects) -> t
     rest = np.log(np.maximum(squares[:, None] - np.square(apart), np.finfo(np.float64).tiny))
     known = np.maximum(FEWEST_DEGREES, 2 / np.maximum((groups - 1) * rest.var(axis=1), 1 / _KNOWN))
     spreads = (groups - 1) / groups * squares * np.square(stdtrit(known, 1 - TAIL) / stdtrit(_KNOWN, 1 - TAIL))
-    drawn = sum(_luck_of_levels(values, effects, name) for name in effects.crossed)
-    spreads[:, :nested] = np.maximum(LEAST * spreads[:, :nested], spreads[:, :nested] + drawn)
+    drawn, squared = sum(_luck_of_levels(values, effects, name) for name in effects.crossed) + np.zeros((2, 2, nested))
+    spreads[:, :nested] = np.maximum(LEAST * spreads[:, :nested], spreads[:, :nested] + np.minimum(drawn, 0.0))
     spreads[1] += 2 * np.square(moments.noise[:, nested:] * variances[nested:]) @ (1 / moments.degrees)
     with np.errstate(invalid="ignore", divide="ignore"):
         degrees = np.where(spreads > 0, np.maximum(0.5, 2 * sizes**2 / spreads), _KNOWN)
         correlation = np.nan_to_num(apart.prod(axis=0).sum(axis=0) / np.sqrt(squares.prod(axis=0)))
     degrees[0, nested:], correlation[nested:] = moments.degrees, 0.0
     below, above = (np.abs(sizes - sizes * degrees / chdtri(degrees, tail)) for tail in (TAIL, 1 - TAIL))
+    own = sizes[:, :nested]
+    ratio = np.divide(np.sqrt(np.maximum(squared, 0.0)), own, out=np.zeros_like(own), where=own > scale)
+    below[:, :nested] = np.hypot(below[:, :nested], own * -np.expm1(-ratio))
+    above[:, :nested] = np.hypot(above[:, :nested], own * np.expm1(np.minimum(ratio, MOST)))
     down = below[0] ** 2 + above[1] ** 2 - 2 * correlation * below[0] * above[1]
     up = above[0] ** 2 + below[1] ** 2 - 2 * correlation * above[0] * below[1]
     # A variance below 0 is luck, so the upper limit takes it as 0.
@@ -70,14 +76,14 @@ def variance_limits(moments: Moments, values: FloatArray, effects: Effects) -> t
 
 
 def _luck_of_levels(values: FloatArray, effects: Effects, name: str) -> FloatArray:
-    """Return variances of nested mean squares and noises from which levels were drawn, also below 0 by chance.
+    """Return what the drawn levels add to nested mean squares and noises: variances, and squares of half-widths.
 
-    They are 0 for few or many levels.
+    Both are below 0 by chance if that is little, and 0 for few or many levels.
     """
     code = effects.crossed[name]
     levels = int(code.max()) + 1
     if not 3 <= levels <= MOST_LEVELS:
-        return np.zeros((2, len(effects.nested)))
+        return np.zeros((2, 2, len(effects.nested)))
     set_of = np.arange(levels) * min(SETS, levels) // levels
     sets = int(set_of.max()) + 1
     parts = []
@@ -87,12 +93,12 @@ def _luck_of_levels(values: FloatArray, effects: Effects, name: str) -> FloatArr
         try:
             parts.append(estimate_moments(values[kept], Effects(fewer[0], fewer[1], effects.pairs)).parts())
         except np.linalg.LinAlgError:  # without these levels some sources cannot be separated
-            return np.zeros((2, len(effects.nested)))
+            return np.zeros((2, 2, len(effects.nested)))
     estimates, groups = np.array([each[:2] for each in parts]), min(len(each[2]) for each in parts)
     without = np.array([[of[:groups] for of in each[2:]] for each in parts])
     apart = without - without.mean(axis=0)
     of_rows = np.square(apart - apart.mean(axis=2, keepdims=True)).sum(axis=(0, 2)) * (groups - 1) / groups
     of_rows *= groups == max(len(each[2]) for each in parts)  # else some rows have no other judge
     of_levels = np.square(estimates - estimates.mean(axis=0)).sum(axis=0)
-    every: FloatArray = (sets - 1) / sets * (of_levels - of_rows)
-    return every[:, : len(effects.nested)]
+    every = (sets - 1) / sets * (of_levels - of_rows)[:, : len(effects.nested)]
+    return np.array([every, t_quantile(sets - 1) ** 2 * every])

@@ -244,16 +244,16 @@ def test_intervals_of_skewed_rows_hold_the_truth(random):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("app", "draws"), [(APP, 50), (App(judge=0.15, threshold=0.0), 100)])
+@pytest.mark.parametrize(("app", "draws"), [(APP, 50), (App(judge=0.7, threshold=0.9), 100)])
 def test_intervals_hold_the_truth(app, draws):
-    """At least 95 % less 1.8 standard errors; of 50 draws of shares the luck of judges would not be missed."""
+    """At least 95 % less 2.6 standard errors: of ten numbers; without the luck of judges, one has 85 %."""
     random, truth, held = np.random.default_rng(1), app.truth(), []
     for _ in range(draws):
         frame = components(app.draw(random, 40, 3, 5)).frame.set_index("source")
         if app.threshold is None:
             truth["row"] = app.row**2 + app.row_prompt**2
         held.append({name: frame["low"][name] <= truth[name] <= frame["high"][name] for name in frame.index})
-    least = 0.95 - 1.84 * math.sqrt(0.05 * 0.95 / draws)
+    least = 0.95 - 2.6 * math.sqrt(0.05 * 0.95 / draws)
     assert (pd.DataFrame(held).mean() >= least).all(), pd.DataFrame(held).mean()
 
 
