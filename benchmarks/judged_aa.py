@@ -172,13 +172,14 @@ def difference_lines(pairs: int) -> Iterator[list[object]]:
 
 
 class Skewed(NamedTuple):
-    """Draws of effects, those of rows and of all within rows exponential: mean 0, variance 1."""
+    """Draws of effects, exponential if they have so many levels (rows and all within rows): mean 0, variance 1."""
 
     of: np.random.Generator
+    least: int
 
     def normal(self, size: tuple[int, ...]) -> Array:
-        """Return effects; rows come first, and there are 20 or more."""
-        return self.of.exponential(size=size) - 1 if size[0] >= ROWS[0] else self.of.normal(size=size)
+        """Return effects; rows come first."""
+        return self.of.exponential(size=size) - 1 if size[0] >= self.least else self.of.normal(size=size)
 
     def random(self, size: int) -> Array:
         """Return uniform draws."""
@@ -199,6 +200,7 @@ def component_lines(evaluations: int) -> Iterator[list[object]]:
         "score, answers alike": (normal._replace(answer=0.0), "50x3x5x1"),
         "skewed score": (normal, "200x2x5x1 60x5x1x1 20x3x5x1 20x2x3x1 20x1x3x4 20x5x1x1 20x1x1x1"),
         "skewed score, 30 % missing": (normal, "50x3x5x1"),
+        "skewed score, skewed judges": (normal, "60x2x3x1 60x2x5x1 60x2x10x1"),
         "yes/no, half pass": (half, "200x2x5x1 50x3x5x5 50x3x3x1 20x3x5x1 20x1x3x4 20x1x1x1"),
         "yes/no, 12 % pass": (tenth, "200x2x5x1 50x3x5x1 60x2x1x1 20x3x5x1 20x1x3x4 20x5x1x1 20x1x1x1"),
         "yes/no, 88 % pass, 30 % missing": (half._replace(threshold=-1.8), "50x3x5x1"),
@@ -208,7 +210,7 @@ def component_lines(evaluations: int) -> Iterator[list[object]]:
         app = app if prompts > 1 else app._replace(prompt=0.0, row_prompt=0.0, judge_prompt=0.0)
         app = app if judges > 1 else app._replace(judge=0.0, row_judge=0.0)
         random, truth = np.random.default_rng(4), app.truth()
-        random = Skewed(random) if "skewed" in kind else random
+        random = Skewed(random, 1 if "judges" in kind else ROWS[0]) if "skewed" in kind else random
         held: dict[str, list[bool]] = {name: [] for name in COMPONENTS}
         sizes: dict[str, list[float]] = {name: [] for name in COMPONENTS}
         for _ in range(evaluations):

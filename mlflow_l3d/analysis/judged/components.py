@@ -201,8 +201,9 @@ def _note(name: str, variance: float, high: float, levels: int) -> str:
     notes = []
     if JOINED in name:
         notes.append("cannot be separated in these data")
-    if "row" not in name and "answer" not in name and "judgement" not in name and levels < FEWEST_LEVELS:
-        notes.append(f"only {levels} levels: the interval covers about 90 %")
+    if "row" not in name and "answer" not in name and "judgement" not in name:
+        few = f"only {levels} levels: the interval covers about 90 %"
+        notes.append(few if levels < FEWEST_LEVELS else "the interval is that for normal effects")
     if variance < 0:
         notes.append("below 0 by chance: it is small")
     if math.isnan(high) and not math.isnan(variance):

@@ -233,7 +233,7 @@ def test_notes_say_where_intervals_hold_less_often(random):
     assert not many.notes
     rare = components(App(threshold=2.5).draw(random, 200, 2)).notes  # few of many rows pass
     assert any(note.startswith("200 rows: if few are unlike the rest") for note in rare)
-    assert not many.frame.set_index("source")["note"]["judge"]
+    assert many.frame.set_index("source")["note"]["judge"] == "the interval is that for normal effects"
 
 
 @pytest.mark.slow
