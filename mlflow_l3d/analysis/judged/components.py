@@ -102,8 +102,7 @@ def components(table: pd.DataFrame) -> Components:
         ends = at * (1 - at)
         high = np.where(np.isnan(high), ends[1], high)
         low, high = (ends[[0, -1]].min(keepdims=True), ends[2:3]) if is_of_mean else (low, high)
-    alike = int(np.unique(row_means, return_counts=True)[1].max(initial=1))
-    if rows >= FEWEST_ROWS and rows - alike + 1 < MANY_ROWS and not is_of_mean:
+    if FEWEST_ROWS <= rows < MANY_ROWS + np.unique(row_means, return_counts=True)[1].max() - 1 and not is_of_mean:
         notes.append(f"{rows} rows: if few are unlike the rest, the interval of their variance covers about 90 %.")
     positive = np.maximum(variance, 0.0)
     frame = pd.DataFrame({"source": [*effects], "variance": variance, "std": np.sqrt(np.minimum(positive, most))})
