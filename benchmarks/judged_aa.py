@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -125,16 +125,11 @@ def drawn_lines(pairs: int, theirs: Test) -> Iterator[list[object]]:
                     again = app.draw_rows(random, rows, judges)
                     sides[1] = app.draw(random, rows, 2, judges, 1, row=[row[0], *again[1:]], names="b")
                     sides[1]["judge"] += judges
-                claims += (
-                    difference(*sides).verdict != "undecided",
-                    theirs(*map(partial(first_run, judges), sides)) <= 0.05,
-                )
+                ours = difference(*sides).verdict != "undecided"
+                claims += ours, theirs(*map(partial(first_run, judges), sides)) <= 0.05
             yield [case, rows, *percent(claims / pairs)]
-        random, claims, several = (
-            np.random.default_rng(2),
-            np.zeros(2),
-            [App(threshold=at) for at in (-1, -0.5, 0, 0.5, 1)],
-        )
+        random, claims = np.random.default_rng(2), np.zeros(2)
+        several = [App(threshold=at) for at in (-1, -0.5, 0, 0.5, 1)]
         for _ in range(pairs // 2):
             found, p = [], []
             for scorer in several:
@@ -176,40 +171,58 @@ def difference_lines(pairs: int) -> Iterator[list[object]]:
             yield [kind, " and ".join(map(str, repeats)), *percent(covered)]
 
 
+class Skewed(NamedTuple):
+    """Draws of effects, exponential if they have so many levels (rows and all within rows): mean 0, variance 1."""
+
+    of: np.random.Generator
+    least: int
+
+    def normal(self, size: tuple[int, ...]) -> Array:
+        """Return effects; rows come first."""
+        return self.of.exponential(size=size) - 1 if size[0] >= self.least else self.of.normal(size=size)
+
+    def random(self, size: int) -> Array:
+        """Return uniform draws."""
+        return self.of.random(size)
+
+
 def component_lines(evaluations: int) -> Iterator[list[object]]:
-    """Yield mean over truth, and coverage, of the variance of each source."""
+    """Yield mean over truth, and coverage, of the variance of each source; joined ones under the name of the first.
+
+    The truth of yes/no is that of shares: the variance of the probability to pass over rows, judges and so on.
+    """
     normal = App(prompt=0.3, row_prompt=0.35, judge_prompt=0.2)
     half = normal._replace(judge=0.2, threshold=0.0)
     tenth = half._replace(threshold=1.8)
-    designs = [
-        ("score", normal, 200, 5, 5, 1, 0.0),
-        ("score", normal, 50, 3, 5, 5, 0.0),
-        ("score", normal, 20, 3, 5, 1, 0.0),
-        ("score, 30 % missing", normal, 50, 3, 5, 1, 0.3),
-        ("score", normal, 50, 3, 3, 1, 0.0),
-        ("score", normal, 50, 3, 2, 1, 0.0),
-        ("yes/no, half pass", half, 200, 5, 5, 1, 0.0),
-        ("yes/no, half pass", half, 50, 3, 5, 5, 0.0),
-        ("yes/no, half pass", half, 20, 3, 5, 1, 0.0),
-        ("yes/no, half pass", half, 50, 3, 3, 1, 0.0),
-        ("yes/no, 12 % pass", tenth, 200, 5, 5, 1, 0.0),
-        ("yes/no, 12 % pass", tenth, 50, 3, 5, 1, 0.0),
-    ]
-    for kind, app, rows, repeats, judges, prompts, missing in designs:
+    cases = {
+        "score": (normal, "200x5x5x1 60x2x10x1 50x3x5x5 50x3x3x1 50x3x2x1 20x3x5x1 20x1x3x4 20x5x1x1 20x1x1x1"),
+        "score, 30 % missing": (normal, "50x3x5x1 20x3x5x1"),
+        "score, answers alike": (normal._replace(answer=0.0), "50x3x5x1"),
+        "skewed score": (normal, "200x2x5x1 60x5x1x1 20x3x5x1 20x2x3x1 20x1x3x4 20x5x1x1 20x1x1x1"),
+        "skewed score, 30 % missing": (normal, "50x3x5x1"),
+        "skewed score, skewed judges": (normal, "60x2x3x1 60x2x5x1 60x2x10x1"),
+        "yes/no, half pass": (half, "200x2x5x1 50x3x5x5 50x3x3x1 20x3x5x1 20x1x3x4 20x1x1x1"),
+        "yes/no, 12 % pass": (tenth, "200x2x5x1 50x3x5x1 60x2x1x1 20x3x5x1 20x1x3x4 20x5x1x1 20x1x1x1"),
+        "yes/no, 88 % pass, 30 % missing": (half._replace(threshold=-1.8), "50x3x5x1"),
+    }
+    for kind, app, design in [(kind, app, design) for kind, (app, text) in cases.items() for design in text.split()]:
+        rows, repeats, judges, prompts = map(int, design.split("x"))
         app = app if prompts > 1 else app._replace(prompt=0.0, row_prompt=0.0, judge_prompt=0.0)
+        app = app if judges > 1 else app._replace(judge=0.0, row_judge=0.0)
         random, truth = np.random.default_rng(4), app.truth()
+        random = Skewed(random, 1 if "judges" in kind else ROWS[0]) if "skewed" in kind else random
         held: dict[str, list[bool]] = {name: [] for name in COMPONENTS}
         sizes: dict[str, list[float]] = {name: [] for name in COMPONENTS}
         for _ in range(evaluations):
             for each in components(
-                app.draw(random, rows, repeats, judges, prompts, missing=missing)
+                app.draw(random, rows, repeats, judges, prompts, missing=0.3 * ("missing" in kind))
             ).frame.itertuples():
-                sizes[each.source].append(each.variance / truth[each.source])
-                held[each.source].append(each.low <= truth[each.source] <= each.high)
-        texts = [
-            f"{100 * np.mean(held[name]):.0f} ({np.mean(sizes[name]):.2f})" if held[name] else "" for name in COMPONENTS
-        ]
-        yield [kind, f"{rows} x {repeats} x {judges} x {prompts}", *texts]
+                name, *joined = each.source.split(" + ")
+                at = truth[name] + sum(truth[part] for part in joined)
+                sizes[name].append(each.variance / at if at else np.nan)
+                held[name].append(each.low <= at + 1e-12 <= each.high + 2e-12)
+        texts = [f"{100 * np.mean(held[at]):.1f} ({np.mean(sizes[at]):.2f})" if held[at] else "" for at in COMPONENTS]
+        yield [kind, design, *texts]
 
 
 def pass_lines(evaluations: int) -> Iterator[list[object]]:
@@ -224,10 +237,8 @@ def pass_lines(evaluations: int) -> Iterator[list[object]]:
                 for k in (1, 2, 3, 4):
                     found = pass_k(passed, np.full(rows, 4), k)
                     truth = np.mean(chances**k), 1 - np.mean((1 - chances) ** k)
-                    held[k - 1] += (
-                        found.all_low <= truth[0] <= found.all_high,
-                        found.any_low <= truth[1] <= found.any_high,
-                    )
+                    every = found.all_low <= truth[0] <= found.all_high
+                    held[k - 1] += every, found.any_low <= truth[1] <= found.any_high
             yield [
                 f"beta({first}, {second})",
                 rows,

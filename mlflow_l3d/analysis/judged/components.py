@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.intervals import IntArray
+from mlflow_l3d.analysis.intervals import LEVEL, IntArray, unseen_share
 from mlflow_l3d.analysis.judged.limits import NOTHING, variance_limits
 from mlflow_l3d.analysis.judged.moments import Effect, Effects, estimate_moments, pair_counts
 from mlflow_l3d.analysis.judged.results import Components
@@ -21,6 +21,9 @@ FEWEST_LEVELS: Final = 5
 """Judges or prompts below which an interval of their variance covers less often than it says."""
 FEWEST_ROWS: Final = 3
 """Rows that must show two sources of luck apart."""
+MANY_ROWS: Final = 100
+"""Rows below which an interval of their variance may cover less often than it says; those of the most common mean count
+once."""
 MOST_CELLS: Final = 100
 """Combinations of levels of two factors above which their interaction is not looked for."""
 JOINED: Final = " + "
@@ -54,8 +57,9 @@ def components(table: pd.DataFrame) -> Components:
     -----
     Values of 0 and 1 count as numbers, so a variance describes shares. See
     :mod:`mlflow_l3d.analysis.judged.moments` for the estimates and :mod:`mlflow_l3d.analysis.judged.limits` for the
-    intervals. The headline interval of the mean is that for these judges and prompts: they are what you can keep the
-    same in the next evaluation. `mean_std` also counts the luck of which judges and prompts were drawn.
+    intervals; the variance of a single source of 0 and 1 is m (1 - m), so the interval of the mean m gives its own. The
+    headline interval of the mean is that for these judges and prompts: they are what you can keep the same in the next
+    evaluation. `mean_std` also counts the luck of which judges and prompts were drawn.
 
     Examples
     --------
@@ -88,6 +92,18 @@ def components(table: pd.DataFrame) -> Components:
         nothing = NOTHING * float(np.square(values).mean())
         variance = np.where(np.abs(moments.variances) > nothing, moments.variances, 0.0)
         low, high = np.minimum(variance_limits(moments, values, model), most)
+    mean_low, mean_high = mean_interval(row_means, shares=most < 1)
+    rows, answers, judges = len(row_means), _size(answer), data["judge"].nunique()
+    if judges == 1:
+        notes.append("One judge: the judge's luck is not known. Let a second judge rate the same answers.")
+    is_of_mean = rows >= FEWEST_ROWS and most < 1 and len(effects) == 1
+    if rows >= FEWEST_ROWS and most < 1:
+        at = np.array([mean_low, min(0.5, unseen_share(rows, LEVEL)), min(max(0.5, mean_low), mean_high), mean_high])
+        ends = at * (1 - at)
+        high = np.where(np.isnan(high), ends[1], high)
+        low, high = (ends[[0, -1]].min(keepdims=True), ends[2:3]) if is_of_mean else (low, high)
+    if FEWEST_ROWS <= rows < MANY_ROWS + np.unique(row_means, return_counts=True)[1].max() - 1 and not is_of_mean:
+        notes.append(f"{rows} rows: if few are unlike the rest, the interval of their variance covers about 90 %.")
     positive = np.maximum(variance, 0.0)
     frame = pd.DataFrame({"source": [*effects], "variance": variance, "std": np.sqrt(np.minimum(positive, most))})
     total = float(positive.sum())
@@ -96,12 +112,8 @@ def components(table: pd.DataFrame) -> Components:
     )
     fewest = {**levels, **{name: min(levels[part] for part in name.split(" x ")) for name in both}}
     frame["note"] = [_note(*each) for each in zip(effects, variance, high, fewest.values(), strict=True)]
-    rows, answers, judges = len(row_means), _size(answer), data["judge"].nunique()
-    if judges == 1:
-        notes.append("One judge: the judge's luck is not known. Let a second judge rate the same answers.")
     factors = {name: levels[name] for name in crossed if name != "judge"}
     design = {"row": rows, "repeat": answers / max(1, rows * math.prod(factors.values())), "judge": judges}
-    mean_low, mean_high = mean_interval(row_means, shares=most < 1)
     return Components(
         frame=frame,
         mean=float(row_means.mean()) if rows else math.nan,
@@ -188,8 +200,9 @@ def _note(name: str, variance: float, high: float, levels: int) -> str:
     notes = []
     if JOINED in name:
         notes.append("cannot be separated in these data")
-    if "row" not in name and "answer" not in name and "judgement" not in name and levels < FEWEST_LEVELS:
-        notes.append(f"only {levels} levels: the interval covers about 90 %")
+    if "row" not in name and "answer" not in name and "judgement" not in name:
+        few = f"only {levels} levels: the interval covers about 90 %"
+        notes.append(few if levels < FEWEST_LEVELS else "the interval is that for normal effects")
     if variance < 0:
         notes.append("below 0 by chance: it is small")
     if math.isnan(high) and not math.isnan(variance):

@@ -267,7 +267,7 @@ def test_one_row_has_no_interval(made: dict[str, str]) -> None:
 
 
 def test_a_source_without_an_upper_limit_has_no_line() -> None:
-    lines = [(row, f"{row}-{repeat}", "exact", "exact", row % 2) for row in range(8) for repeat in range(2)]
+    lines = [(row, f"{row}-{repeat}", "exact", "exact", row % 3) for row in range(8) for repeat in range(2)]
     table = pd.DataFrame(lines, columns=["row", "answer", "judge", "scorer", "value"])
     page = JudgedEvaluation("", ("run",), "app", (score_scorer(table),), ()).report().to_html()
     assert page.count('class="interval"') == 3  # of rows; answers never differ
