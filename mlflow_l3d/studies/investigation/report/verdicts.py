@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -13,7 +13,9 @@ import numpy as np
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance
 from mlflow_l3d.analysis.importance.estimate import total_index_of
+from mlflow_l3d.analysis.importance.luck import dependent_spread
 from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.tables import known_std
 from mlflow_l3d.analysis.importance.verdicts import Advice, baseline_important
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis
@@ -69,13 +71,21 @@ class Shown:
     @cached_property
     def golden(self) -> Importance | None:
         """The record with the fullest set of golden scores; the factors share them."""
-        every = self.analysis.importances.values()
-        return max(every, key=lambda record: int(np.isfinite(record.golden).sum()), default=None)
+        return max(self.analysis.importances.values(), key=_golden_size, default=None)
 
     @cached_property
     def golden_scores(self) -> FloatArray:
         """The golden scores that there are."""
         return np.empty(0) if self.golden is None else self.golden.golden[np.isfinite(self.golden.golden)]
+
+    def spread(self, records: Sequence[Importance]) -> tuple[FloatArray, float, float]:
+        """Return the golden scores of records, the standard deviation of a run (ddof=1), and its degrees of freedom."""
+        record = max(records, key=_golden_size)
+        scores = record.golden[np.isfinite(record.golden)]
+        spread = known_std(scores, ddof=1) if len(scores) > 1 else math.nan, len(scores) - 1.0
+        if self.design.tables_are_golden or record.golden_pooled:
+            spread = dependent_spread(records, self.design.model) or spread
+        return scores, record.golden_std if self.design.tables_are_golden else spread[0], spread[1]
 
     @property
     def runs(self) -> int:
@@ -86,10 +96,8 @@ class Shown:
 
     @property
     def golden_deviation(self) -> float:
-        """Their standard deviation; a design whose own runs are not independent of each other has one of its own."""
-        if self.golden is not None and self.design.tables_are_golden:
-            return self.golden.golden_std
-        return float(self.golden_scores.std())
+        """The standard deviation of a run that all sentences name; ``golden_std`` has ddof=0, as published."""
+        return self.spread(self.records)[1] if self.records else math.nan
 
     @property
     def golden_word(self) -> str:
@@ -201,6 +209,10 @@ class Shown:
         if record.golden_std == 0:
             return f"all {self.golden_runs} have the same score"
         return "the standard deviations are missing"
+
+
+def _golden_size(record: Importance) -> int:
+    return int(np.isfinite(record.golden).sum())
 
 
 def golden_share(record: Importance) -> float:

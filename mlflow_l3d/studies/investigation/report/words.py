@@ -14,14 +14,14 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.analysis.importance.checks.shape import MANY
-from mlflow_l3d.analysis.importance.luck import single_run_limit
+from mlflow_l3d.analysis.importance.luck import FEW_DEGREES, single_run_limit
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import counted, listed, points, rough_duration
 from mlflow_l3d.report.remedies import less_text, remedy_words, short_words
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.report.text import FEW_RUNS, Answer, Step, may_be_luck
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
 from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP
 from mlflow_l3d.studies.investigation.report.runs import Runs
@@ -48,19 +48,15 @@ def headline(shown: Shown) -> str:
         return f"{counted(tests, 'test example')}: no answer is possible."
     collapse = shown.analysis.collapse
     if collapse is not None and collapse.collapsed:
-        rest = _limit(shown, next(iter(collapse.rest.values())))
-        share = points(collapse.collapsed / collapse.runs, 0)
-        return f"{share} % of the runs collapsed; the others differ by up to {rest} by luck."
-    return f"Between two single runs, a difference below {_limit(shown, shown.golden)} may be [[luck|luck]]."
+        share = f"{points(collapse.collapsed / collapse.runs, 0)} % of the runs"
+        return may_be_luck("single runs", _limit(shown, [*collapse.rest.values()]), share)
+    return may_be_luck("single runs", _limit(shown, shown.records))
 
 
-def _limit(shown: Shown, record: Importance | None) -> str:
+def _limit(shown: Shown, records: Sequence[Importance]) -> str:
     """Return the distance below which two runs may differ by luck, with its unit."""
-    assert record is not None
-    scores = record.golden[np.isfinite(record.golden)]
-    own_std = shown.design.tables_are_golden or len(scores) < 2
-    low, high = shown.analysis.metric.range
-    return shown.unit.size(min(single_run_limit(scores, record.golden_std if own_std else None), high - low))
+    scores, std, degrees = shown.spread(records)
+    return shown.unit.size(single_run_limit(scores, std, degrees, span=shown.analysis.metric.span))
 
 
 def answers(shown: Shown, source: Source | None = None) -> tuple[Answer, ...]:
@@ -98,6 +94,7 @@ def _luck(shown: Shown) -> Answer:
         runs = f"The **{len(scores):,} trainings** of all tables scored"
     metric = f"{shown.analysis.metric}, %" if unit.scale > 1 else str(shown.analysis.metric)
     lead = f"{runs} **{low} to {high}** ({metric}), [[typically|std]] **{mean} ± {deviation}**."
+    lead += FEW_RUNS * (std > 0 and shown.spread(shown.records)[2] < FEW_DEGREES)
     if (alone := shown.analysis.luck_of_tests) > 0:
         lead += f" {shown.analysis.test_examples:,} test examples alone cause {unit.typical(alone)}."
     return Answer(question, "", (lead, *luck_details(shown)))

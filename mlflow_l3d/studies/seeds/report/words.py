@@ -11,13 +11,13 @@ from typing import Final
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.importance.luck import single_run_limit
+from mlflow_l3d.analysis.importance.luck import FEW_DEGREES, single_run_limit
 from mlflow_l3d.analysis.intervals import unseen_share
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, probability, shorten, unit_of
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.report.text import FEW_RUNS, Answer, Step, may_be_luck
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges
 from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
@@ -40,16 +40,16 @@ def headline(study: SeedsStudy) -> str:
         return f"Too few {unit}s have a score to say how much of it is luck."
     if study.collapsed_seeds:
         rest = scores.drop(list(study.collapsed_seeds), errors="ignore")
-        share = f"{len(study.collapsed_seeds)} of {study.judged} {unit}s [[collapsed|collapsed]]"
+        share = f"{len(study.collapsed_seeds)} of {study.judged} {unit}s"
         if len(rest) < 2:
-            return f"{share}: the scores do not say how much is luck."
-        return f"{share}; the others differ by up to {_limit(study, rest)} by luck."
+            return f"{share} [[collapsed|collapsed]]: the scores do not say how much is luck."
+        return may_be_luck(f"{unit}s", _limit(study, rest), share)
     if study.settings is not None and study.settings.found:
         return f"{moving(study.settings, study.metric)[0]}."
     if scores.min() == scores.max():
         score = unit_of(study.metric).text(scores.iloc[0], 1)
         return f"All {len(scores)} {unit}s scored {score}: the {unit} does not change the score."
-    return f"Between two {unit}s, a difference below {_limit(study, scores)} may be [[luck|luck]]."
+    return may_be_luck(f"{unit}s", _limit(study, scores))
 
 
 def scored(study: SeedsStudy) -> pd.Series:
@@ -59,7 +59,7 @@ def scored(study: SeedsStudy) -> pd.Series:
 
 def _limit(study: SeedsStudy, scores: pd.Series) -> str:
     """Return the distance below which two scores may differ by luck, with its unit."""
-    return unit_of(study.metric).size(single_run_limit(scores.to_numpy()))
+    return unit_of(study.metric).size(single_run_limit(scores.to_numpy(), span=study.metric.span))
 
 
 def digits(study: SeedsStudy) -> int:
@@ -120,6 +120,7 @@ def _luck(study: SeedsStudy) -> Answer:
         f"**{scores.runs} {unit}s** scored **{low} to {high}** ({metric}), on average **{mean}**, [[typically|std]] "
         f"**± {std}**."
     )
+    lead += FEW_RUNS * (scores.std > 0 and scores.runs <= FEW_DEGREES)
     details = [f"With ddof=0, as published, the standard deviation (VAR) is {shown(scores.var)}."]
     if (spread := between(scores.std_ci_low, scores.std_ci_high, shown)) != MISSING:
         details.append(f"All {unit}s would have a standard deviation of {spread} (95 %, normal scores or not).")
