@@ -23,6 +23,7 @@ from mlflow_l3d.designs.advice import advise
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Step, marked
+from mlflow_l3d.studies.investigation.report import cite
 from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP, first_table
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.prediction_tables import shares
@@ -105,7 +106,7 @@ def test_first_answer_holds_range_mean_and_deviation_of_the_golden_runs(importan
     golden = 100 * record.golden[3:]
     assert said(analysis([record]), 0) == (
         f"Of 237 trainings, 37 with everything redrawn gave {golden.min():.1f} to {golden.max():.1f} "
-        f"(f1_macro, %), typically {golden.mean():.1f} ± {golden.std():.1f}."
+        f"(f1_macro, %), typically {golden.mean():.1f} ± {golden.std(ddof=1):.1f}."
     )
 
 
@@ -206,12 +207,29 @@ def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
     more, all_used = (steps(Shown(few), replace(SOURCE, unused_tests=number))[0].text for number in (1132, 0))
     assert more.startswith("Test more examples (--test-size; 1,132 are unused): 40 alone cause ")
     assert all_used.startswith("Label more examples (all test examples are in use): 40 alone cause ")
+    above = replace(few, luck_of_tests=1.1 * std)
+    assert said(above, 0).endswith(" 40 test examples alone cause about all of it.")
+    assert steps(Shown(above), SOURCE)[0].text.endswith(": 40 alone cause about all of the luck.")
+    for luck in (0.9 * std, 1.1 * std):
+        fixed = replace(few, luck_of_tests=luck, tests_drawn=False)
+        assert said(fixed, 0).endswith(
+            f" All runs share their 40 test examples, whose luck comes on top: ± {100 * luck:.1f}."
+        )
+        assert steps(Shown(fixed), SOURCE)[0] == second
+    unknown = replace(few, luck_of_tests=math.nan, tests_drawn=False)
+    assert said(unknown, 0) == said(found, 0)
     many = replace(found, test_examples=4000, luck_of_tests=0.1 * std)
     assert steps(Shown(many), SOURCE)[0] == second
     two = Shown(replace(found, test_examples=2))
     assert headline(two) == "2 test examples: no answer is possible."
     assert steps(two, SOURCE)[0].text == "Test more examples (--test-size), or label more."
     assert all("More runs" not in step.text for step in steps(two, SOURCE))
+    run = Consistency("golden", 0.9, 0.8, 6, 1, 15, 0.0, 1.5)
+    for common, is_told in ((1.5, False), (200, True)):
+        compared = replace(two.analysis, consistencies={"golden": replace(run, common_examples=common)})
+        assert ("Two runs agree" in said(compared, 2)) is is_told
+        assert ("Two runs agree" in cite.sentence(Shown(compared), SOURCE)) is is_told
+        assert cite.sentence(Shown(compared), SOURCE).startswith("Each run had only 2 test examples, so ")
     cells = pd.DataFrame({"duration_seconds": [0.5, 1.5]})
     record = found.importances["undecided"]
     rows, columns = record.table.shape

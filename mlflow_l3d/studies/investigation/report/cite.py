@@ -6,7 +6,7 @@ import math
 import re
 
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.report.numbers import MISSING, between, percent, points
+from mlflow_l3d.report.numbers import MISSING, between, counted, percent, points
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
@@ -33,7 +33,8 @@ def sentence(shown: Shown, source: Source) -> str:
     """Return what was repeated, how often, mean, spread, shares of the variance, design and version."""
     scores, unit = shown.golden_scores, shown.unit
     where = f" on {source.task}" if source.task else ""
-    parts = []
+    tests = counted(shown.analysis.test_examples, "test example")
+    parts = [f"Each run had only {tests}, so the following numbers answer nothing."] * shown.analysis.few_tests
     if len(scores) > 1:
         record = shown.golden
         assert record is not None

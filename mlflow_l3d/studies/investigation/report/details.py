@@ -140,7 +140,8 @@ def _stable(shown: Shown, group: Consistency) -> Iterator[str]:
 def _too_few(shown: Shown, group: Consistency) -> str:
     """Return why the report has no agreement of a group."""
     seen, votes = shown.examples_behind(group), shown.analysis.examples
-    what = "comparison" if votes is None or group.group != "golden" else "test example"
+    is_known = shown.analysis.few_tests or (votes is not None and group.group == "golden")
+    what = "test example" if is_known else "comparison"
     return (
         f"How far {_compared(shown, group.group)} agree is not reported: there are {counted(seen, what)}, and at least "
         f"{FEWEST_EXAMPLES} are needed. Use reference_size=200, or one test set for all runs, test_selection=fixed."

@@ -127,7 +127,12 @@ class Shown:
         return self.analysis.prediction_importances.get(factor)
 
     def examples_behind(self, group: Consistency) -> int:
-        """Return on how many test examples an agreement rests, or at most rests: comparisons, if that is known."""
+        """Return on how many test examples an agreement rests, or at most rests: comparisons, if that is known.
+
+        Runs with too few test examples for any answer have no more, unless they share a reference set.
+        """
+        if self.analysis.few_tests and not group.common_examples >= FEWEST_EXAMPLES:
+            return self.analysis.test_examples
         votes = self.analysis.examples if group.group == "golden" else None
         return group.pairs_of_predictions if votes is None else len(votes.frame)
 

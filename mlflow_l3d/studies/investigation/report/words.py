@@ -27,6 +27,8 @@ from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
+_MOST_OF_IT: Final = 0.5
+"""Share of the variance from which test examples come before all other luck."""
 _STEPS: Final = 2
 """Steps that are named at most."""
 _RUNS_FOR_POWER: Final = 2 * (1.96 + 0.84) ** 2
@@ -44,8 +46,8 @@ def headline(shown: Shown) -> str:
         if any(table.size and np.ptp([*table, scores[0]]) > 0 for table in tables):
             return f"{same}, but other runs did not: {len(scores)} are too few to say how much is luck."
         return f"{same}: the varied factors change no score."
-    if 0 < (tests := shown.analysis.test_examples) < FEWEST_EXAMPLES:
-        return f"{counted(tests, 'test example')}: no answer is possible."
+    if shown.analysis.few_tests:
+        return f"{counted(shown.analysis.test_examples, 'test example')}: no answer is possible."
     collapse = shown.analysis.collapse
     if collapse is not None and collapse.collapsed:
         share = f"{points(collapse.collapsed / collapse.runs, 0)} % of the runs"
@@ -95,9 +97,18 @@ def _luck(shown: Shown) -> Answer:
     metric = f"{shown.analysis.metric}, %" if unit.scale > 1 else str(shown.analysis.metric)
     lead = f"{runs} **{low} to {high}** ({metric}), [[typically|std]] **{mean} ± {deviation}**."
     lead += FEW_RUNS * (std > 0 and shown.spread(shown.records)[2] < FEW_DEGREES)
-    if (alone := shown.analysis.luck_of_tests) > 0:
-        lead += f" {shown.analysis.test_examples:,} test examples alone cause {unit.typical(alone)}."
+    if (alone := shown.analysis.luck_of_tests) > 0 and not shown.analysis.tests_drawn:
+        lead += f" All runs share their {shown.analysis.test_examples:,} test examples, whose luck comes on top"
+        lead += f": {unit.typical(alone)}."
+    elif alone > 0:
+        lead += f" {shown.analysis.test_examples:,} test examples alone cause {_of_tests(shown)}."
     return Answer(question, "", (lead, *luck_details(shown)))
+
+
+def _of_tests(shown: Shown, whole: str = "it", behind: str = "") -> str:
+    """Return how much of the spread test examples cause: an estimate that exceeds the whole is about the whole."""
+    part = f"{shown.unit.typical(shown.analysis.luck_of_tests)}{behind}"
+    return f"about all of {whole}" if shown.analysis.tests_share >= 1 else part
 
 
 def _which(shown: Shown) -> Answer:
@@ -214,15 +225,15 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
         yield Step("Does each seed reach the training? Try them:", source.command(self_test="only"))
         return
     larger = {name: each for name, each in analysis.advice.items() if each.action in ("more_rows", "larger_table")}
-    if analysis.tests_dominate:
-        luck = f"{shown.unit.typical(analysis.luck_of_tests)}{shown.unit.behind}"
-        alone = f": {analysis.test_examples:,} alone cause {luck}" * (analysis.luck_of_tests > 0)
+    if analysis.few_tests or analysis.tests_share >= _MOST_OF_IT:
+        luck = _of_tests(shown, "the luck", shown.unit.behind)
+        alone = f": {analysis.test_examples:,} alone cause {luck}" * (analysis.tests_share > 0)
         advised = "Test more examples (--test-size), or label more"
         if (unused := source.unused_tests) is not None:
             used = "Label more examples (all test examples are in use)"
             advised = f"Test more examples (--test-size; {unused:,} are unused)" if unused else used
         yield Step(f"{advised}{alone}.")
-    if larger and not 0 < analysis.test_examples < FEWEST_EXAMPLES and source.command():
+    if larger and not analysis.few_tests and source.command():
         more = {"mitigation_runs": str(max(each.rows or 0 for each in larger.values()))}
         if columns := [each.columns for each in larger.values() if each.columns]:
             more["investigation_runs"] = str(max(columns))
