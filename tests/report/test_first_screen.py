@@ -15,6 +15,7 @@ from mlflow_l3d.analysis.consistency.examples import example_votes
 from mlflow_l3d.analysis.cure.rank import Foreseen
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.checks.shape import Collapse
+from mlflow_l3d.analysis.importance.importance import radial_importance
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.analysis.importance.verdicts import Advice, verdict_of
@@ -90,6 +91,11 @@ def test_scores_in_two_groups_are_told_of_by_their_own_distances():
             0.1,
             "All 6 golden runs scored 80.0, but other runs did not: 6 are too few to say how much is luck.",
         ),
+        (
+            [0.7, 0.1 * 7, 0.7],
+            0.0,
+            "All 3 golden runs scored 70.0, but other runs did not: 3 are too few to say how much is luck.",
+        ),
         ([0.8, math.nan], 0.1, "Too few runs have a score to say how much of it is luck."),
     ],
 )
@@ -134,6 +140,19 @@ def test_first_answer_holds_range_mean_and_deviation_of_the_golden_runs(importan
 )
 def test_second_answer_has_a_sentence_for_every_case(judged, factors, words):
     assert said(judged(*factors), 1) == words
+
+
+@pytest.mark.parametrize(("alone", "claims"), [(1.0, range(4)), (0.0, range(57, 61))])
+def test_interactions_are_claimed_beyond_error_only(analysis, alone, claims):
+    rng, notes = np.random.default_rng(4), []
+    for _ in range(60):
+        a, b, a2, b2 = rng.normal(size=(4, 200))
+        base, *swaps = (alone * (x + y) + (1 - alone) * x * y for x, y in ((a, b), (a2, b), (a, b2)))
+        records = radial_importance(base, {"a": swaps[0], "b": swaps[1]}, level=0.975)
+        notes.append(first_table(Shown(replace(analysis([*records.values()]), design="radial"))).note)
+    assert sum(OVERLAP in note for note in notes) in claims
+    estimates = sum(note.endswith("Shares are estimates and need not add up to 100 %.") for note in notes)
+    assert estimates >= 15 * alone
 
 
 def test_undecided_for_another_reason_than_runs_says_so(judged):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 from mlflow_l3d.analysis.importance.results import Importance
@@ -38,9 +37,14 @@ def sentence(shown: Shown, source: Source) -> str:
     if len(scores) > 1:
         record = shown.golden
         assert record is not None
-        bounds = between(record.golden_std_ci_low, record.golden_std_ci_high, lambda value: unit.text(value, 1))
+        bounds = between(
+            record.golden_std_ci_low,
+            record.golden_std_ci_high,
+            lambda value: unit.text(value, unit.digits(shown.golden_deviation)),
+        )
         sure = "" if bounds == MISSING else f"; {shown.say('{level}')} interval of the deviation {bounds}"
-        mean, std = unit.text(float(scores.mean()), 1), unit.text(shown.golden_deviation, 1)
+        digits = unit.digits(shown.golden_deviation)
+        mean, std = (unit.text(number, digits) for number in (float(scores.mean()), shown.golden_deviation))
         metric = f"{shown.analysis.metric}{' (%)' if unit.scale > 1 else ''}"
         parts.append(
             f"Over {len(scores):,} {shown.golden_runs}, {metric}{where} was {mean} ± {std} "
@@ -64,10 +68,8 @@ def sentence(shown: Shown, source: Source) -> str:
 
 
 def _factor(shown: Shown, record: Importance) -> str:
-    (share, low, high), word, name = shown.shares(record), shown.verdict(record), _plain(record.factor)
-    if not math.isfinite(low + high):
-        return f"{name} {word}"
-    return f"{name} {points(share, 0)} % ({points(low, 0)} to {points(high, 0)} %; {word})"
+    (share, low, high), word, name = shown.share_texts(record), shown.verdict(record), _plain(record.factor)
+    return f"{name} {word}" if MISSING in (low, high) else f"{name} {share} % ({low} to {high} %; {word})"
 
 
 def latex(shown: Shown) -> str:
@@ -75,12 +77,10 @@ def latex(shown: Shown) -> str:
     unit = "points" if shown.unit.scale > 1 else "units"
     rows = []
     for record in shown.records:
-        share, low, high = shown.shares(record)
-        interval = f" ({points(low, 0)}--{points(high, 0)})" if math.isfinite(low + high) else ""
+        share, low, high = shown.share_texts(record)
+        interval = "" if MISSING in (low, high) else f" ({low}--{high})"
         moved = shown.unit.text(record.moves_by_std, 1)
-        rows.append(
-            f"{_escaped(_plain(record.factor))} & {points(share, 0)}{interval} & {moved} & {shown.verdict(record)} \\\\"
-        )
+        rows.append(f"{_escaped(_plain(record.factor))} & {share}{interval} & {moved} & {shown.verdict(record)} \\\\")
     level = rf"{100 * shown.analysis.level:.4g}\,\%"
     interval = f"interval; all together {level}" if shown.together else f"{level} interval"
     head = rf"Factor & Share of variance, \% ({interval}) & Moves the score by ({unit}) & Verdict \\"

@@ -20,7 +20,18 @@ from mlflow_l3d.analysis.importance.verdicts import Advice, baseline_important
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Design, design_named
-from mlflow_l3d.report.numbers import MISSING, Unit, between, percent, plain, points, shorten, signed, unit_of
+from mlflow_l3d.report.numbers import (
+    MISSING,
+    Unit,
+    between,
+    percent,
+    plain,
+    points,
+    share_digits,
+    shorten,
+    signed,
+    unit_of,
+)
 
 
 @dataclass(frozen=True)
@@ -163,11 +174,16 @@ class Shown:
         low, high = record.corrected_interval
         return total_index_of(record.importance_corrected), total_index_of(low), total_index_of(high)
 
+    def share_texts(self, record: Importance) -> tuple[str, str, str]:
+        """Return these numbers in per cent, with as many decimals as the verdict needs."""
+        share, low, high = self.shares(record)
+        digits = share_digits(low, high)
+        return points(share, digits), points(low, digits), points(high, digits)
+
     def moves(self, record: Importance) -> str:
         """Return by how much the factor moves the score, and its part in the variance with its interval."""
-        total, *ends = self.shares(record)
-        share = points(total, 0)
-        interval = f" ({' to '.join(points(end, 0) for end in ends)} %)" if all(map(math.isfinite, ends)) else ""
+        share, low, high = self.share_texts(record)
+        interval = "" if MISSING in (low, high) else f" ({low} to {high} %)"
         moved = self.unit.amount(record.moves_by_std)
         return f"moves the score by {moved} (std), {share} % of the variance{interval}"
 

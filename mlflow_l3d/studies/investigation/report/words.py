@@ -16,9 +16,10 @@ from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.analysis.importance.checks.shape import MANY
 from mlflow_l3d.analysis.importance.luck import FEW_DEGREES, single_run_limit
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.tables import constant
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
-from mlflow_l3d.report.numbers import counted, listed, points, rough_duration
+from mlflow_l3d.report.numbers import MISSING, counted, listed, points, rough_duration
 from mlflow_l3d.report.remedies import less_text, remedy_words, short_words
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import FEW_RUNS, Answer, Step, may_be_luck
@@ -40,10 +41,10 @@ def headline(shown: Shown) -> str:
     scores, unit = shown.golden_scores, shown.unit
     if len(scores) < 2:
         return "Too few runs have a score to say how much of it is luck."
-    if np.ptp(scores) == 0:
+    if shown.golden_deviation == 0:
         same = f"All {len(scores)} {shown.golden_runs} scored {unit.text(float(scores[0]), 1)}"
         tables = [record.table[np.isfinite(record.table)] for record in shown.analysis.importances.values()]
-        if any(table.size and np.ptp([*table, scores[0]]) > 0 for table in tables):
+        if any(not constant(np.append(table, scores[0])) for table in tables):
             return f"{same}, but other runs did not: {len(scores)} are too few to say how much is luck."
         return f"{same}: the varied factors change no score."
     if shown.analysis.few_tests:
@@ -155,9 +156,8 @@ def _involved(shown: Shown, record: Importance) -> str:
 
 
 def _share(shown: Shown, record: Importance) -> str:
-    share, low, high = shown.shares(record)
-    interval = f" ({points(low, 0)} to {points(high, 0)} %)" if math.isfinite(low + high) else ""
-    return f"{points(share, 0)} %{interval}"
+    share, low, high = shown.share_texts(record)
+    return f"{share} %" if MISSING in (low, high) else f"{share} % ({low} to {high} %)"
 
 
 def _is(word: str) -> str:
@@ -221,7 +221,7 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
         deleted = min(analysis.cells_deleted, analysis.cells_failed)
         why = f"have no score, as {deleted} were deleted" if deleted else "failed"
         yield Step(f"{analysis.cells_failed} runs {why}. The same command trains them again:", source.command())
-    if len(scores) > 1 and np.ptp(scores) == 0:
+    if len(scores) > 1 and shown.golden_deviation == 0:
         yield Step("Does each seed reach the training? Try them:", source.command(self_test="only"))
         return
     larger = {name: each for name, each in analysis.advice.items() if each.action in ("more_rows", "larger_table")}

@@ -46,7 +46,7 @@ def headline(study: SeedsStudy) -> str:
         return may_be_luck(f"{unit}s", _limit(study, rest), share)
     if study.settings is not None and study.settings.found:
         return f"{moving(study.settings, study.metric)[0]}."
-    if scores.min() == scores.max():
+    if study.own.std == 0:
         score = unit_of(study.metric).text(scores.iloc[0], 1)
         return f"All {len(scores)} {unit}s scored {score}: the {unit} does not change the score."
     return may_be_luck(f"{unit}s", _limit(study, scores))
@@ -113,8 +113,10 @@ def _luck(study: SeedsStudy) -> Answer:
         return Answer(question, "", (f"{counted(scores.runs, unit)} with a score; at least 2 are needed.",))
     shown, values = unit_of(study.metric).text, unit_of(study.metric).scale * scored(study)
     written = unit_of(study.metric).written
-    numbers = (values.min(), values.max(), values.mean(), values.std())  # scaled first, as those of the strip
-    low, high, mean, std = (written(each, digits(study)) for each in numbers)
+    numbers = (values.min(), values.max(), values.mean())  # scaled first, as those of the strip
+    low, high, mean, std = (
+        written(each, digits(study)) for each in (*numbers, unit_of(study.metric).scale * scores.std)
+    )
     metric = f"{study.metric}, %" if study.metric.percent else f"{study.metric}"
     lead = (
         f"**{scores.runs} {unit}s** scored **{low} to {high}** ({metric}), on average **{mean}**, [[typically|std]] "
@@ -137,7 +139,7 @@ def _lucky(study: SeedsStudy) -> Answer:
     question, scores, unit = "Was a seed lucky?", scored(study), unit_of(study.metric)
     if len(scores) < 2:
         lead = "Two scores are needed to compare seeds."
-    elif scores.min() == scores.max():
+    elif study.own.std == 0:
         lead = "**No:** all have the same score."
     else:
         shown = partial(unit.text, digits=digits(study))
@@ -259,10 +261,10 @@ def steps(study: SeedsStudy, source: Source, failed: int) -> list[Step]:
 def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step]:
     if study.changes is not None:
         return
-    scores, again = scored(study), source.command("seeds")
+    again = source.command("seeds")
     if failed and again:
         yield Step(f"{counted(failed, 'seed')} failed. The same command trains the rest:", again)
-    if len(scores) > 1 and scores.min() == scores.max() and not study.collapsed_seeds and again:
+    if study.own.std == 0 and not study.collapsed_seeds and again:
         yield Step("Does the seed reach the training? Try it:", source.command("seeds", self_test="only"))
         return
     if study.collapsed_seeds and again:
