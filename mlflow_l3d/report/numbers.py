@@ -136,10 +136,14 @@ def share_text(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.01 else "<1 %"
 
 
-def share_digits(*limits: float) -> int:
-    """Return the decimals that show on which side of one half, where verdicts change, the limits of a share lie."""
-    every = ([points(each, digits) for each in (0.5, *limits)] for digits in range(5))
-    return next((digits for digits, (half, *texts) in enumerate(every) if half not in texts), 0)
+def share_texts(share: float, low: float, high: float, digits: int = 0) -> list[str]:
+    """Return a share and its limits in per cent; decimals show on which side of one half they lie: it decides verdicts.
+
+    `digits` are the fewest decimals of the share.
+    """
+    every = ([points(each, number) for each in (0.5, low, high)] for number in range(5))
+    needed = next((number for number, (half, *limits) in enumerate(every) if half not in limits), 0)
+    return [points(share, max(digits, needed)), points(low, needed), points(high, needed)]
 
 
 def between(low: float, high: float, shown: Callable[[float], str] = signed, form: str = "{} to {}") -> str:

@@ -77,8 +77,9 @@ class Answer:
         return marked(f"**{self.question}** {self.lead} {' '.join(self.sentences[1:most])}".rstrip(), "**{}**".format)
 
 
-FEW_RUNS: Final = " So few runs barely show how much scores vary, so this difference is large."
-"""Behind a limit of luck from fewer than :data:`~mlflow_l3d.analysis.importance.luck.FEW_DEGREES`."""
+def few_runs(degrees: float) -> str:
+    """Return that two or three runs, with so many degrees of freedom of their spread, do not know it."""
+    return " So few runs barely show how much scores vary." * (degrees < 3)
 
 
 def may_be_luck(two: str, size: str, collapsed: str = "") -> str:

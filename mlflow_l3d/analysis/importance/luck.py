@@ -18,8 +18,6 @@ FEWEST: Final = 20
 """Fewer runs do not show a quantile of their distances."""
 MOST: Final = 2000
 """Of more runs every second, third, ... one is compared: all pairs would take gigabytes."""
-FEW_DEGREES: Final = 3
-"""With fewer degrees of freedom (two or three runs) the spread is hardly known."""
 
 
 def single_run_limit(
@@ -40,7 +38,7 @@ def single_run_limit(
     Returns
     -------
     float
-        t √2 standard deviations, t being Student's quantile: few runs hardly know their spread. For scores with long
+        t √2 standard deviations, t being Student's quantile: few runs barely show their spread. For scores with long
         tails or in two groups, the 95 % quantile of the distances of all pairs.
 
     Examples
@@ -58,7 +56,7 @@ def single_run_limit(
 
 
 def dependent_spread(records: Sequence[Importance], model: TableModel) -> tuple[float, float] | None:
-    """Return standard deviation and degrees of freedom of runs that stand in tables, with what rows have in common.
+    """Return standard deviation and degrees of freedom of a run, from tables whose runs share rows and columns.
 
     Both are means over the factors, whose tables may share runs (Satterthwaite 1946); None if no table has them.
     """

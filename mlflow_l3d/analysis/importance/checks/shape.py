@@ -196,7 +196,7 @@ def apart(rest: FloatArray, chance: float) -> bool:
 
 
 def many_or_apart(scores: FloatArray, low: npt.NDArray[np.bool_], chance: float) -> bool:
-    """Return whether the scores that are marked as low, at or below chance, are those of runs that collapsed.
+    """Return whether the marked scores, at or below chance, show that their runs collapsed.
 
     They are half of all or more, or lie apart from the others: scores near chance have low ones among them by luck.
     """

@@ -9,10 +9,9 @@ from dataclasses import replace
 from typing import Final
 
 from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED
-from mlflow_l3d.analysis.importance.luck import FEW_DEGREES
 from mlflow_l3d.report.numbers import counted, listed, shorten, unit_of
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import FEW_RUNS, Answer, Step, may_be_luck
+from mlflow_l3d.report.text import Answer, Step, few_runs, may_be_luck
 from mlflow_l3d.studies.groups.numbers.grouping import short_name, short_names
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
 from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy
@@ -69,7 +68,7 @@ def _luck(study: GroupsStudy) -> Answer:
     if math.isfinite(study.luck):
         typical = unit_of(study.metric).typical(study.std)
         lead = may_be_luck("runs of a group", f"**{_size(study, study.luck)}**")
-        few = FEW_RUNS * bool((several["independent"] - 1).sum() < FEW_DEGREES)
+        few = few_runs((several["independent"] - 1).sum())
         return Answer(question, "", (f"{lead} A run is [[typically|std]] **{typical}**.{few}",))
     rows = several.dropna(subset="luck").sort_values("luck").iloc[[0, -1]].to_dict("records")
     ends = [f"**{_size(study, row['luck'])}** ({shorten(row['group'], 40)})" for row in rows]

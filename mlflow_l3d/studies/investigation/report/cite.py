@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.numbers import MISSING, between, counted, percent, points
@@ -37,14 +38,10 @@ def sentence(shown: Shown, source: Source) -> str:
     if len(scores) > 1:
         record = shown.golden
         assert record is not None
-        bounds = between(
-            record.golden_std_ci_low,
-            record.golden_std_ci_high,
-            lambda value: unit.text(value, unit.digits(shown.golden_deviation)),
-        )
+        text = partial(unit.text, digits=unit.digits(shown.golden_deviation))
+        bounds = between(record.golden_std_ci_low, record.golden_std_ci_high, text)
         sure = "" if bounds == MISSING else f"; {shown.say('{level}')} interval of the deviation {bounds}"
-        digits = unit.digits(shown.golden_deviation)
-        mean, std = (unit.text(number, digits) for number in (float(scores.mean()), shown.golden_deviation))
+        mean, std = text(float(scores.mean())), text(shown.golden_deviation)
         metric = f"{shown.analysis.metric}{' (%)' if unit.scale > 1 else ''}"
         parts.append(
             f"Over {len(scores):,} {shown.golden_runs}, {metric}{where} was {mean} ± {std} "
@@ -68,8 +65,8 @@ def sentence(shown: Shown, source: Source) -> str:
 
 
 def _factor(shown: Shown, record: Importance) -> str:
-    (share, low, high), word, name = shown.share_texts(record), shown.verdict(record), _plain(record.factor)
-    return f"{name} {word}" if MISSING in (low, high) else f"{name} {share} % ({low} to {high} %; {word})"
+    word = shown.verdict(record)
+    return f"{_plain(record.factor)} {shown.share_text(record, f'{{}} % ({{}} to {{}} %; {word})', word)}"
 
 
 def latex(shown: Shown) -> str:
@@ -77,10 +74,9 @@ def latex(shown: Shown) -> str:
     unit = "points" if shown.unit.scale > 1 else "units"
     rows = []
     for record in shown.records:
-        share, low, high = shown.share_texts(record)
-        interval = "" if MISSING in (low, high) else f" ({low}--{high})"
+        share = shown.share_text(record, "{} ({}--{})", "{}")
         moved = shown.unit.text(record.moves_by_std, 1)
-        rows.append(f"{_escaped(_plain(record.factor))} & {share}{interval} & {moved} & {shown.verdict(record)} \\\\")
+        rows.append(f"{_escaped(_plain(record.factor))} & {share} & {moved} & {shown.verdict(record)} \\\\")
     level = rf"{100 * shown.analysis.level:.4g}\,\%"
     interval = f"interval; all together {level}" if shown.together else f"{level} interval"
     head = rf"Factor & Share of variance, \% ({interval}) & Moves the score by ({unit}) & Verdict \\"

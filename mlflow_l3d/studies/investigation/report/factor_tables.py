@@ -6,11 +6,10 @@ import math
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
 import pandas as pd
 
 from mlflow_l3d.report.draw import share_bar, svg, text
-from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, share_digits, signed, with_limits
+from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, share_texts, signed, with_limits
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.studies.investigation.report.prediction_tables import importance_text, ratio_text
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, golden_share
@@ -163,8 +162,8 @@ def _share_table(shown: Shown) -> Table:
     if len(shown.records) > 1:
         rule = f"The intervals of all factors hold together with {level}. Above 50 %: dominates; below: minor; else "
         rule += "[[undecided|verdict]]."
-        share, low, _ = np.array([shown.shares(one) for one in shown.records]).sum(axis=0)
-        rule += OVERLAP * bool(low > 1) or _ESTIMATES * bool(share > 1)
+        share, low = (sum(shown.shares(one)[at] for one in shown.records) for at in (0, 1))
+        rule += OVERLAP * (low > 1) or _ESTIMATES * (share > 1)
     kinds = tuple(shown.verdict(record) for record in shown.records)
     return Table.of(rows, " ".join([rule, *doubts]), kind="bars", texts=frozenset({1, 2}), kinds=kinds)
 
@@ -186,7 +185,6 @@ def share_cell(share: float, low: float, high: float, *, digits: int = 1) -> str
     """Return a share in per cent, and below it its interval; cut at 0 and 1, between which every true share lies."""
     if not math.isfinite(share):
         return MISSING
-    share, low, high = (min(max(each, 0.0), 1.0) if math.isfinite(each) else math.nan for each in (share, low, high))
-    of_limits = share_digits(low, high)
-    interval = with_limits("", between(low, high, lambda end: points(end, of_limits)), "({})")
-    return f"{points(share, max(digits, of_limits))} %{interval}"
+    cut = (min(max(each, 0.0), 1.0) if math.isfinite(each) else math.nan for each in (share, low, high))
+    text, *ends = share_texts(*cut, digits)
+    return with_limits(f"{text} %", MISSING if MISSING in ends else " to ".join(ends), "({})")

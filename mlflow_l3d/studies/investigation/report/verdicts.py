@@ -20,18 +20,7 @@ from mlflow_l3d.analysis.importance.verdicts import Advice, baseline_important
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Design, design_named
-from mlflow_l3d.report.numbers import (
-    MISSING,
-    Unit,
-    between,
-    percent,
-    plain,
-    points,
-    share_digits,
-    shorten,
-    signed,
-    unit_of,
-)
+from mlflow_l3d.report.numbers import MISSING, Unit, between, percent, plain, share_texts, shorten, signed, unit_of
 
 
 @dataclass(frozen=True)
@@ -174,18 +163,16 @@ class Shown:
         low, high = record.corrected_interval
         return total_index_of(record.importance_corrected), total_index_of(low), total_index_of(high)
 
-    def share_texts(self, record: Importance) -> tuple[str, str, str]:
-        """Return these numbers in per cent, with as many decimals as the verdict needs."""
-        share, low, high = self.shares(record)
-        digits = share_digits(low, high)
-        return points(share, digits), points(low, digits), points(high, digits)
+    def share_text(self, record: Importance, form: str = "{} % ({} to {} %)", alone: str = "{} %") -> str:
+        """Return these numbers in per cent, with the decimals that the verdict needs; `alone` if there are no ends."""
+        texts = share_texts(*self.shares(record))
+        return (alone if MISSING in texts[1:] else form).format(*texts)
 
     def moves(self, record: Importance) -> str:
         """Return by how much the factor moves the score, and its part in the variance with its interval."""
-        share, low, high = self.share_texts(record)
-        interval = "" if MISSING in (low, high) else f" ({low} to {high} %)"
         moved = self.unit.amount(record.moves_by_std)
-        return f"moves the score by {moved} (std), {share} % of the variance{interval}"
+        share = self.share_text(record, "{} % of the variance ({} to {} %)", "{} % of the variance")
+        return f"moves the score by {moved} (std), {share}"
 
     def sentence(self, record: Importance) -> str:
         """Return the verdict on a factor in plain words, without its name."""

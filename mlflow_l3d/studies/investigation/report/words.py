@@ -14,22 +14,20 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.analysis.importance.checks.shape import MANY
-from mlflow_l3d.analysis.importance.luck import FEW_DEGREES, single_run_limit
+from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import constant
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
-from mlflow_l3d.report.numbers import MISSING, counted, listed, points, rough_duration
+from mlflow_l3d.report.numbers import counted, listed, points, rough_duration
 from mlflow_l3d.report.remedies import less_text, remedy_words, short_words
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import FEW_RUNS, Answer, Step, may_be_luck
+from mlflow_l3d.report.text import Answer, Step, few_runs, may_be_luck
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
 from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
-_MOST_OF_IT: Final = 0.5
-"""Share of the variance from which test examples come before all other luck."""
 _STEPS: Final = 2
 """Steps that are named at most."""
 _RUNS_FOR_POWER: Final = 2 * (1.96 + 0.84) ** 2
@@ -97,7 +95,7 @@ def _luck(shown: Shown) -> Answer:
         runs = f"The **{len(scores):,} trainings** of all tables scored"
     metric = f"{shown.analysis.metric}, %" if unit.scale > 1 else str(shown.analysis.metric)
     lead = f"{runs} **{low} to {high}** ({metric}), [[typically|std]] **{mean} ± {deviation}**."
-    lead += FEW_RUNS * (std > 0 and shown.spread(shown.records)[2] < FEW_DEGREES)
+    lead += few_runs(shown.spread(shown.records)[2])
     if (alone := shown.analysis.luck_of_tests) > 0 and not shown.analysis.tests_drawn:
         lead += f" All runs share their {shown.analysis.test_examples:,} test examples, whose luck comes on top"
         lead += f": {unit.typical(alone)}."
@@ -135,7 +133,7 @@ def _kinds(shown: Shown, records: Sequence[Importance]) -> str:
     if above:
         return f"**{listed(above)} dominate{'s' * (len(above) == 1)}.**{tail}{OVERLAP * (len(above) > 1)}"
     if not open_:
-        largest = f" The largest share has {records[0].factor}: {_share(shown, records[0])}."
+        largest = f" The largest share has {records[0].factor}: {shown.share_text(records[0])}."
         return f"**No factor alone is involved in half of the variance.**{largest}"
     if not below:
         return f"**Undecided** for all {len(open_)} factors: {_why_open(shown, records)}."
@@ -152,12 +150,7 @@ def _why_open(shown: Shown, records: Sequence[Importance]) -> str:
 
 
 def _involved(shown: Shown, record: Importance) -> str:
-    return f"[[involved in|share]] **{_share(shown, record)}** of the variance"
-
-
-def _share(shown: Shown, record: Importance) -> str:
-    share, low, high = shown.share_texts(record)
-    return f"{share} %" if MISSING in (low, high) else f"{share} % ({low} to {high} %)"
+    return f"[[involved in|share]] **{shown.share_text(record)}** of the variance"
 
 
 def _is(word: str) -> str:
@@ -225,7 +218,7 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
         yield Step("Does each seed reach the training? Try them:", source.command(self_test="only"))
         return
     larger = {name: each for name, each in analysis.advice.items() if each.action in ("more_rows", "larger_table")}
-    if analysis.few_tests or analysis.tests_share >= _MOST_OF_IT:
+    if analysis.few_tests or analysis.tests_share >= 0.5:
         luck = _of_tests(shown, "the luck", shown.unit.behind)
         alone = f": {analysis.test_examples:,} alone cause {luck}" * (analysis.tests_share > 0)
         advised = "Test more examples (--test-size), or label more"

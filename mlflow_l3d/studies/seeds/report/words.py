@@ -11,13 +11,13 @@ from typing import Final
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.importance.luck import FEW_DEGREES, single_run_limit
+from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.intervals import unseen_share
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, probability, shorten, unit_of
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import FEW_RUNS, Answer, Step, may_be_luck
+from mlflow_l3d.report.text import Answer, Step, few_runs, may_be_luck
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges
 from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
@@ -113,16 +113,14 @@ def _luck(study: SeedsStudy) -> Answer:
         return Answer(question, "", (f"{counted(scores.runs, unit)} with a score; at least 2 are needed.",))
     shown, values = unit_of(study.metric).text, unit_of(study.metric).scale * scored(study)
     written = unit_of(study.metric).written
-    numbers = (values.min(), values.max(), values.mean())  # scaled first, as those of the strip
-    low, high, mean, std = (
-        written(each, digits(study)) for each in (*numbers, unit_of(study.metric).scale * scores.std)
-    )
+    numbers = (values.min(), values.max(), values.mean(), unit_of(study.metric).scale * scores.std)
+    low, high, mean, std = (written(each, digits(study)) for each in numbers)
     metric = f"{study.metric}, %" if study.metric.percent else f"{study.metric}"
     lead = (
         f"**{scores.runs} {unit}s** scored **{low} to {high}** ({metric}), on average **{mean}**, [[typically|std]] "
         f"**± {std}**."
     )
-    lead += FEW_RUNS * (scores.std > 0 and scores.runs <= FEW_DEGREES)
+    lead += few_runs(scores.runs - 1)
     details = [f"With ddof=0, as published, the standard deviation (VAR) is {shown(scores.var)}."]
     if (spread := between(scores.std_ci_low, scores.std_ci_high, shown)) != MISSING:
         details.append(f"All {unit}s would have a standard deviation of {spread} (95 %, normal scores or not).")
