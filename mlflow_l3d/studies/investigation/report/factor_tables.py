@@ -163,7 +163,7 @@ def _share_table(shown: Shown) -> Table:
         rule = f"The intervals of all factors hold together with {level}. Above 50 %: dominates; below: minor; else "
         rule += "[[undecided|verdict]]."
         share, low = (sum(shown.shares(one)[at] for one in shown.records) for at in (0, 1))
-        rule += OVERLAP * (low > 1) or _ESTIMATES * (share > 1)
+        rule += OVERLAP * bool(low > 1) or _ESTIMATES * bool(share > 1)
     kinds = tuple(shown.verdict(record) for record in shown.records)
     return Table.of(rows, " ".join([rule, *doubts]), kind="bars", texts=frozenset({1, 2}), kinds=kinds)
 

@@ -220,7 +220,7 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
     larger = {name: each for name, each in analysis.advice.items() if each.action in ("more_rows", "larger_table")}
     if analysis.few_tests or analysis.tests_share >= 0.5:
         luck = _of_tests(shown, "the luck", shown.unit.behind)
-        alone = f": {analysis.test_examples:,} alone cause {luck}" * (analysis.tests_share > 0)
+        alone = f": {analysis.test_examples:,} alone cause {luck}" * bool(analysis.tests_share > 0)
         advised = "Test more examples (--test-size), or label more"
         if (unused := source.unused_tests) is not None:
             used = "Label more examples (all test examples are in use)"
