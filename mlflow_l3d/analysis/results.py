@@ -80,6 +80,8 @@ class Analysis:
     test_examples, luck_of_tests
         Test examples of a run, and the standard deviation of the score that a choice of so many causes alone; 0 and nan
         if predictions are not classes.
+    tests_drawn
+        Whether runs have test examples of their own, whose luck is then part of the spread; else it comes on top.
     """
 
     metric: Metric
@@ -102,12 +104,18 @@ class Analysis:
     remedies: Foreseen | None = None
     test_examples: int = 0
     luck_of_tests: float = math.nan
+    tests_drawn: bool = True
 
     @property
-    def tests_dominate(self) -> bool:
-        """Whether the choice of test examples makes up half of the variance, or these are too few for any answer."""
+    def few_tests(self) -> bool:
+        """Whether test examples are too few for any answer."""
+        return 0 < self.test_examples < FEWEST_EXAMPLES
+
+    @property
+    def tests_share(self) -> float:
+        """Part of the variance that the choice of test examples makes up, above 1 by sampling error; nan if unknown."""
         std = next((record.golden_std for record in self.importances.values()), math.nan)
-        return 0 < self.test_examples < FEWEST_EXAMPLES or 2 * self.luck_of_tests**2 >= std**2 > 0
+        return (self.luck_of_tests / std) ** 2 if self.tests_drawn and std > 0 else math.nan
 
     def metrics(self, *, details: bool = True) -> dict[str, float]:
         """Return the parent metrics, each once: ``<name>/<factor>``.

@@ -107,6 +107,11 @@ class Metric:
         """Whether it scores predicted classes."""
         return "classification" in self.kinds
 
+    @property
+    def span(self) -> float:
+        """Largest difference of two scores."""
+        return self.range[1] - self.range[0]
+
     def chance_level(self, classes: int | None) -> float | None:
         """Return the score of guessing among so many classes, below which runs count as collapsed.
 

@@ -54,18 +54,19 @@ class Unit:
     short: str
 
     def written(self, number: float, digits: int = 2, sign: str = "") -> str:
-        """Return a number that is in this unit already; one in units has three decimals, or else two digits."""
-        if self.scale == 1 and 0 < abs(number) < _SMALL:
+        """Return a number that is in this unit already; one in units has three decimals or more, or else two digits."""
+        if self.scale == 1 and digits <= 3 and 0 < abs(number) < _SMALL:
             return f"{number:{sign}.2g}"
-        return plain(number, digits if self.scale > 1 else 3, sign)
+        return plain(number, digits if self.scale > 1 else max(3, digits), sign)
 
     def text(self, value: float, digits: int = 2) -> str:
         """Return a score, or a difference or standard deviation of scores."""
         return self.written(self.scale * value, digits)
 
     def digits(self, std: float) -> int:
-        """Return the number of decimals of scores on a first screen, by their standard deviation."""
-        return 1 if self.scale * std >= 0.1 or std == 0 else 2
+        """Return the number of decimals of scores on a first screen, by their standard deviation: it has two digits."""
+        scaled = self.scale * std
+        return math.ceil(-math.log10(scaled)) + (scaled < _SMALL) if 0 < scaled < 0.1 else 1
 
     def amount(self, value: float) -> str:
         """Return a score, or a difference or standard deviation of scores, with its unit."""
@@ -133,6 +134,16 @@ def percent(level: float) -> str:
 def share_text(share: float) -> str:
     """Return a share (0..1) in whole per cent."""
     return f"{100 * share:.0f} %" if share >= 0.01 else "<1 %"
+
+
+def share_texts(share: float, low: float, high: float, digits: int = 0) -> list[str]:
+    """Return a share and its limits in per cent; decimals show on which side of one half they lie: it decides verdicts.
+
+    `digits` are the fewest decimals of the share.
+    """
+    every = ([points(each, number) for each in (0.5, low, high)] for number in range(5))
+    needed = next((number for number, (half, *limits) in enumerate(every) if half not in limits), 0)
+    return [points(share, max(digits, needed)), points(low, needed), points(high, needed)]
 
 
 def between(low: float, high: float, shown: Callable[[float], str] = signed, form: str = "{} to {}") -> str:

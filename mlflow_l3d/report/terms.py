@@ -34,7 +34,7 @@ TERMS: Final = MappingProxyType(
         "factor does. The two come from different runs, so that chance may lift it above 100 %.",
         "failed": "Cells of the plan that have no score.",
         "luck": "Two runs that differ by chance alone lie further apart than this one time in twenty.",
-        "collapsed": "The score is at or below chance, or all predictions are the same.",
+        "collapsed": "The score is at or below chance and far below the others, or all predictions are the same.",
         "var": "Standard deviation over seeds as published (Zhou et al. 2025 call it VAR): divided by their number.",
         "rank": "The place of a seed among the seeds of one task, averaged over tasks: 1 is the best.",
         "fanova": "Share of the variance of the score over the coarse space that the hyperparameter alone accounts for "

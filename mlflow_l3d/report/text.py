@@ -77,6 +77,17 @@ class Answer:
         return marked(f"**{self.question}** {self.lead} {' '.join(self.sentences[1:most])}".rstrip(), "**{}**".format)
 
 
+def few_runs(degrees: float) -> str:
+    """Return that two or three runs, with so many degrees of freedom of their spread, do not know it."""
+    return " So few runs barely show how much scores vary." * bool(degrees < 3)
+
+
+def may_be_luck(two: str, size: str, collapsed: str = "") -> str:
+    """Return below which difference two runs may differ by luck; `collapsed` says how many others collapsed."""
+    between = f"{collapsed} [[collapsed|collapsed]]; between two others" if collapsed else f"Between two {two}"
+    return f"{between}, a difference below {size} may be [[luck|luck]]."
+
+
 def advice(do: str, why: str) -> Answer:
     """Return what would settle a comparison, and why: decided in one place, and printed everywhere alike."""
     return Answer("What would settle it?", do, (why,))

@@ -108,7 +108,9 @@ def test_a_paper_gets_a_sentence_a_table_and_the_literature():
     assert " 3 runs failed and are left out. " in cite.sentence(failed, SOURCE)
     text = cite.sentence(shown, SOURCE)
     scores = 100 * shown.golden_scores
-    assert f"Over 40 golden runs, f1_macro (%) on reviews.csv was {scores.mean():.1f} ± {scores.std():.1f}" in text
+    assert (
+        f"Over 40 golden runs, f1_macro (%) on reviews.csv was {scores.mean():.1f} ± {scores.std(ddof=1):.1f}" in text
+    )
     assert "Two runs agree on 87.0 % of the predictions." in text
     assert text.endswith("(mlflow-l3d 0.2.0, crossed design, root seed 0)")
     first = shown.records[0]

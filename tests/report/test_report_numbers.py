@@ -6,6 +6,7 @@ import pytest
 
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import between, duration, plain, signed, unit_of
+from mlflow_l3d.studies.investigation.report.factor_tables import share_cell
 
 
 @pytest.mark.parametrize(
@@ -25,10 +26,33 @@ def test_small_scores_in_units_keep_two_digits():
     assert [unit.text(value) for value in (0.0, 0.00042, 0.0096, 0.0123, 12.0)] == [
         *("0.000", "0.00042", "0.0096", "0.012", "12.000"),
     ]
-    assert (unit.change(-0.0004), unit.size(-0.0004), unit.typical(0.0004)) == ("-0.0004", "0.0004", "± 0.0004")
+    assert (unit.change(-0.0004), unit.size(-0.0004), unit.typical(0.0004)) == ("-0.0004", "0.0004", "± 0.00040")
     assert [percent.size(value / 100) for value in (0.0, 0.84, 0.004, 1.25)] == [
         *("0.0 points", "0.84 points", "0.004 points", "1.2 points"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("metric", "mean", "std", "text"),
+    [
+        ("accuracy", 0.876512, 0.000012, "87.6512 ± 0.0012"),
+        ("accuracy", 0.8765, 0.0005, "87.65 ± 0.05"),
+        ("accuracy", 0.8764, 0.02, "87.6 ± 2.0"),
+        ("accuracy", 0.7, 0.0, "70.0 ± 0.0"),
+        ("mse", 12.346, 0.00011, "12.34600 ± 0.00011"),
+        ("mse", 12.346, 0.2, "12.346 ± 0.200"),
+    ],
+)
+def test_a_mean_has_the_decimals_of_its_deviation(metric, mean, std, text):
+    unit = unit_of(named(metric))
+    assert f"{unit.text(mean, unit.digits(std))} {unit.typical(std)}" == text
+
+
+def test_a_limit_is_not_rounded_onto_the_half_that_decides():
+    assert share_cell(0.962, 0.504, 1.0, digits=0) == "96.2 %\n(50.4 to 100.0)"
+    assert share_cell(0.2, 0.1, 0.49998, digits=0) == "20.000 %\n(10.000 to 49.998)"
+    assert share_cell(0.6, 0.5, 0.8, digits=0) == "60 %\n(50 to 80)"
+    assert share_cell(0.96, 0.64, math.nan) == "96.0 %"
 
 
 @pytest.mark.parametrize(

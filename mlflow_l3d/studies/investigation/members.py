@@ -124,7 +124,7 @@ class MemberRows:
         It is known of scores that are means over examples.
         """
         runs = self._runs.get(("", 0), [])
-        if metric.of_each is None or len({id(run.ids) for run in runs}) < 2:
+        if metric.of_each is None or not runs or not self.draw_tests:
             return math.nan
         each = [metric.of_each(run.labels[run.test], run.predictions[run.test]) for run in runs]
         return float(np.mean([scores.var() / len(scores) for scores in each]))
@@ -136,6 +136,13 @@ class MemberRows:
             return math.nan
         each = [pseudo_values(metric, run.labels[run.test], run.predictions[run.test], classes) for run in runs]
         return math.sqrt(np.mean([values.var() / len(values) for values in each]))
+
+    @property
+    def draw_tests(self) -> bool:
+        """Whether independent runs have test examples of their own; else their luck is in no spread."""
+        runs = self._runs.get(("", 0)) or [run for runs in self._runs.values() for run in runs]
+        tests = {id(run.ids): run.ids[run.test] for run in runs}
+        return any(not np.array_equal(each, next(iter(tests.values()))) for each in tests.values())
 
     @property
     def test_size(self) -> int:

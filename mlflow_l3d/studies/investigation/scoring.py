@@ -109,6 +109,7 @@ def score(
         remedies=foresee(members, analysis, planned.classes or 0),
         test_examples=members.test_size,
         luck_of_tests=members.luck_of_any_tests(metric, planned.classes),
+        tests_drawn=members.draw_tests,
     )
     return Scored(analysis, counted.steps, counted.agreement_of_cells())
 

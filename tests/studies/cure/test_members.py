@@ -226,3 +226,10 @@ def test_the_luck_of_test_examples_is_that_of_a_share() -> None:
     for _ in range(2):
         same.add(cell("golden", None, None, None), run(range(100), [True] * 100))
     assert math.isnan(same.luck_of_tests(named("accuracy")))  # runs with one test set draw none
+    assert (members.draw_tests, same.draw_tests) == (True, False)
+    pooled = MemberRows(design_named("crossed"))  # rows without golden runs
+    for row in range(2):
+        pooled.add(cell("investigation", "a", row, 0), run(range(100), [True] * 100))
+    assert not pooled.draw_tests
+    pooled.add(cell("investigation", "a", 2, 0), run(range(1, 101), [True] * 100))
+    assert pooled.draw_tests

@@ -97,7 +97,7 @@ def test_an_investigation_has_the_spread_of_its_golden_runs(
     comment, badge, _ = written(studied, "investigation", tmp_path)
     analysis = studied[1]["investigation"].analysis
     golden = analysis.importances["data_order"].golden
-    deviation = math.sqrt(sum((score - golden.mean()) ** 2 for score in golden) / len(golden))
+    deviation = math.sqrt(sum((score - golden.mean()) ** 2 for score in golden) / (len(golden) - 1))
     assert badge == f"{analysis.metric}: {100 * golden.mean():.1f} ± {100 * deviation:.1f}, 6 runs"
     assert "| data_order | " in comment
 

@@ -75,14 +75,14 @@ def test_headline_is_the_distance_of_two_seeds_by_luck(studies):
     [
         (scored(0.8, 0.8, 0.8), "All 3 seeds scored 80.0: the seed does not change the score."),
         (scored(0.8, math.nan), "Too few seeds have a score to say how much of it is luck."),
-        (scored(0.80004, 0.80006), "Between two seeds, a difference below 0.0039 points may be luck."),
+        (scored(0.80004, 0.80006), "Between two seeds, a difference below 0.025 points may be luck."),
         (
             scored(0.5, 0.5, 0.6, classes=2),
             "2 of 3 seeds collapsed: the scores do not say how much is luck.",
         ),
         (
             scored(1.5, 1.6, 1.4, metric="mse", kind="regression"),
-            "Between two seeds, a difference below 0.277 may be luck.",
+            "Between two seeds, a difference below 0.608 may be luck.",
         ),
     ],
 )
@@ -94,7 +94,7 @@ def test_headline_of_collapsed_seeds_is_about_the_others(studies):
     rest = studies[2].scores["accuracy"].drop([92, 102, 132])
     limit = single_run_limit(rest.to_numpy())
     assert marked(headline(studies[2])) == (
-        f"3 of 10 seeds collapsed; the others differ by up to {100 * limit:.1f} points by luck."
+        f"3 of 10 seeds collapsed; between two others, a difference below {100 * limit:.1f} points may be luck."
     )
 
 
@@ -122,6 +122,9 @@ def test_answers_of_other_cases():
     errors = scored(1.5, 1.6, 1.4, metric="mse", kind="regression")
     assert said(errors, 0).startswith("3 seeds scored 1.400 to 1.600 (mse), on average 1.500")
     assert said(errors, 1).startswith("Best of 3: seed 62 (1.400); worst: seed 52 (1.600).")
+    few, more = (said(scored(*scores), 0) for scores in ((0.7, 0.8, 0.9), (0.7, 0.8, 0.9, 0.8)))
+    assert few.endswith(" So few runs barely show how much scores vary.")
+    assert more.endswith("typically ± 8.2.")
     assert said(scored(0.8, math.nan), 0) == "1 seed with a score; at least 2 are needed."
     assert said(scored(0.8, 0.9), 2) == (
         "The seeds hold no predictions to compare. Record them: example_id, label, prediction."

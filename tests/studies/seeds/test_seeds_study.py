@@ -153,6 +153,20 @@ def test_a_seed_collapsed_if_its_answers_score_no_more_than_guesses(predictions,
     assert study.metrics()["collapsed_share"] == (0.5 if collapsed else 0)
 
 
+def test_low_scores_of_a_task_near_chance_are_its_tail():
+    near = [0.49, 0.62, 0.55, 0.54, 0.57, 0.52, 0.60, 0.56, 0.58, 0.53]
+    apart = [0.49, *(0.3 + np.array(near[1:]))]
+    for scores, collapsed in ((near, ()), (apart, (0,)), (apart[:5], ())):
+        frame = pd.DataFrame({"seed": range(len(scores)), "accuracy": scores})
+        assert seeds_study(frame, metric="accuracy", classes=2).collapsed_seeds == collapsed
+    labels, seeds = np.arange(8) % 2, (0, 1, 2)
+    wrong = np.where(np.arange(8) < 5, 1 - labels, labels)
+    tiny = seeds_study(
+        seeds_frame(seeds), long_frame(np.array([wrong, wrong, labels]), labels, seeds), metric="accuracy"
+    )
+    assert tiny.collapsed_seeds == ()  # of eight examples five are often wrong
+
+
 def test_scores_alone_are_judged_where_the_classes_are_known():
     scores = pd.DataFrame({"seed": (0, 1, 2, 3), "accuracy": (0.04, 0.29, 0.6, math.nan)})
     study = seeds_study(scores, metric="accuracy", classes=2)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from mlflow_l3d.analysis.importance.results import Check, Importance, points
 from mlflow_l3d.analysis.importance.tables import constant, with_scores
@@ -192,6 +193,14 @@ def apart(rest: FloatArray, chance: float) -> bool:
     """
     finite_scores = rest[np.isfinite(rest)]
     return len(finite_scores) >= FEWEST and float(finite_scores.mean()) - chance > APART * float(finite_scores.std())
+
+
+def many_or_apart(scores: FloatArray, low: npt.NDArray[np.bool_], chance: float) -> bool:
+    """Return whether the marked scores, at or below chance, show that their runs collapsed.
+
+    They are half of all or more, or lie apart from the others: scores near chance have low ones among them by luck.
+    """
+    return bool(low.any()) and (float(low.mean()) >= MANY or apart(scores[~low], chance))
 
 
 def wilson_interval(

@@ -16,10 +16,10 @@ from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import Spread, interval, p_value, runs_to_settle, spread
 from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED
 from mlflow_l3d.analysis.comparison.system import System
-from mlflow_l3d.analysis.importance.luck import DEVIATIONS, single_run_limit
+from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.importance.tables import known_std
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, t_quantile, with_interval
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.groups.numbers.grouping import NO_VALUE, NOT_LOGGED, Grouping, short_names
 from mlflow_l3d.studies.groups.numbers.units import averaged, hidden_settings, seed_axes, systems
@@ -132,7 +132,7 @@ def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, met
     parts = {each[0].name: Part(scored[each[0].name].to_numpy(), each) for each in groups}
     hidden, along = hidden_settings(runs, seeds, grouping.ignored.set_axis(numbers))
     pairs = _pairs([] if hidden else [each for each in groups if min(one.runs for one in each) >= FEWEST])
-    std, luck = _pooled([part for part in parts.values() if part.degrees])
+    std, luck = _pooled([part for part in parts.values() if part.degrees], metric.span)
     recorded = pd.concat([grouping.settings.set_axis(numbers), seeds], axis=1).loc[units[0].index]
     recorded = recorded if len(axes) < 2 else recorded.iloc[:, :0]  # of crossed seeds runs have more luck in common
     suspects = [hidden_settings(runs, seeds.drop(columns=axis), seeds[axis[:1]])[0] for axis in axes if is_averaged]
@@ -216,12 +216,7 @@ class Part:
         return math.hypot(known_std(averages, ddof=1), math.sqrt(max(0.0, float(within))))
 
 
-def _limit(scores: FloatArray, std: float, degrees: float) -> float:
-    """Return the distance of two runs that luck exceeds one time in twenty, by Student's t: few runs show little."""
-    return single_run_limit(scores, std * t_quantile(degrees, LEVEL) * math.sqrt(2) / DEVIATIONS)
-
-
-def _pooled(parts: Sequence[Part]) -> tuple[float, float]:
+def _pooled(parts: Sequence[Part], span: float) -> tuple[float, float]:
     """Return standard deviation and luck that groups have in common; nan if they have none."""
     spreads = np.array([part.std for part in parts])
     degrees = np.array([part.degrees for part in parts], dtype=np.float64)
@@ -231,7 +226,7 @@ def _pooled(parts: Sequence[Part]) -> tuple[float, float]:
         return math.nan, math.nan
     std = math.sqrt(float(np.average(np.square(spreads), weights=degrees)))
     rest = [(part.scores - part.scores.mean()) * math.sqrt(1 + 1 / part.degrees) for part in parts]
-    return std, _limit(np.concatenate(rest), std, degrees.sum())
+    return std, single_run_limit(np.concatenate(rest), std, degrees.sum(), span=span)
 
 
 def _bartlett(variances: FloatArray, degrees: FloatArray) -> float:
@@ -257,7 +252,7 @@ def _groups(parts: Mapping[str, Part], pairs: pd.DataFrame, metric: Metric) -> p
         row |= {each: getattr(mean, each) for each in with_interval("mean")} | {"std": part.std}
         row |= dict.fromkeys(with_interval("mean")[1:], math.nan) if part.systems[1:] else {}
         row |= dict.fromkeys(with_interval("std")[1:], math.nan) if degrees + 1 < one.runs else {}
-        row["luck"] = _limit(part.scores, part.std, degrees) if degrees else math.nan
+        row["luck"] = single_run_limit(part.scores, part.std, degrees, span=metric.span) if degrees else math.nan
         row |= {"verdict": "", "runs_needed": FEWEST if degrees + 1 < FEWEST else math.nan}
         if name == best:
             row |= {"verdict": "best", "runs_needed": against["runs_needed"].iloc[0]}

@@ -11,7 +11,7 @@ from typing import Final
 from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED
 from mlflow_l3d.report.numbers import counted, listed, shorten, unit_of
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.report.text import Answer, Step, few_runs, may_be_luck
 from mlflow_l3d.studies.groups.numbers.grouping import short_name, short_names
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
 from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy
@@ -36,7 +36,7 @@ def headline(study: GroupsStudy) -> str:
     if study.pairs.empty and math.isnan(study.luck):
         return "How much is luck depends on the group."
     if study.pairs.empty:
-        return f"Between two runs of a group, a difference below {_size(study, study.luck)} may be [[luck|luck]]."
+        return may_be_luck("runs of a group", _size(study, study.luck))
     best, others = shorten(study.pairs["first"].iloc[0], 36), int(several["verdict"].isin([BETTER, UNDECIDED]).sum())
     undecided = int(several["verdict"].eq(UNDECIDED).sum())
     best = best if study.groups["verdict"].iloc[0] else f"Of the groups with three seeds or more, {best}"
@@ -67,9 +67,9 @@ def _luck(study: GroupsStudy) -> Answer:
         return Answer(question, "", ("Not known: it takes two runs that differ by a seed alone.",))
     if math.isfinite(study.luck):
         typical = unit_of(study.metric).typical(study.std)
-        limit = _size(study, study.luck)
-        lead = f"Two runs of a group differ by up to **{limit}** by luck; a run is [[typically|std]] **{typical}**."
-        return Answer(question, "", (lead,))
+        lead = may_be_luck("runs of a group", f"**{_size(study, study.luck)}**")
+        few = few_runs((several["independent"] - 1).sum())
+        return Answer(question, "", (f"{lead} A run is [[typically|std]] **{typical}**.{few}",))
     rows = several.dropna(subset="luck").sort_values("luck").iloc[[0, -1]].to_dict("records")
     ends = [f"**{_size(study, row['luck'])}** ({shorten(row['group'], 40)})" for row in rows]
     varies = "Groups differ significantly in their spread (Bartlett's test), so they have no number in common."

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
+from functools import partial
 
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.report.numbers import MISSING, between, percent, points
+from mlflow_l3d.report.numbers import MISSING, between, counted, percent, points
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
@@ -33,13 +33,15 @@ def sentence(shown: Shown, source: Source) -> str:
     """Return what was repeated, how often, mean, spread, shares of the variance, design and version."""
     scores, unit = shown.golden_scores, shown.unit
     where = f" on {source.task}" if source.task else ""
-    parts = []
+    tests = counted(shown.analysis.test_examples, "test example")
+    parts = [f"Each run had only {tests}, so the following numbers answer nothing."] * shown.analysis.few_tests
     if len(scores) > 1:
         record = shown.golden
         assert record is not None
-        bounds = between(record.golden_std_ci_low, record.golden_std_ci_high, lambda value: unit.text(value, 1))
+        text = partial(unit.text, digits=unit.digits(shown.golden_deviation))
+        bounds = between(record.golden_std_ci_low, record.golden_std_ci_high, text)
         sure = "" if bounds == MISSING else f"; {shown.say('{level}')} interval of the deviation {bounds}"
-        mean, std = unit.text(float(scores.mean()), 1), unit.text(shown.golden_deviation, 1)
+        mean, std = text(float(scores.mean())), text(shown.golden_deviation)
         metric = f"{shown.analysis.metric}{' (%)' if unit.scale > 1 else ''}"
         parts.append(
             f"Over {len(scores):,} {shown.golden_runs}, {metric}{where} was {mean} ± {std} "
@@ -63,10 +65,8 @@ def sentence(shown: Shown, source: Source) -> str:
 
 
 def _factor(shown: Shown, record: Importance) -> str:
-    (share, low, high), word, name = shown.shares(record), shown.verdict(record), _plain(record.factor)
-    if not math.isfinite(low + high):
-        return f"{name} {word}"
-    return f"{name} {points(share, 0)} % ({points(low, 0)} to {points(high, 0)} %; {word})"
+    word = shown.verdict(record)
+    return f"{_plain(record.factor)} {shown.share_text(record, f'{{}} % ({{}} to {{}} %; {word})', word)}"
 
 
 def latex(shown: Shown) -> str:
@@ -74,12 +74,9 @@ def latex(shown: Shown) -> str:
     unit = "points" if shown.unit.scale > 1 else "units"
     rows = []
     for record in shown.records:
-        share, low, high = shown.shares(record)
-        interval = f" ({points(low, 0)}--{points(high, 0)})" if math.isfinite(low + high) else ""
+        share = shown.share_text(record, "{} ({}--{})", "{}")
         moved = shown.unit.text(record.moves_by_std, 1)
-        rows.append(
-            f"{_escaped(_plain(record.factor))} & {points(share, 0)}{interval} & {moved} & {shown.verdict(record)} \\\\"
-        )
+        rows.append(f"{_escaped(_plain(record.factor))} & {share} & {moved} & {shown.verdict(record)} \\\\")
     level = rf"{100 * shown.analysis.level:.4g}\,\%"
     interval = f"interval; all together {level}" if shown.together else f"{level} interval"
     head = rf"Factor & Share of variance, \% ({interval}) & Moves the score by ({unit}) & Verdict \\"

@@ -51,7 +51,7 @@ def luck_details(shown: Shown) -> tuple[str, ...]:
         sentences.append(f"{shown.design.words.drawn[:1].upper()}{shown.design.words.drawn[1:]}.")
     if collapse is not None and collapse.collapsed:
         low, high = (points(end, 1) for end in collapse.share_interval())
-        rest = next(iter(collapse.rest.values())).golden_std
+        rest = shown.spread([*collapse.rest.values()])[1]
         which = "of them" if collapse.runs == len(shown.golden_scores) else "independent runs"
         sentences.append(
             f"{collapse.collapsed} of {collapse.runs} {which} score below chance (of all possible runs {low} to {high} "
@@ -140,7 +140,8 @@ def _stable(shown: Shown, group: Consistency) -> Iterator[str]:
 def _too_few(shown: Shown, group: Consistency) -> str:
     """Return why the report has no agreement of a group."""
     seen, votes = shown.examples_behind(group), shown.analysis.examples
-    what = "comparison" if votes is None or group.group != "golden" else "test example"
+    is_known = shown.analysis.few_tests or (votes is not None and group.group == "golden")
+    what = "test example" if is_known else "comparison"
     return (
         f"How far {_compared(shown, group.group)} agree is not reported: there are {counted(seen, what)}, and at least "
         f"{FEWEST_EXAMPLES} are needed. Use reference_size=200, or one test set for all runs, test_selection=fixed."

@@ -9,7 +9,7 @@ from typing import Final
 import pandas as pd
 
 from mlflow_l3d.report.draw import share_bar, svg, text
-from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, signed, with_limits
+from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, share_texts, signed, with_limits
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.studies.investigation.report.prediction_tables import importance_text, ratio_text
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, golden_share
@@ -51,7 +51,8 @@ SHARES: Final = ("share of variance (%)", "share low (%)", "share high (%)")
 OVERLAP: Final = (
     " Shares overlap and add up to more than 100 %: what factors cause only together counts for each of them."
 )
-"""Behind shares whose sum is above 1."""
+"""Behind shares whose sum is above 1, beyond error: that of the lower ends, which hold together, is."""
+_ESTIMATES: Final = " Shares are estimates and need not add up to 100 %."
 _IMPORTANT: Final = {True: "yes", False: "no", None: MISSING}
 
 
@@ -161,7 +162,8 @@ def _share_table(shown: Shown) -> Table:
     if len(shown.records) > 1:
         rule = f"The intervals of all factors hold together with {level}. Above 50 %: dominates; below: minor; else "
         rule += "[[undecided|verdict]]."
-        rule += OVERLAP * (sum(shown.shares(one)[0] for one in shown.records) > 1)
+        share, low = (sum(shown.shares(one)[at] for one in shown.records) for at in (0, 1))
+        rule += OVERLAP * bool(low > 1) or _ESTIMATES * bool(share > 1)
     kinds = tuple(shown.verdict(record) for record in shown.records)
     return Table.of(rows, " ".join([rule, *doubts]), kind="bars", texts=frozenset({1, 2}), kinds=kinds)
 
@@ -183,6 +185,6 @@ def share_cell(share: float, low: float, high: float, *, digits: int = 1) -> str
     """Return a share in per cent, and below it its interval; cut at 0 and 1, between which every true share lies."""
     if not math.isfinite(share):
         return MISSING
-    ends = tuple(points(min(max(end, 0.0), 1.0), 0) if math.isfinite(end) else MISSING for end in (low, high))
-    interval = "" if MISSING in ends else f"\n({ends[0]} to {ends[1]})"
-    return f"{points(min(max(share, 0.0), 1.0), digits)} %{interval}"
+    cut = (min(max(each, 0.0), 1.0) if math.isfinite(each) else math.nan for each in (share, low, high))
+    text, *ends = share_texts(*cut, digits)
+    return with_limits(f"{text} %", MISSING if MISSING in ends else " to ".join(ends), "({})")

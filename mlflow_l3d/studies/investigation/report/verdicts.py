@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -13,12 +13,14 @@ import numpy as np
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance
 from mlflow_l3d.analysis.importance.estimate import total_index_of
+from mlflow_l3d.analysis.importance.luck import dependent_spread
 from mlflow_l3d.analysis.importance.results import Check, Importance
+from mlflow_l3d.analysis.importance.tables import known_std
 from mlflow_l3d.analysis.importance.verdicts import Advice, baseline_important
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Design, design_named
-from mlflow_l3d.report.numbers import MISSING, Unit, between, percent, plain, points, shorten, signed, unit_of
+from mlflow_l3d.report.numbers import MISSING, Unit, between, percent, plain, share_texts, shorten, signed, unit_of
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,21 @@ class Shown:
     @cached_property
     def golden(self) -> Importance | None:
         """The record with the fullest set of golden scores; the factors share them."""
-        every = self.analysis.importances.values()
-        return max(every, key=lambda record: int(np.isfinite(record.golden).sum()), default=None)
+        return max(self.analysis.importances.values(), key=_golden_size, default=None)
 
     @cached_property
     def golden_scores(self) -> FloatArray:
         """The golden scores that there are."""
         return np.empty(0) if self.golden is None else self.golden.golden[np.isfinite(self.golden.golden)]
+
+    def spread(self, records: Sequence[Importance]) -> tuple[FloatArray, float, float]:
+        """Return the golden scores of records, the standard deviation of a run (ddof=1), and its degrees of freedom."""
+        record = max(records, key=_golden_size)
+        scores = record.golden[np.isfinite(record.golden)]
+        spread = known_std(scores, ddof=1) if len(scores) > 1 else math.nan, len(scores) - 1.0
+        if self.design.tables_are_golden or record.golden_pooled:
+            spread = dependent_spread(records, self.design.model) or spread
+        return scores, record.golden_std if self.design.tables_are_golden else spread[0], spread[1]
 
     @property
     def runs(self) -> int:
@@ -86,10 +96,8 @@ class Shown:
 
     @property
     def golden_deviation(self) -> float:
-        """Their standard deviation; a design whose own runs are not independent of each other has one of its own."""
-        if self.golden is not None and self.design.tables_are_golden:
-            return self.golden.golden_std
-        return float(self.golden_scores.std())
+        """The standard deviation of a run that all sentences name; ``golden_std`` has ddof=0, as published."""
+        return self.spread(self.records)[1] if self.records else math.nan
 
     @property
     def golden_word(self) -> str:
@@ -119,7 +127,12 @@ class Shown:
         return self.analysis.prediction_importances.get(factor)
 
     def examples_behind(self, group: Consistency) -> int:
-        """Return on how many test examples an agreement rests, or at most rests: comparisons, if that is known."""
+        """Return on how many test examples an agreement rests, or at most rests: comparisons, if that is known.
+
+        Runs with too few test examples for any answer have no more, unless they share a reference set.
+        """
+        if self.analysis.few_tests and not group.common_examples >= FEWEST_EXAMPLES:
+            return self.analysis.test_examples
         votes = self.analysis.examples if group.group == "golden" else None
         return group.pairs_of_predictions if votes is None else len(votes.frame)
 
@@ -150,13 +163,16 @@ class Shown:
         low, high = record.corrected_interval
         return total_index_of(record.importance_corrected), total_index_of(low), total_index_of(high)
 
+    def share_text(self, record: Importance, form: str = "{} % ({} to {} %)", alone: str = "{} %") -> str:
+        """Return these numbers in per cent, with the decimals that the verdict needs; `alone` if there are no ends."""
+        texts = share_texts(*self.shares(record))
+        return (alone if MISSING in texts[1:] else form).format(*texts)
+
     def moves(self, record: Importance) -> str:
         """Return by how much the factor moves the score, and its part in the variance with its interval."""
-        total, *ends = self.shares(record)
-        share = points(total, 0)
-        interval = f" ({' to '.join(points(end, 0) for end in ends)} %)" if all(map(math.isfinite, ends)) else ""
         moved = self.unit.amount(record.moves_by_std)
-        return f"moves the score by {moved} (std), {share} % of the variance{interval}"
+        share = self.share_text(record, "{} % of the variance ({} to {} %)", "{} % of the variance")
+        return f"moves the score by {moved} (std), {share}"
 
     def sentence(self, record: Importance) -> str:
         """Return the verdict on a factor in plain words, without its name."""
@@ -201,6 +217,10 @@ class Shown:
         if record.golden_std == 0:
             return f"all {self.golden_runs} have the same score"
         return "the standard deviations are missing"
+
+
+def _golden_size(record: Importance) -> int:
+    return int(np.isfinite(record.golden).sum())
 
 
 def golden_share(record: Importance) -> float:

@@ -16,12 +16,13 @@ from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.analysis.importance.checks.shape import MANY
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.tables import constant
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import counted, listed, points, rough_duration
 from mlflow_l3d.report.remedies import less_text, remedy_words, short_words
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.report.text import Answer, Step, few_runs, may_be_luck
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
 from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP
 from mlflow_l3d.studies.investigation.report.runs import Runs
@@ -38,29 +39,25 @@ def headline(shown: Shown) -> str:
     scores, unit = shown.golden_scores, shown.unit
     if len(scores) < 2:
         return "Too few runs have a score to say how much of it is luck."
-    if np.ptp(scores) == 0:
+    if shown.golden_deviation == 0:
         same = f"All {len(scores)} {shown.golden_runs} scored {unit.text(float(scores[0]), 1)}"
         tables = [record.table[np.isfinite(record.table)] for record in shown.analysis.importances.values()]
-        if any(table.size and np.ptp([*table, scores[0]]) > 0 for table in tables):
+        if any(not constant(np.append(table, scores[0])) for table in tables):
             return f"{same}, but other runs did not: {len(scores)} are too few to say how much is luck."
         return f"{same}: the varied factors change no score."
-    if 0 < (tests := shown.analysis.test_examples) < FEWEST_EXAMPLES:
-        return f"{counted(tests, 'test example')}: no answer is possible."
+    if shown.analysis.few_tests:
+        return f"{counted(shown.analysis.test_examples, 'test example')}: no answer is possible."
     collapse = shown.analysis.collapse
     if collapse is not None and collapse.collapsed:
-        rest = _limit(shown, next(iter(collapse.rest.values())))
-        share = points(collapse.collapsed / collapse.runs, 0)
-        return f"{share} % of the runs collapsed; the others differ by up to {rest} by luck."
-    return f"Between two single runs, a difference below {_limit(shown, shown.golden)} may be [[luck|luck]]."
+        share = f"{points(collapse.collapsed / collapse.runs, 0)} % of the runs"
+        return may_be_luck("single runs", _limit(shown, [*collapse.rest.values()]), share)
+    return may_be_luck("single runs", _limit(shown, shown.records))
 
 
-def _limit(shown: Shown, record: Importance | None) -> str:
+def _limit(shown: Shown, records: Sequence[Importance]) -> str:
     """Return the distance below which two runs may differ by luck, with its unit."""
-    assert record is not None
-    scores = record.golden[np.isfinite(record.golden)]
-    own_std = shown.design.tables_are_golden or len(scores) < 2
-    low, high = shown.analysis.metric.range
-    return shown.unit.size(min(single_run_limit(scores, record.golden_std if own_std else None), high - low))
+    scores, std, degrees = shown.spread(records)
+    return shown.unit.size(single_run_limit(scores, std, degrees, span=shown.analysis.metric.span))
 
 
 def answers(shown: Shown, source: Source | None = None) -> tuple[Answer, ...]:
@@ -98,9 +95,19 @@ def _luck(shown: Shown) -> Answer:
         runs = f"The **{len(scores):,} trainings** of all tables scored"
     metric = f"{shown.analysis.metric}, %" if unit.scale > 1 else str(shown.analysis.metric)
     lead = f"{runs} **{low} to {high}** ({metric}), [[typically|std]] **{mean} ± {deviation}**."
-    if (alone := shown.analysis.luck_of_tests) > 0:
-        lead += f" {shown.analysis.test_examples:,} test examples alone cause {unit.typical(alone)}."
+    lead += few_runs(shown.spread(shown.records)[2])
+    if (alone := shown.analysis.luck_of_tests) > 0 and not shown.analysis.tests_drawn:
+        lead += f" All runs share their {shown.analysis.test_examples:,} test examples, whose luck comes on top"
+        lead += f": {unit.typical(alone)}."
+    elif alone > 0:
+        lead += f" {shown.analysis.test_examples:,} test examples alone cause {_of_tests(shown)}."
     return Answer(question, "", (lead, *luck_details(shown)))
+
+
+def _of_tests(shown: Shown, whole: str = "it", behind: str = "") -> str:
+    """Return how much of the spread test examples cause: an estimate that exceeds the whole is about the whole."""
+    part = f"{shown.unit.typical(shown.analysis.luck_of_tests)}{behind}"
+    return f"about all of {whole}" if shown.analysis.tests_share >= 1 else part
 
 
 def _which(shown: Shown) -> Answer:
@@ -126,7 +133,7 @@ def _kinds(shown: Shown, records: Sequence[Importance]) -> str:
     if above:
         return f"**{listed(above)} dominate{'s' * (len(above) == 1)}.**{tail}{OVERLAP * (len(above) > 1)}"
     if not open_:
-        largest = f" The largest share has {records[0].factor}: {_share(shown, records[0])}."
+        largest = f" The largest share has {records[0].factor}: {shown.share_text(records[0])}."
         return f"**No factor alone is involved in half of the variance.**{largest}"
     if not below:
         return f"**Undecided** for all {len(open_)} factors: {_why_open(shown, records)}."
@@ -143,13 +150,7 @@ def _why_open(shown: Shown, records: Sequence[Importance]) -> str:
 
 
 def _involved(shown: Shown, record: Importance) -> str:
-    return f"[[involved in|share]] **{_share(shown, record)}** of the variance"
-
-
-def _share(shown: Shown, record: Importance) -> str:
-    share, low, high = shown.shares(record)
-    interval = f" ({points(low, 0)} to {points(high, 0)} %)" if math.isfinite(low + high) else ""
-    return f"{points(share, 0)} %{interval}"
+    return f"[[involved in|share]] **{shown.share_text(record)}** of the variance"
 
 
 def _is(word: str) -> str:
@@ -213,19 +214,19 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
         deleted = min(analysis.cells_deleted, analysis.cells_failed)
         why = f"have no score, as {deleted} were deleted" if deleted else "failed"
         yield Step(f"{analysis.cells_failed} runs {why}. The same command trains them again:", source.command())
-    if len(scores) > 1 and np.ptp(scores) == 0:
+    if len(scores) > 1 and shown.golden_deviation == 0:
         yield Step("Does each seed reach the training? Try them:", source.command(self_test="only"))
         return
     larger = {name: each for name, each in analysis.advice.items() if each.action in ("more_rows", "larger_table")}
-    if analysis.tests_dominate:
-        luck = f"{shown.unit.typical(analysis.luck_of_tests)}{shown.unit.behind}"
-        alone = f": {analysis.test_examples:,} alone cause {luck}" * (analysis.luck_of_tests > 0)
+    if analysis.few_tests or analysis.tests_share >= 0.5:
+        luck = _of_tests(shown, "the luck", shown.unit.behind)
+        alone = f": {analysis.test_examples:,} alone cause {luck}" * bool(analysis.tests_share > 0)
         advised = "Test more examples (--test-size), or label more"
         if (unused := source.unused_tests) is not None:
             used = "Label more examples (all test examples are in use)"
             advised = f"Test more examples (--test-size; {unused:,} are unused)" if unused else used
         yield Step(f"{advised}{alone}.")
-    if larger and not 0 < analysis.test_examples < FEWEST_EXAMPLES and source.command():
+    if larger and not analysis.few_tests and source.command():
         more = {"mitigation_runs": str(max(each.rows or 0 for each in larger.values()))}
         if columns := [each.columns for each in larger.values() if each.columns]:
             more["investigation_runs"] = str(max(columns))

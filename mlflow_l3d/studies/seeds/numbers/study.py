@@ -10,8 +10,9 @@ from typing import Final, get_args
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.examples import ExampleVotes
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVotes
 from mlflow_l3d.analysis.consistency.runs import Interval, PairSpread, SeedAgreement
+from mlflow_l3d.analysis.importance.checks.shape import many_or_apart
 from mlflow_l3d.analysis.intervals import LEVEL, known, with_interval
 from mlflow_l3d.analysis.judged.pass_k import pass_k
 from mlflow_l3d.errors import ParameterError, unknown_name
@@ -62,7 +63,8 @@ class SeedsStudy:
     chance
         Score of guessing under the task's own metric; None if it has none, or the classes are not known.
     collapsed_seeds
-        Seeds with a score at or below `chance`, or one prediction for every example, whose predictions are answers.
+        Seeds with one prediction for every example, or a score at or below `chance` if these are half of all or more,
+        or `chance` lies far below the others; their predictions are answers.
     unanswered_seeds
         Seeds of which half of the predictions or more name no class of the task: what they score says nothing of their
         training.
@@ -259,8 +261,10 @@ def seeds_study(
         raise unknown_name("metric", headline.name, [str(name) for name in table], "one that the runs have:")
     chance = headline.chance_level(classes if compared is None else compared.classes)
     own_scores = table[headline.name]
-    low = () if chance is None else table.index[own_scores <= chance + _ROUNDING].tolist()
     constant = () if compared is None else compared.constant()
+    votes = None if compared is None else compared.votes()
+    few = votes is not None and 0 < len(votes.frame) < FEWEST_EXAMPLES
+    low = () if chance is None or few else _low(own_scores, chance, constant)
     unanswered = () if compared is None else compared.unanswered()
     agreement = SeedAgreement({}, {}, {}) if compared is None else compared.agreement()
     return SeedsStudy(
@@ -275,7 +279,7 @@ def seeds_study(
         spreads={str(name): metric_spread(table[name].to_numpy(), named(str(name)), level=level) for name in table},
         pairs=agreement.pairs,
         compared=() if compared is None else compared.seeds,
-        examples=None if compared is None else compared.votes(),
+        examples=votes,
         together=agreement.together,
         intervals=agreement.intervals,
         constant_seeds=constant,
@@ -286,3 +290,11 @@ def seeds_study(
         settings=None if recorded is None else settings_study(own_scores.to_numpy(), recorded),
         changes=answer_changes(compared.frame, kind, headline) if repeats and compared is not None else None,
     )
+
+
+def _low(scores: pd.Series, chance: float, constant: Sequence[int]) -> list[int]:
+    """Return the seeds whose scores say that they collapsed, by the rule of investigations."""
+    known_scores = scores.dropna()
+    low = known_scores <= chance + _ROUNDING
+    down = (low | known_scores.index.isin(constant)).to_numpy()
+    return known_scores.index[low].tolist() if many_or_apart(known_scores.to_numpy(), down, chance) else []

@@ -17,7 +17,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, probability, shorten, unit_of
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.report.text import Answer, Step, few_runs, may_be_luck
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges
 from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
@@ -40,16 +40,16 @@ def headline(study: SeedsStudy) -> str:
         return f"Too few {unit}s have a score to say how much of it is luck."
     if study.collapsed_seeds:
         rest = scores.drop(list(study.collapsed_seeds), errors="ignore")
-        share = f"{len(study.collapsed_seeds)} of {study.judged} {unit}s [[collapsed|collapsed]]"
+        share = f"{len(study.collapsed_seeds)} of {study.judged} {unit}s"
         if len(rest) < 2:
-            return f"{share}: the scores do not say how much is luck."
-        return f"{share}; the others differ by up to {_limit(study, rest)} by luck."
+            return f"{share} [[collapsed|collapsed]]: the scores do not say how much is luck."
+        return may_be_luck(f"{unit}s", _limit(study, rest), share)
     if study.settings is not None and study.settings.found:
         return f"{moving(study.settings, study.metric)[0]}."
-    if scores.min() == scores.max():
+    if study.own.std == 0:
         score = unit_of(study.metric).text(scores.iloc[0], 1)
         return f"All {len(scores)} {unit}s scored {score}: the {unit} does not change the score."
-    return f"Between two {unit}s, a difference below {_limit(study, scores)} may be [[luck|luck]]."
+    return may_be_luck(f"{unit}s", _limit(study, scores))
 
 
 def scored(study: SeedsStudy) -> pd.Series:
@@ -59,7 +59,7 @@ def scored(study: SeedsStudy) -> pd.Series:
 
 def _limit(study: SeedsStudy, scores: pd.Series) -> str:
     """Return the distance below which two scores may differ by luck, with its unit."""
-    return unit_of(study.metric).size(single_run_limit(scores.to_numpy()))
+    return unit_of(study.metric).size(single_run_limit(scores.to_numpy(), span=study.metric.span))
 
 
 def digits(study: SeedsStudy) -> int:
@@ -113,13 +113,14 @@ def _luck(study: SeedsStudy) -> Answer:
         return Answer(question, "", (f"{counted(scores.runs, unit)} with a score; at least 2 are needed.",))
     shown, values = unit_of(study.metric).text, unit_of(study.metric).scale * scored(study)
     written = unit_of(study.metric).written
-    numbers = (values.min(), values.max(), values.mean(), values.std())  # scaled first, as those of the strip
+    numbers = (values.min(), values.max(), values.mean(), unit_of(study.metric).scale * scores.std)
     low, high, mean, std = (written(each, digits(study)) for each in numbers)
     metric = f"{study.metric}, %" if study.metric.percent else f"{study.metric}"
     lead = (
         f"**{scores.runs} {unit}s** scored **{low} to {high}** ({metric}), on average **{mean}**, [[typically|std]] "
         f"**± {std}**."
     )
+    lead += few_runs(scores.runs - 1)
     details = [f"With ddof=0, as published, the standard deviation (VAR) is {shown(scores.var)}."]
     if (spread := between(scores.std_ci_low, scores.std_ci_high, shown)) != MISSING:
         details.append(f"All {unit}s would have a standard deviation of {spread} (95 %, normal scores or not).")
@@ -136,7 +137,7 @@ def _lucky(study: SeedsStudy) -> Answer:
     question, scores, unit = "Was a seed lucky?", scored(study), unit_of(study.metric)
     if len(scores) < 2:
         lead = "Two scores are needed to compare seeds."
-    elif scores.min() == scores.max():
+    elif study.own.std == 0:
         lead = "**No:** all have the same score."
     else:
         shown = partial(unit.text, digits=digits(study))
@@ -258,10 +259,10 @@ def steps(study: SeedsStudy, source: Source, failed: int) -> list[Step]:
 def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step]:
     if study.changes is not None:
         return
-    scores, again = scored(study), source.command("seeds")
+    again = source.command("seeds")
     if failed and again:
         yield Step(f"{counted(failed, 'seed')} failed. The same command trains the rest:", again)
-    if len(scores) > 1 and scores.min() == scores.max() and not study.collapsed_seeds and again:
+    if study.own.std == 0 and not study.collapsed_seeds and again:
         yield Step("Does the seed reach the training? Try it:", source.command("seeds", self_test="only"))
         return
     if study.collapsed_seeds and again:

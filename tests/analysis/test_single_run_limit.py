@@ -1,0 +1,62 @@
+"""How far apart two runs may lie by luck: one time in twenty they lie further apart, however few runs were seen."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, RADIAL
+from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance.luck import dependent_spread, single_run_limit
+
+TIMES = 4000
+NONE = np.empty(0)
+RECORD = importance([[0.6, 0.8], [0.4, 0.8]], [0.5, 0.9])
+
+
+def exceeded(limits, rng):
+    """Return how often two further runs, whose standard deviation is 1, differ by more than the limits."""
+    return np.mean(np.abs(rng.normal(0, math.sqrt(2), len(limits))) > limits)
+
+
+@pytest.mark.parametrize("runs", [2, 3, 5, 10])
+def test_two_runs_exceed_the_limit_one_time_in_twenty(runs):
+    rng = np.random.default_rng(runs)
+    samples = rng.standard_normal((TIMES, runs))
+    limits = np.array([single_run_limit(scores) for scores in samples])
+    exact = stats.t.ppf(0.975, runs - 1) * math.sqrt(2) * samples.std(axis=1, ddof=1)
+    assert limits == pytest.approx(exact)
+    assert exceeded(limits, rng) == pytest.approx(0.05, abs=3 * math.sqrt(0.05 * 0.95 / TIMES))
+
+
+def test_no_limit_is_wider_than_the_metric():
+    assert single_run_limit(np.array([0.5, 0.9]), span=1.0) == 1.0
+
+
+@pytest.mark.parametrize("of_rows", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("model", [CROSSED, NESTED])
+def test_runs_of_a_table_count_for_fewer_than_they_are(model, of_rows):
+    rng = np.random.default_rng(int(10 * of_rows))
+    limits = []
+    for _ in range(TIMES):
+        columns = rng.standard_normal((1, 5)) if model is CROSSED else rng.standard_normal((4, 5))
+        table = math.sqrt(of_rows) * rng.standard_normal((4, 1)) + math.sqrt(1 - of_rows) * columns
+        limits.append(single_run_limit(NONE, *dependent_spread([replace(RECORD, table=table)], model)))
+    assert 0.03 < exceeded(np.array(limits), rng) < 0.07
+
+
+def test_runs_of_pairs_count_for_fewer_than_they_are():
+    rng = np.random.default_rng(3)
+    limits = []
+    for _ in range(TIMES):
+        base, swap = rng.standard_normal((2, 5, 3)) / math.sqrt(3)  # no factor redraws the last part of the score
+        pairs = [np.column_stack([base.sum(1), base.sum(1) - base[:, at] + swap[:, at]]) for at in range(2)]
+        spread = dependent_spread([replace(RECORD, table=table) for table in pairs], RADIAL)
+        limits.append(single_run_limit(NONE, *spread))
+    assert 0.03 < exceeded(np.array(limits), rng) < 0.07
+
+
+def test_tables_without_spread_have_no_limit():
+    assert math.isnan(single_run_limit(NONE, *dependent_spread([replace(RECORD, table=np.ones((3, 3)))], CROSSED)))
