@@ -96,7 +96,7 @@ def compare_held_out(
         mean ± t(n - 1) * std / sqrt(n) of the differences (std with ddof 1). Of equal scores it is 0 to 0.
     """
     pairs = np.array([found, default], dtype=float)
-    kept = np.flatnonzero(np.isfinite(pairs).all(axis=0))
+    kept = np.flatnonzero(np.isfinite(pairs).all(axis=0)).tolist()
     unseen = (
         None if metric is None else _unseen([[side[at] for at in kept] for side in sides], metric, classes, searched)
     )
