@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Self
+
+import numpy as np
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.cured.approach import Cured
@@ -12,8 +14,9 @@ from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.parameters.values import public_name
+from mlflow_l3d.report.numbers import share_text
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.settings import SplitSettings
+from mlflow_l3d.tasks.settings import IntArray, SplitSettings
 
 SCHEMA: Final = 1
 """Schema of ``hyperparameters.json``."""
@@ -151,6 +154,33 @@ def differences(document: Mapping[str, Any], subject: Subject) -> list[str]:
     if "num_labelled" in settings and searched != used:
         found.append(f"with num_labelled={searched or 'auto'}, and are used with {used or 'auto'}")
     return found
+
+
+def validated_on(task: Task, searched_on: Iterable[Mapping[str, int]]) -> IntArray:
+    """Return the positions of the examples that score the trials of a search: the validation parts of its splits."""
+    validation = replace(task, settings=replace(task.settings, evaluated="validation"))
+    return np.unique(np.concatenate([validation.split(seeds).test for seeds in searched_on]))
+
+
+def share_validated_on(task: Task, seeds: Iterable[Mapping[str, int]], positions: IntArray) -> float:
+    """Return the share of the test examples of some splits that are at these positions; 0 without a test example."""
+    tests = np.concatenate([task.split(each).scored for each in seeds])
+    return float(np.isin(tests, positions).mean()) if len(tests) else 0.0
+
+
+def overlap_remarks(document: Mapping[str, Any], task: Task, seeds: Iterable[Mapping[str, int]]) -> tuple[str, ...]:
+    """Return what is to be said if test examples of these splits scored the trials of the search; empty if none did."""
+    searched_on = [each for each in document.get("searched_on", []) if set(TASK_FACTORS) <= set(each)]
+    if document.get("task_fingerprint") != task.fingerprint or not searched_on:
+        return ()
+    settings: Mapping[str, Any] = document.get("settings") or {}
+    recorded = {name: settings[name] for name in (*_SETTINGS, *_MORE_SETTINGS, _REFERENCE) if name in settings}
+    searched = replace(task, settings=replace(task.settings, **recorded))
+    if not (share := share_validated_on(task, seeds, validated_on(searched, searched_on))):
+        return ()
+    why = "of the test examples scored the trials of the search that found the hyperparameters"
+    fix = "test_selection=fixed and the same root_seed in both keep them apart"
+    return (f"{share_text(share)} {why}, so scores may be slightly too high; {fix}.",)
 
 
 def splits_of(

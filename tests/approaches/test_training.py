@@ -2,7 +2,10 @@
 
 import hashlib
 import importlib
+import linecache
 import re
+import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -18,6 +21,7 @@ from sklearn.svm import LinearSVC
 
 from mlflow_l3d import training
 from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.functions.content import content_texts
 from mlflow_l3d.approaches.functions.estimator import Estimator, random_states
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
@@ -415,3 +419,103 @@ def test_what_a_name_stands_for_is_in_the_key(
         (tmp_path / f"{name}.py").write_text(f"{line}\ndef train(x):\n    return f\n", encoding="utf-8")
         texts.append(content_texts(importlib.import_module(name).train, "train"))
     assert texts[0] != texts[1]
+
+
+HELPERS = """
+import functools, threading
+
+K, TABLE, LOCK, CACHE = 1, {"a": 1}, threading.Lock(), dict(a=threading)
+
+def make(depth):
+    def inner(x):
+        return x * depth
+    return inner
+
+def scaled(by):
+    def decorator(function):
+        @functools.wraps(function)
+        def decorated(*given):
+            return function(*given) * by
+        return decorated
+    return decorator
+
+def used(x=K):
+    with LOCK:
+        return x * K + len(CACHE)
+"""
+LOCAL = {
+    "closure": "f = helpers.make({})",
+    "closure in a list": "f = [helpers.make({})]",
+    "closure in a partial": "f = functools.partial(helpers.make({}))",
+    "closure in a cache": "f = functools.lru_cache(helpers.make({}))",
+    "method of data": "f = dict(a={}).get",
+    "decorator": "@helpers.scaled(int('{}'))\ndef f(): ...",
+    "variable": "helpers.K = {}\ndef f(): return helpers.K",
+    "variable of a function there": "helpers.K = {}\nf = helpers.used",
+    "variable, imported within": "helpers.K = {}\ndef f():\n    from helpers import K\n    return K",
+    "entry": "helpers.TABLE['a'] = {}\ndef f(): return helpers.TABLE",
+    "function replaced": "def f(): return helpers.make(1)\nhelpers.make = lambda depth: {}",
+    "frozenset of a class": "L = [{}]\nclass f:\n    stop = frozenset(L)",
+    "partial of a class": "L = {}\nclass f:\n    stop = functools.partial(pow, L)",
+    "tensor of a class": "import torch\nL = {}\nclass f:\n    stop = torch.ones(3) * L",
+    "one of two lambdas": "a, b = (lambda: 0), (lambda: 1)\nf = (a, b)[{} % 2]",
+}
+
+
+@pytest.fixture
+def local_module(tmp_path, monkeypatch):
+    """Return a module of this text, whose neighbour is the module `helpers`."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "helpers.py").write_text(HELPERS)
+
+    def made(text):
+        for name in ("helpers", "mine_local"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        (tmp_path / "mine_local.py").write_text(f"import functools, helpers\n{text}\ndef train(seed):\n    return f\n")
+        shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
+        importlib.invalidate_caches()
+        linecache.clearcache()
+        return importlib.import_module("mine_local")
+
+    return made
+
+
+@pytest.mark.parametrize("kind", LOCAL)
+def test_what_local_modules_make_and_what_is_set_in_them_is_in_the_key(local_module, kind):
+    texts = [content_texts(local_module(LOCAL[kind].format(number)).train, "train") for number in (2, 2, 3)]
+    parted = [{name: text for name, text in each.items() if text.count("\n") < 2 or "@" in text} for each in texts]
+    assert parted[0] == parted[1] != parted[2]
+
+
+def test_what_the_source_of_a_local_module_says_is_not_in_the_key_again(local_module):
+    module = local_module("f = helpers.used")
+    assert set(content_texts(module.train, "train")) == {"train", "f"}
+    module.helpers.CACHE["b"] = 1  # it is computed there: a table or a cache of that module
+    assert set(content_texts(module.train, "train")) == {"train", "f"}
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("import numpy as np\nf = np.frompyfunc(len, 1, 1)", "f, of type ufunc"),
+        ("X = 1\ndef f(): return globals()['X']", "globals(), of type dict"),
+        ("import threading\nhelpers.K = threading.Lock()\nf = helpers.used", "helpers.K, of type lock"),
+    ],
+)
+def test_what_cannot_be_seen_is_refused(local_module, text, named):
+    with pytest.raises(ParameterError, match=re.escape(f"refers to {named}, whose content is not known")):
+        content_texts(local_module(text).train, "train")
+
+
+@pytest.mark.parametrize("version", ["", "1"])
+def test_workers_see_what_was_set_in_a_local_module(local_module, version, monkeypatch):
+    import pickle
+
+    module = local_module("L = 1\ndef f(): return helpers.K, L")
+    module.helpers.K, module.L = 7, 8
+    approach = FunctionApproach(module.train, name="mine", version="1", factors=[])
+    sent = pickled(training(factors=[], version=version)(module.train) if version else approach, "processes")
+    for name in ("helpers", "mine_local"):
+        monkeypatch.delitem(sys.modules, name)
+    assert pickle.loads(sent).function(None)() == (7, 8)
+    assert sys.modules["helpers"].CACHE["a"].__name__ == "threading"

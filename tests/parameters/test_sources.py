@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -402,6 +403,19 @@ def test_a_specification_says_where_its_hyperparameters_came_from() -> None:
         "overridden": [],
         "searched_splits": [],
     }
+
+
+def test_an_investigation_tells_which_share_of_its_test_examples_chose_its_hyperparameters() -> None:
+    places = [{"data_split": number, "label_selection": number} for number in range(40)]
+    request = searched(searched_on=places, settings={"num_labelled": None, "test_size": None})
+    [note] = [each for each in request.notes(pd.DataFrame()) if "scored the trials" in each]
+    share = int(note.split()[0])
+    assert share > 99, note
+    request = searched(searched_on=places[:1], settings={"num_labelled": None})
+    [note] = [each for each in request.notes(pd.DataFrame()) if "scored the trials" in each]
+    assert 10 <= int(note.split()[0]) <= 22, note
+    for changes in ({"searched_on": []}, {"task_fingerprint": "0", "searched_on": places}):
+        assert not [each for each in searched(**changes).notes(pd.DataFrame()) if "scored the trials" in each]
 
 
 def test_the_subject_of_a_search_is_data_approach_and_weights() -> None:

@@ -141,6 +141,14 @@ def join_predictions(parts: Iterable[tuple[int, Any]], runs: int) -> Predictions
     return joined if np.bincount(joined.run, minlength=runs).min() >= 2 else None
 
 
+def graded(answers: Predictions | None, metric: Metric) -> Predictions | None:
+    """Return texts as right (0, as every label), wrong (1) or none (-1) for a metric of classes; others unchanged."""
+    if answers is None or answers.label.dtype != object or not metric.scores_classes:
+        return answers
+    right = np.where(answers.prediction == answers.label, 0, np.where(pd.isna(answers.prediction), -1, 1))
+    return answers._replace(label=np.zeros(len(right), dtype=np.int64), prediction=right)
+
+
 def systems(
     names: Sequence[str],
     scores: Sequence[FloatArray],

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session, answered
-from mlflow_l3d.approaches.functions.content import content_texts
+from mlflow_l3d.approaches.functions.content import Carried, content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS
@@ -33,7 +33,7 @@ predictions. Of a multiple-choice task the choices are the classes; of a regress
 (n,), of a generation n texts, of tagging n lists of tags, of a ranking n lists of ids, best first."""
 
 
-class FunctionApproach(Approach):
+class FunctionApproach(Carried, Approach):
     """An approach made of one function.
 
     A subclass overrides what else matters, such as ``numerics`` if other libraries decide the numbers.

@@ -28,12 +28,10 @@ def local_modules(function: Callable[..., Any], source: str) -> dict[str, str]:
         The function, and its source.
     """
     plain: Any = inspect.unwrap(getattr(function, "func", function))
-    texts, folders, followed = [source, *_imported(plain)], [Path.cwd()], set[Path]()
+    texts, folders, followed = [source, *_imported(plain)], folders_of(plain), set[Path]()
     if (file := Path(getattr(getattr(plain, "__code__", None), "co_filename", ""))).is_file():
         texts.append(file.read_text("utf-8", "replace"))
-        folders.insert(0, file.resolve().parent)
         followed.add(file.resolve())
-    folders = [folder for folder in folders if _INSTALLED.isdisjoint(folder.parts)]
     sources: dict[str, str] = {}
     while texts:
         names = {name for line in _IMPORT.findall(texts.pop()) for name in re.findall(r"\w+", line)} - {"mlflow_l3d"}
@@ -44,6 +42,13 @@ def local_modules(function: Callable[..., Any], source: str) -> dict[str, str]:
                 texts.append(path.read_text("utf-8", "replace"))
                 sources.setdefault(path.relative_to(start).as_posix(), texts[-1])
     return dict(sorted(sources.items()))
+
+
+def folders_of(function: Any) -> list[Path]:
+    """Return the folders whose modules are local: that of a function's file, and the working folder."""
+    file = Path(getattr(getattr(function, "__code__", None), "co_filename", ""))
+    folders = [*([file.resolve().parent] if file.is_file() else []), Path.cwd()]
+    return [folder for folder in folders if _INSTALLED.isdisjoint(folder.parts)]
 
 
 def _imported(function: Any) -> Iterator[str]:

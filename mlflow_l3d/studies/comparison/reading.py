@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.system import ANSWERS, Predictions, System, join_predictions, systems
+from mlflow_l3d.analysis.comparison.system import ANSWERS, Predictions, System, graded, join_predictions, systems
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -123,7 +123,7 @@ def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
                 for name in kept
                 if str(name).startswith(SEED) and kept[name].notna().all()
             },
-            _graded(predictions or join_predictions(answers_of_cells(client, kept), len(kept)), metric),
+            graded(predictions or join_predictions(answers_of_cells(client, kept), len(kept)), metric),
             len(cells) - len(kept),
             parent.classes or 0,
             (parent.document.get("task") or {}).get("test_size"),
@@ -173,14 +173,6 @@ def answers_of_cells(client: Client, cells: pd.DataFrame) -> Iterator[tuple[int,
             if table is None:
                 return
             yield number, table
-
-
-def _graded(answers: Predictions | None, metric: Metric) -> Predictions | None:
-    """Return texts as right (0, as every label), wrong (1) or none (-1) for a metric of classes; others unchanged."""
-    if answers is None or answers.label.dtype != object or not metric.scores_classes:
-        return answers
-    right = np.where(answers.prediction == answers.label, 0, np.where(pd.isna(answers.prediction), -1, 1))
-    return answers._replace(label=np.zeros(len(right), dtype=np.int64), prediction=right)
 
 
 def importances_of_differences(task: str, systems: Mapping[str, Runs], metric: Metric, level: float) -> pd.DataFrame:

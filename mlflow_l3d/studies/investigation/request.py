@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any, Final
 
 import pandas as pd
@@ -17,7 +18,7 @@ from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.designs.configurations import factor_members, joint_name
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.published import PUBLISHED, as_published
-from mlflow_l3d.parameters.search_document import Searches, splits_of
+from mlflow_l3d.parameters.search_document import Searches, overlap_remarks, splits_of
 from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
 from mlflow_l3d.parameters.values import check_names, names_of
 from mlflow_l3d.report.source import Source
@@ -152,7 +153,9 @@ class InvestigationRequest(CellRequest):
         left_out = (f"{name} has no effect and is left out: {why}" for name, why in news)
         each = (f"Each run: {sizes} examples.",) if sizes else ()
         why = (self.plan.why,) if self.plan.why else ()
-        return (*each, *why, *super().notes(cells), *left_out)
+        cells_seeds = ({**dict.fromkeys(TASK_FACTORS, 0), **cell.seeds} for cell in islice(self.design().cells(), 20))
+        overlap = overlap_remarks(self.setup.origin.searched, self.setup.task, cells_seeds)
+        return (*each, *why, *super().notes(cells), *overlap, *left_out)
 
     def run_numbers(self) -> dict[str, str]:
         """Return the numbers of rows and golden runs as text."""

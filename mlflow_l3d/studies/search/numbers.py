@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from mlflow_l3d.analysis.comparison.covariance import mean_scores
+from mlflow_l3d.analysis.comparison.difference import interval, spread
+from mlflow_l3d.analysis.comparison.system import System, graded, join_predictions, systems
 from mlflow_l3d.analysis.intervals import LEVEL, known, t_quantile
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.classification import occurring
+from mlflow_l3d.metrics.known import score
 from mlflow_l3d.report.numbers import value_text
 
 
@@ -29,11 +35,15 @@ class HeldOut:
     difference
         Mean of found minus default; nan without a pair.
     ci_low, ci_high
-        Interval of the difference (paired, Student's t); nan with fewer than two pairs.
+        Interval of the difference; nan with fewer than two pairs.
     level
         Its level.
     missing
         Pairs that were left out.
+    overlap
+        Share of the test examples of these configurations that scored trials, too.
+    is_unseen
+        Whether these were left out, and the interval counts the luck of test examples.
     """
 
     found: tuple[float, ...]
@@ -43,6 +53,8 @@ class HeldOut:
     ci_high: float
     level: float = LEVEL
     missing: int = 0
+    overlap: float = 0.0
+    is_unseen: bool = False
 
     @property
     def configurations(self) -> int:
@@ -50,7 +62,16 @@ class HeldOut:
         return len(self.found)
 
 
-def compare_held_out(found: ArrayLike, default: ArrayLike) -> HeldOut:
+def compare_held_out(
+    found: ArrayLike,
+    default: ArrayLike,
+    sides: Sequence[Sequence[pd.DataFrame | None]] = (),
+    *,
+    metric: Metric | None = None,
+    classes: int = 0,
+    searched: npt.NDArray[Any] | Sequence[Any] = (),
+    overlap: float = 0.0,
+) -> HeldOut:
     """Compare two settings on the same configurations.
 
     Parameters
@@ -58,21 +79,66 @@ def compare_held_out(found: ArrayLike, default: ArrayLike) -> HeldOut:
     found, default
         Scores as fractions, shape (n,); entry i of both is of the same configuration. A pair in which one is not finite
         (a run that failed) is left out and counted.
+    sides
+        Predictions of both settings, one table per configuration; None if a run has none.
+    metric, classes
+        What is scored, and the number of classes; 0 if there are none.
+    searched
+        Ids of the examples that scored trials; their predictions are left out.
+    overlap
+        See :class:`HeldOut`.
 
     Returns
     -------
     HeldOut
-        The interval is mean ± t(n - 1) * std / sqrt(n) of the differences (std with ddof 1); of equal scores 0 to 0.
+        With predictions, scores are of the test examples that scored no trial, and the interval counts configurations
+        and test examples (:func:`mlflow_l3d.analysis.comparison.covariance.mean_scores`). Else it is
+        mean ± t(n - 1) * std / sqrt(n) of the differences (std with ddof 1). Of equal scores it is 0 to 0.
     """
     pairs = np.array([found, default], dtype=float)
-    finite_pairs = pairs[:, np.isfinite(pairs).all(axis=0)]
+    kept = np.flatnonzero(np.isfinite(pairs).all(axis=0)).tolist()
+    unseen = (
+        None if metric is None else _unseen([[side[at] for at in kept] for side in sides], metric, classes, searched)
+    )
+    finite_pairs = pairs[:, kept] if unseen is None else np.array([side.scores for side in unseen])
     differences = finite_pairs[0] - finite_pairs[1]
     n = len(differences)
     mean = float(differences.mean()) if n else math.nan
     half_width = t_quantile(n - 1, LEVEL) * float(differences.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    ends = mean - half_width, mean + half_width
+    if unseen is not None and differences.any():
+        ends = interval(mean, spread(mean_scores(unseen), 0, 1), LEVEL)
     found_scores, default_scores = map(tuple, finite_pairs.tolist())
-    interval = mean - half_width, mean + half_width
-    return HeldOut(found_scores, default_scores, mean, *interval, missing=pairs.shape[1] - n)
+    missing = pairs.shape[1] - n
+    return HeldOut(found_scores, default_scores, mean, *ends, LEVEL, missing, overlap, unseen is not None)
+
+
+def _unseen(
+    sides: Sequence[Sequence[pd.DataFrame | None]], metric: Metric, classes: int, searched: Any
+) -> list[System] | None:
+    """Return both settings on the test examples that scored no trial; None if a run has fewer than two predictions."""
+    known = [[table for table in side if table is not None] for side in sides]
+    runs = len(sides[0]) if sides else 0
+    if runs < 2 or metric.function is None or any(len(side) < runs for side in known):
+        return None
+    parts = ([table[~table["example_id"].isin(searched)] for table in side] for side in known)
+    tables = [graded(join_predictions(enumerate(side), runs), metric) for side in parts]
+    if (found := tables[0]) is None or (default := tables[1]) is None:
+        return None
+    answers = found.label, found.prediction, default.label, default.prediction
+    distinct = max(classes, occurring(*answers)) if metric.scores_classes else None
+    scores = [
+        np.array(
+            [
+                score(metric, side.label[side.run == run], side.prediction[side.run == run], distinct)
+                for run in range(runs)
+            ]
+        )
+        for side in (found, default)
+    ]
+    places = {"configuration": np.arange(runs)}
+    read, why = systems(("found", "default"), scores, (places, places), tables, metric, distinct)
+    return None if why else read
 
 
 @dataclass(frozen=True, slots=True)

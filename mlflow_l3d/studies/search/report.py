@@ -188,11 +188,12 @@ def headline(result: SearchResult) -> str:
     size = unit_of(result.metric).size(held.difference)
     change = "gain" if result.metric.sign * held.difference >= 0 else "loss"
     new = f"on {counted(held.configurations, 'new configuration')}"
+    chose = f"; {share_text(held.overlap)} of the test examples chose it" if held.overlap and not held.is_unseen else ""
     return {
-        "better": f"The found setting is better than the default by {size} {new}.",
-        "worse": f"The default is better than the found setting by {size} {new}.",
-        "equal": f"The found setting and the default score the same {new}.",
-        "undecided": f"Undecided: a {change} of {size} {new} may be luck.",
+        "better": f"The found setting is better than the default by {size} {new}{chose}.",
+        "worse": f"The default is better than the found setting by {size} {new}{chose}.",
+        "equal": f"The found setting and the default score the same {new}{chose}.",
+        "undecided": f"Undecided: a {change} of {size} {new} may be luck{chose}.",
     }[word]
 
 
@@ -235,7 +236,13 @@ def _elsewhere(result: SearchResult) -> tuple[str, ...]:
         interval = f"{percent(held.level)} interval **{ends}**"
     gain = f"{_change(result.metric, held.difference)} **{found}** against **{default}**"
     lost = [f"{counted(held.missing, 'pair')} without a score left out."] if held.missing else []
-    where = f"Scored on the test examples of {counted(held.configurations, 'configuration')} that no trial saw."
+    where = f"Scored on test examples of {counted(held.configurations, 'new configuration')}."
+    if held.is_unseen:
+        left_out = f", without the {share_text(held.overlap)} that scored trials" if held.overlap else ""
+        where = f"{where[:-1]}{left_out}. The interval holds for new configurations and new test examples."
+    elif held.configurations > 1:
+        trials = f" {share_text(held.overlap)} of them scored trials, so the gain is too large." if held.overlap else ""
+        where += f"{trials} There are no predictions: the interval leaves out the luck of test examples."
     return f"{gain} with the default. {interval}.", where, *lost
 
 

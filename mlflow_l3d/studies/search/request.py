@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from mlflow_l3d.approaches.base import Approach
@@ -12,7 +13,7 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.published import as_published
-from mlflow_l3d.parameters.search_document import Searches
+from mlflow_l3d.parameters.search_document import Searches, share_validated_on, validated_on
 from mlflow_l3d.parameters.setup import read_parameters, set_up
 from mlflow_l3d.studies.request import StudyRequest, identity
 from mlflow_l3d.studies.search.optimiser import Stage, pruner_name, sampler_name
@@ -20,6 +21,7 @@ from mlflow_l3d.studies.search.parameters import SEARCH
 from mlflow_l3d.studies.search.space import SearchSpace, Setting, complete_setting
 from mlflow_l3d.studies.search.trials import Earlier, TrialCell, evaluated_on, trial_key
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import IntArray
 from mlflow_l3d.tracking import names
 
 
@@ -83,6 +85,16 @@ class SearchRequest(StudyRequest):
     def validation_examples(self) -> int:
         """How many examples score a trial, in each configuration."""
         return len(evaluated_on(self.setup.task, "validation").split(self.searched_on[0]).test)
+
+    @cached_property
+    def validated_on(self) -> IntArray:
+        """Positions of the examples that score trials."""
+        return validated_on(self.setup.task, self.searched_on)
+
+    @property
+    def overlap(self) -> float:
+        """Share of the test examples that compare the found setting which scored trials, too."""
+        return share_validated_on(self.setup.task, self.compared_on, self.validated_on)
 
     def sampler_seed(self, stage: Stage) -> int:
         """Return the seed of a stage's sampler."""

@@ -10,6 +10,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
+import pandas as pd
+
+from mlflow_l3d.analysis.comparison.system import ANSWERS
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import unit_of
@@ -24,6 +27,8 @@ from mlflow_l3d.studies.search.results import HyperparameterSearch, about_search
 from mlflow_l3d.studies.search.training import Tuned
 from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial, evaluated_on, known_trials, trials_table
 from mlflow_l3d.studies.shown import logger, progress_bar
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.earlier.reader import fetch_artifact
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
@@ -191,13 +196,30 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
                 kind, cell = missing[outcome.key]
                 trial = FinishedTrial(cell.index or 0, {}, cell.hyperparameters, cell.key).with_outcome(outcome)
                 name = f"held out {trial.number}, {kind}"
-                recorder.add(trial.record("held_out", name, cell.configurations_seeds, outcome))
+                recorder.add(trial.record("held_out", name, cell.configurations_seeds, outcome), outcome)
                 scores[trial.key] = trial.score
                 if trial.error is not None:
                     logger.warning("%s failed: %s", name, trial.error)
                 bar.update()
         found, given = ([scores[cell.key] for cell in cells[kind]] for kind in cells)
-        return compare_held_out(found, given)
+        return compare_held_out(
+            found,
+            given,
+            [[self._predictions(cell.key) for cell in cells[kind]] for kind in cells],
+            metric=self.metric,
+            classes=len(setup.task.class_names),
+            searched=setup.task.example_ids[request.validated_on],
+            overlap=request.overlap,
+        )
+
+    def _predictions(self, key: str) -> pd.DataFrame | None:
+        """Return the predictions of a held-out run, from the spool or the server; None if it has none."""
+        recorder = self.recorder
+        with temporary_folder() as folder:
+            path, run_id = recorder.spool.predictions(key), recorder.run_of(key)
+            if path is None and run_id:
+                path = fetch_artifact(recorder.client, run_id, names.PREDICTIONS, folder)
+            return None if path is None else pd.read_parquet(path, columns=ANSWERS)
 
     def _result(self, stage_runs: list[StageRun]) -> SearchResult:
         """Compare the best setting with the given one, and join all results."""

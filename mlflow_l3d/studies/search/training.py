@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -33,7 +33,8 @@ class Tuned(Approach):
     Cells must be :class:`TrialCell`. No test example is looked at: whatever the settings of the task say, the
     validation part takes its place.
 
-    Outcomes have no predictions. Metrics: ``score``, the mean of the metric over the configurations; ``score_std``
+    Outcomes have predictions if test examples are looked at.
+    Metrics: ``score``, the mean of the metric over the configurations; ``score_std``
     (n - 1) if there are several; ``pruned``, 1 if the trial was ended early; ``configurations_done``;
     ``epochs_done``, of all configurations together, if the approach has curves. Curves come from the approach,
     and the reported one: each value is the mean over the configurations that have that epoch.
@@ -63,7 +64,7 @@ class Tuned(Approach):
 
     def __post_init__(self) -> None:
         """Take the name of the user's approach, and what it says of itself."""
-        for name in ("name", "version", "factors", "numerics", "dependencies", "model_revision"):
+        for name in ("name", "version", "factors", "numerics", "dependencies", "model_revision", "classes", "metrics"):
             setattr(self, name, getattr(self.approach, name))
 
     def prepare(
@@ -122,7 +123,8 @@ class TunedSession(CellwiseSession):
         if epochs := sum(max(map(len, of_names.values()), default=0) for of_names in curves):
             metrics["epochs_done"] = float(epochs)
         logged = None if report is None else report.logged()
-        return Outcome(cell.key, metrics=metrics, curves=mean_curves(curves), logged=logged)
+        outcome = Outcome(cell.key, metrics=metrics, curves=mean_curves(curves), logged=logged)
+        return replace(outcome, **_answers(outcomes[0])) if self.tuned.evaluated == "test" else outcome
 
     def _session(self, hyperparameters: Mapping[str, Value]) -> Session:
         """Return the inner session for these hyperparameters; there is one at a time."""
@@ -161,6 +163,14 @@ class TunedSession(CellwiseSession):
             approach = f"approach {self.job.approach.name} did not return it, it returned {returned}."
             raise L3DError(f"metric={self.tuned.metric}: {approach}")
         return float(outcome.metrics[self.tuned.metric])
+
+
+def _answers(outcome: Outcome) -> dict[str, Any]:
+    """Return ids, labels and predictions of the test examples, without the reference set; nothing if there are none."""
+    if outcome.predictions is None:
+        return {}
+    tested = slice(None) if outcome.reference is None else ~outcome.reference
+    return {name: getattr(outcome, name)[tested] for name in ("example_ids", "labels", "predictions")}
 
 
 def mean_curves(curves: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:

@@ -7,13 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from search_examples import BEST, DEFAULT, result
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import value_text
 from mlflow_l3d.studies.search.numbers import compare_held_out, range_text, summarise_stage
+from mlflow_l3d.studies.search.report import headline
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 
 RESULT = result()
@@ -70,3 +73,39 @@ def test_texts_of_values_and_ranges() -> None:
     assert range_text(SearchChoices((4, 8, "auto"))) == "4, 8, auto"
     assert range_text(SearchRange(1, 16, whole=True)) == "1 to 16"
     assert range_text(SearchRange(1e-5, 1e-2, log=True)) == "1e-05 to 0.01, log scale"
+
+
+def answer_tables(labels: Any, predictions: Any, tests: Any) -> list[pd.DataFrame]:
+    return [pd.DataFrame({"example_id": x, "label": labels[x], "prediction": predictions[x]}) for x in tests]
+
+
+def test_examples_that_chose_the_setting_are_left_out_and_the_interval_counts_examples() -> None:
+    """No setting is better than another; each answers an example the same way in every configuration."""
+    gains, excluded, metric = [], 0, named("accuracy")
+    for number in range(60):
+        rng = np.random.default_rng(number)
+        labels, answers = rng.integers(0, 2, 300), rng.integers(0, 2, (40, 300))
+        chose = rng.permutation(300)[:48]
+        best = int((answers[1:, chose] == labels[chose]).mean(axis=1).argmax()) + 1
+        tests = [np.sort(rng.permutation(300)[:60]) for _ in range(10)]
+        scores = [[(answers[each][x] == labels[x]).mean() for x in tests] for each in (best, 0)]
+        sides = [answer_tables(labels, answers[each], tests) for each in (best, 0)]
+        held = compare_held_out(*scores, sides, metric=metric, classes=2, searched=chose, overlap=0.16)
+        assert held.is_unseen
+        kept = [np.setdiff1d(x, chose) for x in tests]
+        assert held.found == pytest.approx([(answers[best][x] == labels[x]).mean() for x in kept])
+        gains.append(held.difference)
+        excluded += held.ci_low > 0 or held.ci_high < 0
+    assert abs(np.mean(gains)) < 3 * np.std(gains) / np.sqrt(60)
+    assert excluded <= 7  # P(more | 5 % each) < 0.02
+
+
+def test_without_predictions_the_share_of_examples_that_chose_is_kept() -> None:
+    tables = answer_tables(np.zeros(4, int), np.ones(4, int), [np.arange(4)] * 2)
+    held = compare_held_out([0.8, 0.9], [0.7, 0.7], [tables, [tables[0], None]], metric=named("accuracy"), overlap=0.2)
+    assert (held.is_unseen, held.overlap, held.found) == (False, 0.2, (0.8, 0.9))
+    few = compare_held_out([0.8, 0.9], [0.7, 0.7], [tables] * 2, metric=named("accuracy"), searched=[0, 1, 2])
+    assert not few.is_unseen
+    assert headline(replace(RESULT, held_out=held)) == (
+        "Undecided: a gain of 15.0 points on 2 new configurations may be luck; 20 % of the test examples chose it."
+    )

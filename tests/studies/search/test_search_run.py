@@ -125,6 +125,11 @@ def test_the_children(pruned: tuple[Place, HyperparameterSearch]) -> None:
     assert ends == {("complete", "FINISHED", True), ("pruned", "KILLED", False)}
     killed = [run for run in runs if run.info.status == "KILLED"]
     assert sum(stage.pruned for stage in result.result.stages) == len(killed) > 3
+    for stage, files in (("held_out", {"predictions.parquet"}), ("fine", set())):
+        [first, *_] = trials(place, stage)
+        assert {item.path for item in place.client.list_artifacts(first.info.run_id)} == files
+    assert result.result.held_out is not None
+    assert 0.1 < result.result.held_out.overlap < 0.25
     best = max(trials(place, "fine"), key=lambda run: run.data.metrics["score"])
     curve = [point.value for point in place.client.get_metric_history(best.info.run_id, "curve/validation_height")]
     top = height(float(best.data.params["x"]), best.data.params["kind"])
