@@ -80,7 +80,7 @@ def test_files_that_scripts_name_or_import_are_in_the_key(tmp_path):
 
 def test_a_script_that_is_not_there_is_named_before_the_folder_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(key_files, "walk", None)
-    with pytest.raises(ParameterError, match=r"command=trian\.py: is no file in this folder\. Go to"):
+    with pytest.raises(ParameterError, match=r"command=trian\.py: this folder has no such file\. Go to"):
         key_of("python -u trian.py {seed}", tmp_path)
 
 

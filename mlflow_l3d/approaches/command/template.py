@@ -86,7 +86,7 @@ class Template:
         is_script = Path(self.words[0]).name.startswith("python") and script.endswith(".py") and "{" not in script
         if is_script and self._path(script) is None:
             fix = "Go to the folder of the script, or give its whole path."
-            raise ParameterError("command", script, "is no file in this folder", fix)
+            raise ParameterError("command", script, "this folder has no such file", fix)
 
     def files(self) -> dict[str, str]:
         """Return name -> hash of the files that the command names."""
