@@ -58,5 +58,5 @@ def test_runs_of_pairs_count_for_fewer_than_they_are():
     assert 0.03 < exceeded(np.array(limits), rng) < 0.07
 
 
-def test_tables_without_spread_have_no_limit():
-    assert math.isnan(single_run_limit(NONE, *dependent_spread([replace(RECORD, table=np.ones((3, 3)))], CROSSED)))
+def test_tables_without_spread_know_none():
+    assert dependent_spread([replace(RECORD, table=np.ones((3, 3)))], CROSSED) is None

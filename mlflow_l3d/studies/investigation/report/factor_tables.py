@@ -185,6 +185,6 @@ def share_cell(share: float, low: float, high: float, *, digits: int = 1) -> str
     """Return a share in per cent, and below it its interval; cut at 0 and 1, between which every true share lies."""
     if not math.isfinite(share):
         return MISSING
-    cut = (min(max(each, 0.0), 1.0) if math.isfinite(each) else math.nan for each in (share, low, high))
-    text, *ends = share_texts(*cut, digits)
+    share, low, high = (min(max(each, 0.0), 1.0) if math.isfinite(each) else math.nan for each in (share, low, high))
+    text, *ends = share_texts(share, low, high, digits)
     return with_limits(f"{text} %", MISSING if MISSING in ends else " to ".join(ends), "({})")
