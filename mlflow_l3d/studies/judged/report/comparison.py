@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED
-from mlflow_l3d.analysis.judged.results import JudgedDifference
 from mlflow_l3d.report.draw import Axis, difference_cell
 from mlflow_l3d.report.numbers import between, counted, listed, percent
 from mlflow_l3d.report.page import Document, Section
@@ -44,7 +43,7 @@ def comparison_document(
         place=source.place(counted(lead.record.rows, "paired row")),
         answers=(
             Answer("Could it be luck?", "", (_luck(lead, len(pairs)),)),
-            Answer("What was compared?", "", (_compared(lead.record),)),
+            Answer("What was compared?", "", (_compared(lead, source),)),
             Answer("What is open?", "", (_open(pairs),)),
         ),
         table=differences_table(pairs),
@@ -119,11 +118,17 @@ def _luck(lead: Pair, count: int) -> str:
     return f"{'**Unlikely**' if lead.is_decided else opening}: {said}"
 
 
-def _compared(one: JudgedDifference) -> str:
+def _compared(lead: Pair, source: Source) -> str:
+    one, scorer = lead.record, lead.scorer
     repeats = " and ".join(dict.fromkeys(f"{each:.3g}" for each in (one.repeats_first, one.repeats_second)))
     alone = f" Rows of one side alone do not count: {one.unpaired_first} and {one.unpaired_second}."
     unpaired = alone if one.unpaired_first or one.unpaired_second else ""
-    return f"**{counted(one.rows, 'row')}** that both answered; answers per row: {repeats}.{unpaired}"
+    better, turned = ("higher", "lower") if one.higher_is_better else ("lower", "higher")
+    is_stated = not source.given or f"{scorer}:" in source.given.get("metric", "")
+    assumed = (
+        "" if is_stated else f" Assumed: {better} values of {scorer} are better (else: --metric {scorer}:{turned})."
+    )
+    return f"**{counted(one.rows, 'row')}** that both answered; answers per row: {repeats}.{unpaired}{assumed}"
 
 
 def _open(pairs: Sequence[Pair]) -> str:
