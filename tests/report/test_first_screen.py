@@ -344,6 +344,21 @@ def test_objects_of_python_have_no_command():
     assert SOURCE.command("seeds", factor="b") == "mlflow-l3d seeds reviews.csv --factor b"
 
 
+def test_steps_that_only_python_can_take_are_in_words(judged):
+    source = replace(SOURCE, is_typed=False)
+    advice = {"undecided": Advice("more_rows", "Use 40 rows.", 40)}
+    found = replace(judged("undecided"), advice=advice, cells_failed=2)
+    failed, more = steps(Shown(found), source)
+    assert (failed.said, failed.command) == ("2 runs failed. The same command trains them again.", "")
+    assert more.said == "More runs (mitigation_runs=40) probably settle undecided; finished ones count."
+    assert more.command == ""
+    other, gate = steps(Shown(judged("minor")), source)
+    assert (other.said, other.command) == ("What else moves the score? factor=all shows it.", "")
+    assert "hyperparameters=" not in gate.command
+    assert f"gate --baseline {RUN} --candidate RUN_ID --smallest-effect" in gate.command
+    assert int(gate.command.split("--most-runs ")[1].split()[0]) <= len(Shown(found).golden_scores)
+
+
 def test_a_step_without_a_command_ends_with_a_full_stop():
     assert (Step("Try it:").said, Step("Try it:", "ls").said, Step("Try it?").said) == ("Try it.", "Try it:", "Try it?")
 

@@ -209,12 +209,13 @@ def _price(shown: Shown, runs: Runs, mitigation_runs: int, investigation_runs: i
 
 def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
     analysis, scores = shown.analysis, shown.golden_scores
-    if analysis.cells_failed and source.command():
+    if analysis.cells_failed and source.can_repeat:
         deleted = min(analysis.cells_deleted, analysis.cells_failed)
         why = f"have no score, as {deleted} were deleted" if deleted else "failed"
         yield Step(f"{analysis.cells_failed} runs {why}. The same command trains them again:", source.command())
     if len(scores) > 1 and np.ptp(scores) == 0:
-        yield Step("Does each seed reach the training? Try them:", source.command(self_test="only"))
+        shows = " A self-test shows it:" * source.can_repeat
+        yield Step(f"Does each seed reach the training?{shows}", source.command(self_test="only"))
         return
     larger = {name: each for name, each in analysis.advice.items() if each.action in ("more_rows", "larger_table")}
     if analysis.tests_dominate:
@@ -225,13 +226,14 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
             used = "Label more examples (all test examples are in use)"
             advised = f"Test more examples (--test-size; {unused:,} are unused)" if unused else used
         yield Step(f"{advised}{alone}.")
-    if larger and not 0 < analysis.test_examples < FEWEST_EXAMPLES and source.command():
+    if larger and not 0 < analysis.test_examples < FEWEST_EXAMPLES and source.can_repeat:
         more = {"mitigation_runs": str(max(each.rows or 0 for each in larger.values()))}
         if columns := [each.columns for each in larger.values() if each.columns]:
             more["investigation_runs"] = str(max(columns))
         price = _price(shown, runs, **{name: int(number) for name, number in more.items()})
-        text = f"More runs probably settle {listed([*larger])}{price}; finished ones count:"
-        yield Step(text, source.command(**more))
+        again = source.command(**more)
+        sizes = "" if again else f" ({', '.join(map('='.join, more.items()))})"
+        yield Step(f"More runs{sizes} probably settle {listed([*larger])}{price}; finished ones count:", again)
     others = {
         name: one.text
         for name, one in analysis.advice.items()
@@ -240,15 +242,21 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
     for text in dict.fromkeys(others.values()):
         names = f"{listed([name for name in others if others[name] == text])}: " * (len(shown.records) > 1)
         yield Step(f"{names}{text}")
-    if len(shown.records) == 1 and source.command() and shown.verdict(shown.records[0]) != "dominates":
-        yield Step("What else moves the score?", source.command(factor="all"))
+    if len(shown.records) == 1 and source.can_repeat and shown.verdict(shown.records[0]) != "dominates":
+        shows = " factor=all shows it." * (not source.is_typed)
+        yield Step(f"What else moves the score?{shows}", source.command(factor="all"))
     std = shown.unit.scale * shown.golden_deviation if len(scores) > 1 else 0.0
     if std > 0 and source.run_id and shown.design.planning is not None:
         effect = nice_step(0.6 * std)
         needed = math.ceil(_RUNS_FOR_POWER * (std / effect) ** 2)
         unit = (" point" if effect == 1 else " points") if shown.unit.scale > 1 else ""
-        gate = f"mlflow-l3d gate --baseline {source.run_id} --candidate hyperparameters=NAME=VALUE"
-        gate += f" --smallest-effect {effect:g}"
+        text = f"Does a change help? To see a difference of {effect:g}{unit} takes about {needed} runs each"
+        candidate, effect_text = "hyperparameters=NAME=VALUE", f"--smallest-effect {effect:g}"
+        if not source.is_typed:  # both sides must have their runs
+            there = len(shown.records[0].table) if shown.golden_word == "pooled" else len(scores)
+            text, candidate = f"{text}. Investigate it with as many, and name its run", "RUN_ID"
+            effect_text += f" --most-runs {min(needed, there)}"
+        gate = f"mlflow-l3d gate --baseline {source.run_id} --candidate {candidate} {effect_text}"
         if (metric := source.given.get("metric", "auto")) != "auto":
             gate += f" --metric {metric}"
-        yield Step(f"Does a change help? To see a difference of {effect:g}{unit} takes about {needed} runs each:", gate)
+        yield Step(f"{text}:", gate)

@@ -258,11 +258,12 @@ def steps(study: SeedsStudy, source: Source, failed: int) -> list[Step]:
 def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step]:
     if study.changes is not None:
         return
-    scores, again = scored(study), source.command("seeds")
+    scores, again = scored(study), source.can_repeat
     if failed and again:
-        yield Step(f"{counted(failed, 'seed')} failed. The same command trains the rest:", again)
+        text = f"{counted(failed, 'seed')} failed. The same command trains the rest:"
+        yield Step(text, source.command("seeds"))
     if len(scores) > 1 and scores.min() == scores.max() and not study.collapsed_seeds and again:
-        yield Step("Does the seed reach the training? Try it:", source.command("seeds", self_test="only"))
+        yield Step("Does the seed reach the training? A self-test shows it:", source.command("seeds", self_test="only"))
         return
     if study.collapsed_seeds and again:
         changed = f"{source.given.get('hyperparameters', 'auto')},NAME=VALUE"

@@ -222,15 +222,17 @@ def steps(shown: ShownSweep, source: Source) -> list[Step]:
 
 
 def _next_steps(shown: ShownSweep, source: Source) -> Iterator[Step]:
-    sweep, command = shown.sweep, source.command("sweep") if source.given else ""
-    if sweep.failed and command:
+    sweep, command, known = shown.sweep, source.command("sweep") if source.given else "", bool(source.given)
+    if sweep.failed and known:
         yield Step(f"{counted(len(sweep.failed), 'point')} without a score: the same command tries again:", command)
     rows = _rows_needed(shown)
-    if rows and command and "mitigation_runs" not in sweep.choices:
-        text = f"More rows decide {len(rows)} of the undecided verdicts; finished runs count:"
+    if rows and known and "mitigation_runs" not in sweep.choices:
+        more = "" if command else f" (mitigation_runs={max(rows)})"
+        text = f"More rows{more} decide {len(rows)} of the undecided verdicts; finished runs count:"
         yield Step(text, source.command("sweep", mitigation_runs=str(max(rows))))
-    if len(sweep.factors) == 1 and command:
-        yield Step("What else moves the score?", source.command("sweep", factor="all"))
+    if len(sweep.factors) == 1 and known:
+        else_ = "What else moves the score?" + " factor=all shows it." * (not command)
+        yield Step(else_, source.command("sweep", factor="all"))
     ends = _extremes(shown)
     if len(ends) == 2 and (run_id := shown.luck["run_id"].iloc[0]):
         yield Step(f"What is behind the luck at {ends[0][0]}? Its own report:", f"mlflow-l3d view {run_id}")
