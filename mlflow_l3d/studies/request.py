@@ -227,9 +227,9 @@ class StudyRequest(ABC):
 def is_typed(given: Mapping[str, str]) -> bool:
     """Return whether a command can name approach and task: installed, a file, a data set of the hub, or the default."""
     task = given.get("task", "auto")
-    known = task in ("auto", "none") or task in registry.names("task")
-    known = known or task.startswith(PREFIX) or PurePath(task).suffix.lower() in SUFFIXES or "/" in task
-    return known and given.get("approach") in registry.names("approach")
+    is_place = task.startswith(PREFIX) or PurePath(task).suffix.lower() in SUFFIXES or "/" in task
+    has_name = task in ("auto", "none") or task in registry.names("task")
+    return (is_place or has_name) and given.get("approach") in registry.names("approach")
 
 
 class HasCells(Protocol):

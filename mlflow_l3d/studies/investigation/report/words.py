@@ -21,7 +21,7 @@ from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import counted, listed, points, rough_duration
 from mlflow_l3d.report.remedies import less_text, remedy_words, short_words
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.report.text import Answer, Step, all_of
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
 from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP
 from mlflow_l3d.studies.investigation.report.runs import Runs
@@ -71,17 +71,22 @@ def answers(shown: Shown, source: Source | None = None) -> tuple[Answer, ...]:
 def _cured(shown: Shown, source: Source) -> Iterator[Answer]:
     """Yield what would help, if that was looked at: what `cure` says of the same runs, by the same function."""
     if (remedies := shown.analysis.remedies) is not None:
-        lead, collapse = remedies.reason, shown.analysis.collapse
+        lead = remedies.reason
         if remedies.best:
             name = short_words(remedies.best[0].remedy)
             lead = f"**{name[:1].upper()}{name[1:]}**: {less_text(remedies.best[0], shown.unit)}."
         if (cure := source.given.get("cure", "")).startswith("{"):
             lead = f"These runs have a remedy: {remedy_words(Remedy(**json.loads(cure)))}. {lead}"
-        mostly_below_chance = any(record.collapsed_share >= MANY for record in shown.records)
-        if mostly_below_chance or (collapse is not None and collapse.collapsed):
+        if _must_prevent_collapse(shown):
             below = " What is predicted below counts collapsed runs."
             lead = f"**First prevent collapse (L3D005).**{below * bool(remedies.best)}"
         yield Answer("What would help?", "", (lead,))
+
+
+def _must_prevent_collapse(shown: Shown) -> bool:
+    collapse = shown.analysis.collapse
+    many = any(record.collapsed_share >= MANY for record in shown.records)
+    return many or (collapse is not None and bool(collapse.collapsed))
 
 
 def _luck(shown: Shown) -> Answer:
@@ -129,7 +134,7 @@ def _kinds(shown: Shown, records: Sequence[Importance]) -> str:
         largest = f" The largest share has {records[0].factor}: {_share(shown, records[0])}."
         return f"**No factor alone is involved in half of the variance.**{largest}"
     if not below:
-        return f"**Undecided** for all {len(open_)} factors: {_why_open(shown, records)}."
+        return f"**Undecided** for {all_of(len(open_))} factors: {_why_open(shown, records)}."
     return f"**No factor is established to dominate.**{tail}"
 
 
@@ -191,7 +196,7 @@ def steps(shown: Shown, source: Source, runs: Runs | None = None) -> list[Step]:
     if remedies is None or not remedies.std > 0 or not source.run_id:
         return others[:_STEPS]
     text, cure = "What would leave less luck? See every remedy:", f"mlflow-l3d cure {source.run_id}"
-    if remedies.best and source.command():
+    if remedies.best and source.command() and not _must_prevent_collapse(shown):
         named = shlex.quote(remedy_words(remedies.best[0].remedy))
         text, cure = "What would help is predicted from these runs. Verify it:", f"{cure} --verify 1 --remedy {named}"
     return [*others[: _STEPS - 1], Step(text, cure)]

@@ -14,7 +14,7 @@ from mlflow_l3d.report.numbers import between, counted, listed, percent
 from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table, verdict_cell
-from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.report.text import Answer, Step, effect_step
 from mlflow_l3d.studies.judged.numbers import Pair
 from mlflow_l3d.studies.judged.report.evaluation import frame_table
 
@@ -47,7 +47,7 @@ def comparison_document(
             Answer("What is open?", "", (_open(pairs),)),
         ),
         table=differences_table(pairs),
-        steps=[*_steps(lead, source)],
+        steps=[*_steps(lead, source, several=len({pair.scorer for pair in pairs}) > 1)],
         lines=source.lines,
         notes=[*notes, *dict.fromkeys(note for pair in pairs for note in pair.record.notes)],
         sections=[
@@ -142,13 +142,14 @@ def _open(pairs: Sequence[Pair]) -> str:
     return f"Nothing can be decided: {one.record.obstacle}." if one.record.obstacle else settle
 
 
-def _steps(lead: Pair, source: Source) -> Iterator[Step]:
+def _steps(lead: Pair, source: Source, *, several: bool) -> Iterator[Step]:
     one = lead.record
     if one.verdict != UNDECIDED or one.obstacle:
         return
     if math.isnan(one.smallest_effect) and source.given:
-        text = "Name the largest difference that does not matter to you, such as:"
-        yield Step(text, source.command("compare", smallest_effect="2" if lead.is_binary else "0.1"))
+        alone = {"metric": f"{lead.scorer}:{'higher' if one.higher_is_better else 'lower'}"} if several else {}
+        ends = one.joint_low, one.joint_high
+        yield from effect_step(ends, lead.unit, lambda at: source.command("compare", **alone, smallest_effect=at))
     if max(one.repeats_first, one.repeats_second) == 1:
         yield Step("Answer each row several times: evaluate again, and name the runs of a system as RUN_ID+RUN_ID.")
 

@@ -262,8 +262,9 @@ def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step
     if failed and again:
         text = f"{counted(failed, 'seed')} failed. The same command trains the rest:"
         yield Step(text, source.command("seeds"))
-    if len(scores) > 1 and scores.min() == scores.max() and not study.collapsed_seeds and again:
-        yield Step("Does the seed reach the training? A self-test shows it:", source.command("seeds", self_test="only"))
+    if len(scores) > 1 and scores.min() == scores.max() and not study.collapsed_seeds:
+        shows = " A self-test shows it:" * again
+        yield Step(f"Does the {study.unit} reach the training?{shows}", source.command("seeds", self_test="only"))
         return
     if study.collapsed_seeds and again:
         changed = f"{source.given.get('hyperparameters', 'auto')},NAME=VALUE"
