@@ -17,19 +17,10 @@ from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.tables import population_std, with_scores
 
 Word = Literal["dominates", "minor", "undecided"]
-Doubt = Literal[
-    "",
-    "no_interval",
-    "contains_0",
-    "collapse",
-    "L3D013",
-    "L3D009",
-    "no_effect",
-    "L3D010",
-    "few_rows",
-    "boundary",
-    "repeats",
-]
+Doubt = (
+    Literal["", "no_interval", "contains_0", "few_rows", "boundary", "repeats", "collapse", "no_effect"]
+    | Literal["L3D009", "L3D010", "L3D013"]
+)
 Action = Literal["none", "more_rows", "larger_table", "other_design", "unaffordable", "look_at_runs", "unknown"]
 
 DECIDED: Final[tuple[Word, ...]] = ("dominates", "minor")
