@@ -32,6 +32,8 @@ def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice
         return Advice("more_rows", f"Use at least {rows} {word} (mitigation_runs={rows}).", rows)
     if verdict.doubt == "L3D009":
         return Advice("other_design", "Use joint=paired.")
+    if verdict.doubt == "no_effect":
+        return Advice("look_at_runs", "Does this seed reach the training? --self-test only shows it.")
     if not verdict.needs_runs:
         text = "Look at the lowest and highest runs: more runs of the same kind do not help."
         return Advice("look_at_runs", text)

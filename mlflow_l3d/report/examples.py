@@ -96,4 +96,10 @@ def changed_predictions(share: float, unit: str = "seed") -> str:
         return ": none changes"
     if share < 0.001:
         return ": almost none changes"
-    return f": **about one in {1 / share:,.0f} changes** with the {unit}" if share <= 0.4 else ""
+    return f": **about {in_words(share)}** with the {unit}" if share <= 0.4 else ""
+
+
+def in_words(share: float) -> str:
+    """Return which share changes: one in so many if that is right within a tenth, else so many in ten."""
+    number = round(1 / share)
+    return f"one in {number:,} changes" if abs(number * share - 1) <= 0.1 else f"{10 * share:.0f} in 10 change"

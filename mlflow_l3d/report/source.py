@@ -62,6 +62,11 @@ class Source:
     is_typed: bool = True
 
     @property
+    def can_repeat(self) -> bool:
+        """Whether the study is known, and can be carried out again with other values: typed, or in Python."""
+        return bool(self.given or self.approach)
+
+    @property
     def link(self) -> str:
         """The page of the parent; empty if there is none."""
         return f"{self.address}{self.run_id}" if self.address and self.run_id else ""
@@ -81,8 +86,8 @@ class Source:
         return Markup(" · ").join(part for part in (*counts, self.date, link) if part)
 
     def command(self, verb: str = "investigate", **changed: str) -> str:
-        """Return the command with other values, without what its design refuses; empty if it is not known."""
-        if not self.is_typed or not (self.given or self.approach):
+        """Return the command with other values, without what its design refuses; empty if none can name it all."""
+        if not (self.is_typed and self.can_repeat):
             return ""
         task = [self.given["task"]] if "task" in self.given else []
         options = {name: value for name, value in self.given.items() if name != "task"} | changed

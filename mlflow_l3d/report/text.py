@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mlflow_l3d.report.numbers import MISSING, shorten
+from mlflow_l3d.report.numbers import MISSING, Unit, shorten
 
 WIDTH: Final = 100
 """Columns of the terminal that are used at most."""
@@ -88,6 +88,16 @@ def may_be_luck(two: str, size: str, collapsed: str = "") -> str:
     return f"{between}, a difference below {size} may be [[luck|luck]]."
 
 
+def effect_step(ends: Sequence[float], unit: Unit, command: Callable[[str], str]) -> Iterator[Step]:
+    """Yield the step that names a smallest effect: from the least round number on within which an interval lies."""
+    width = unit.scale * max(map(abs, ends))
+    if 0 < width < math.inf:
+        power = 10.0 ** math.floor(math.log10(width))
+        effect = f"{power * math.ceil(width / power):g}"
+        text = "Name the largest difference that does not matter to you. From"
+        yield Step(f"{text} {unit.size(0, effect)} on, these runs settle it:", command(effect))
+
+
 def advice(do: str, why: str) -> Answer:
     """Return what would settle a comparison, and why: decided in one place, and printed everywhere alike."""
     return Answer("What would settle it?", do, (why,))
@@ -117,6 +127,11 @@ def advise(there: str, runs: float, examples: float, *, settled: bool, more_runs
         return advice("a smallest effect", why)
     why = f"No number of runs alone settles it. With infinitely many runs it takes about {examples:,.0f} test examples."
     return advice("more runs and test examples" if more_runs else "more test examples", why)
+
+
+def all_of(number: int) -> str:
+    """Return ``both`` or, as in ``all 3``, how many more there are."""
+    return "both" if number == 2 else f"all {number}"
 
 
 def ascii_text(text: str) -> str:

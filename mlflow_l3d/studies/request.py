@@ -205,8 +205,7 @@ class StudyRequest(ABC):
             version=__version__,
             root_seed=self.given.get("root_seed", ""),
             unused_tests=None if setup.approach.brings_data else unused_test_examples(setup.task),
-            is_typed=self.given.get("approach") in registry.names("approach")
-            and _is_typed(self.given.get("task", "auto")),
+            is_typed=is_typed(self.given),
         )
 
     def about(self, run_id: str, address: str, settings: Mapping[str, str], notes: tuple[str, ...] = ()) -> About:
@@ -225,10 +224,12 @@ class StudyRequest(ABC):
         return {names.SEARCH: run_id} if run_id else {}
 
 
-def _is_typed(task: str) -> bool:
-    """Return whether a command can name a task: installed, a file, a data set of the hub, or the default."""
-    known = task in ("auto", "none") or task in registry.names("task")
-    return known or task.startswith(PREFIX) or PurePath(task).suffix.lower() in SUFFIXES or "/" in task
+def is_typed(given: Mapping[str, str]) -> bool:
+    """Return whether a command can name approach and task: installed, a file, a data set of the hub, or the default."""
+    task = given.get("task", "auto")
+    is_place = task.startswith(PREFIX) or PurePath(task).suffix.lower() in SUFFIXES or "/" in task
+    has_name = task in ("auto", "none") or task in registry.names("task")
+    return (is_place or has_name) and given.get("approach") in registry.names("approach")
 
 
 class HasCells(Protocol):

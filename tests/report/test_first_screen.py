@@ -22,6 +22,7 @@ from mlflow_l3d.analysis.importance.verdicts import Advice, verdict_of
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.advice import advise
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Step, marked
 from mlflow_l3d.studies.investigation.report import cite
@@ -131,7 +132,7 @@ def test_first_answer_holds_range_mean_and_deviation_of_the_golden_runs(importan
             ["minor", "minor_2"],
             "No factor alone is involved in half of the variance. The largest share has minor: 23 % (12 to 36 %).",
         ),
-        (["undecided", "undecided_2"], "Undecided for all 2 factors: 20 rows are too few."),
+        (["undecided", "undecided_2"], "Undecided for both factors: 20 rows are too few."),
         (
             ["minor", "undecided", "undecided_2"],
             "No factor is established to dominate. minor is minor; undecided and undecided_2 are undecided.",
@@ -347,6 +348,8 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     nothing = replace(found, remedies=Foreseen((), 0.0125, "No vote helps."))
     assert said(nothing, 3) == "No vote helps."
     assert steps(Shown(nothing), SOURCE)[-1].command == f"mlflow-l3d cure {RUN}"
+    collapsing = steps(Shown(replace(found, importances=below_chance)), SOURCE)
+    assert all("--verify" not in step.command for step in collapsing)
     cured = replace(SOURCE, given={**SOURCE.given, "cure": '{"kind": "vote", "over": ["data_order"], "members": 5}'})
     lead = answers(Shown(nothing), cured)[3].lead
     assert lead == "These runs have a remedy: vote of 5 runs over data_order. No vote helps."
@@ -387,6 +390,21 @@ def test_objects_of_python_have_no_command():
     assert SOURCE.command("seeds", factor="b") == "mlflow-l3d seeds reviews.csv --factor b"
 
 
+def test_steps_that_only_python_can_take_are_in_words(judged):
+    source = replace(SOURCE, is_typed=False)
+    advice = {"undecided": Advice("more_rows", "Use 40 rows.", 40)}
+    found = replace(judged("undecided"), advice=advice, cells_failed=2)
+    failed, more = steps(Shown(found), source)
+    assert (failed.said, failed.command) == ("2 runs failed. The same command trains them again.", "")
+    assert more.said == "More runs (mitigation_runs=40) probably settle undecided; finished ones count."
+    assert more.command == ""
+    other, gate = steps(Shown(judged("minor")), source)
+    assert (other.said, other.command) == ("What else moves the score? factor=all shows it.", "")
+    assert "hyperparameters=" not in gate.command
+    assert f"gate --baseline {RUN} --candidate RUN_ID --smallest-effect" in gate.command
+    assert int(gate.command.split("--most-runs ")[1].split()[0]) <= len(Shown(found).golden_scores)
+
+
 def test_a_step_without_a_command_ends_with_a_full_stop():
     assert (Step("Try it:").said, Step("Try it:", "ls").said, Step("Try it?").said) == ("Try it.", "Try it:", "Try it?")
 
@@ -396,3 +414,10 @@ def test_a_script_stands_behind_the_command_as_it_was_typed():
     command = Source(approach="command", given=given).command(mitigation_runs="20")
     typed = "mlflow-l3d investigate --golden-runs 9 --mitigation-runs 20 -- python train.py --seed {seed} --name 'a b'"
     assert command == typed
+
+
+@pytest.mark.parametrize(
+    ("share", "words"), [(0.4, "4 in 10 change"), (0.364, "one in 3 changes"), (0.149, "one in 7 changes")]
+)
+def test_a_share_is_one_in_so_many_only_if_that_is_right(share, words):
+    assert changed_predictions(share) == f": **about {words}** with the seed"

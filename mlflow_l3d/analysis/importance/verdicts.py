@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
+import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks.shape import Collapse
 from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.tables import population_std
+from mlflow_l3d.analysis.importance.tables import population_std, with_scores
 
 Word = Literal["dominates", "minor", "undecided"]
-Doubt = Literal[
-    "", "no_interval", "contains_0", "collapse", "L3D013", "L3D009", "L3D010", "few_rows", "boundary", "repeats"
-]
+Doubt = (
+    Literal["", "no_interval", "contains_0", "few_rows", "boundary", "repeats", "collapse", "no_effect"]
+    | Literal["L3D009", "L3D010", "L3D013"]
+)
 Action = Literal["none", "more_rows", "larger_table", "other_design", "unaffordable", "look_at_runs", "unknown"]
 
 DECIDED: Final[tuple[Word, ...]] = ("dominates", "minor")
@@ -36,6 +38,7 @@ DOUBTS: Final[Mapping[Doubt, str]] = MappingProxyType(
         "collapse": "runs collapse (L3D005), so the interval does not hold",
         "L3D013": "the scores have long tails (L3D013), so the interval covers less than it claims",
         "L3D009": "columns share configurations (L3D009), so the interval is too narrow",
+        "no_effect": "all columns have equal scores (L3D010): no score depends on it",
         "L3D010": "rows or columns have equal scores (L3D010), so the interval is too narrow",
         "few_rows": "rows are too few for a verdict",
         "boundary": f"rows differ no more than by chance, and are fewer than {FEWEST_AT_BOUNDARY}",
@@ -140,6 +143,7 @@ def verdict_of(record: Importance, checks: Iterable[Check] = (), collapse: Colla
         "collapse": collapse is not None,
         "L3D013": ("L3D013", "warning") in about,
         "L3D009": ("L3D009", "warning") in about,
+        "no_effect": ("L3D010", "warning") in about and not np.ptp(with_scores(record.table), axis=1).any(),
         "L3D010": ("L3D010", "warning") in about,
         "no_interval": not (math.isfinite(low) and math.isfinite(high)),
         "contains_0": low <= 0 <= high,

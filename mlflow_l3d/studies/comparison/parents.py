@@ -16,6 +16,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.comparison.report.words import Side
 from mlflow_l3d.studies.investigation.evaluate import typed_parameters
 from mlflow_l3d.studies.investigation.parameters import MAIN
+from mlflow_l3d.studies.request import is_typed
 from mlflow_l3d.studies.seeds.parameters import SEEDS
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client, Run
@@ -97,7 +98,7 @@ class Parent:
         layout = all_designs().get(self.run.data.tags.get(names.DESIGN, ""))
         has_base_runs = layout is not None and layout.tables_are_golden
         runs = "seeds" if is_seeds else "mitigation_runs" if has_base_runs else "golden_runs"
-        source = Source(approach=str(approach.get("name")), given=changed)
+        source = Source(approach=str(approach.get("name")), given=changed, is_typed=is_typed(dict(texts)))
         return Side(choices=shown, source=source, verb=verb, runs_parameter=runs)
 
 

@@ -19,6 +19,7 @@ from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
 from mlflow_l3d.studies.gate.parameters import GATE
 from mlflow_l3d.studies.gate.report.words import GateSource
 from mlflow_l3d.studies.gate.request import GateRequest
+from mlflow_l3d.studies.request import is_typed
 from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking import names
@@ -112,6 +113,7 @@ def source_of_gate(
         date=heading(run_id)["date"][:10],
         candidate_run=parents.get("candidate", ("", ""))[0],
         changes=request.candidate.changes,
+        is_typed=is_typed(baseline.document.get("parameters", {})),
     )
 
 

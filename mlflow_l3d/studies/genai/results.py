@@ -125,10 +125,10 @@ def concluded(work: Work, table: pd.DataFrame, notes: Sequence[str], metric: str
     if work.missing:
         left_out = f"The budget ({work.budget}) left out {work.missing} of {work.total} cells"
         notes = [f"{left_out}: the same call continues with them.", *notes]
-    directions = chosen(metric, [*parts])
+    directions, every = chosen(metric, [*parts]), chosen("auto", [*parts])
     parts = {name: parts[name] for name in dict.fromkeys([*directions, *parts])}
     factors = [*work.request.factors]
-    of_levels = [level_pairs(part, factors, directions.get(name, True)) for name, part in parts.items()]
+    of_levels = [level_pairs(part, factors, {**every, **directions}[name]) for name, part in parts.items()]
     for factor, levels in work.request.factors.items():
         if len(levels) > 1 and all(level.is_prompt for level in levels):
             these = f"A difference of {factor} is one of these {len(levels)} prompts"

@@ -70,7 +70,7 @@ def investigate(
     version
         Stands for what the app and the scorers are made of, if that is not known: change it with them.
     metric
-        Scorers that lead the report, separated by commas. Higher values are better, unless ``:lower`` follows the name.
+        Scorers that lead the report, separated by commas; which values are better is as in :func:`compare`.
     progress
         Whether to report progress on stderr; None reports it in a notebook and on a terminal.
 

@@ -29,6 +29,7 @@ from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.report.runs import read_predicted
 from mlflow_l3d.studies.investigation.results import Evaluation
 from mlflow_l3d.studies.investigation.scoring import Scored, score
+from mlflow_l3d.studies.request import is_typed
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
@@ -258,6 +259,7 @@ def recorded_about(client: Client, run: Run, parameters: Parameters = MAIN) -> A
         date=heading(run_id)["date"][:10],
         version=__version__,
         root_seed=ours.get("root_seed", ""),
+        is_typed=is_typed(ours),
     )
     return About(
         title=run.info.run_name or run_id,

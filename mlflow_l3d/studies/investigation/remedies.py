@@ -32,7 +32,7 @@ def foresee(members: MemberRows, analysis: Analysis, classes: int) -> Foreseen:
     """
     spread, metric = spread_of(analysis.importances), analysis.metric
     if reason := why_not(members, metric, spread.value):
-        return Foreseen((), spread.value, reason)
+        return Foreseen((), reason=reason)  # there is nothing to predict from
     predictions, reasons = predicted(members, metric, classes, spread)
     best = tuple(helping(predictions, spread.value, metric.sign)[:NAMED])
     return Foreseen(best, spread.value, "" if best else nothing_helps(predictions, reasons, analysis))

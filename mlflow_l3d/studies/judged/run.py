@@ -12,7 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.metrics.known import split_direction
+from mlflow_l3d.metrics.known import named, split_direction
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import entry_point
@@ -96,7 +96,7 @@ def compare_judged(
         The largest difference that does not matter: percentage points for verdicts, else the unit of the scorer.
     metric
         Scorers, separated by commas; ``auto`` compares all that the systems share. Higher values are better, unless
-        ``:lower`` follows the name.
+        the name says error or loss; ``:lower`` or ``:higher`` after the name says it otherwise.
     level
         Confidence level of intervals and verdicts, for all comparisons together.
     project_run, log
@@ -108,11 +108,11 @@ def compare_judged(
         If a run is not an evaluation, or the systems share neither rows nor scorers.
     """
     client = connect()
-    named = ["+".join(_judging_runs(client, [each] if isinstance(each, str) else each)) for each in runs]
-    every = [run_id for each in named for run_id in each.split("+")]
-    if len(named) < 2 or len(set(every)) < len(every):
-        raise ParameterError("runs", ",".join(named), "must be two or more different systems", "Name each run once.")
-    sides = {each: read_system(client, each.split("+")) for each in named}
+    ids = ["+".join(_judging_runs(client, [each] if isinstance(each, str) else each)) for each in runs]
+    every = [run_id for each in ids for run_id in each.split("+")]
+    if len(ids) < 2 or len(set(every)) < len(every):
+        raise ParameterError("runs", ",".join(ids), "must be two or more different systems", "Name each run once.")
+    sides = {each: read_system(client, each.split("+")) for each in ids}
     titles = [side.title for side in sides.values()]
     systems = {
         title if titles.count(title) == 1 else f"{title} {each[:8]}": each
@@ -121,7 +121,7 @@ def compare_judged(
     shared = sorted(set.intersection(*(set(side.scorers) for side in sides.values())))
     if not shared:
         listed = "; ".join(f"{each[:8]}: {', '.join(side.scorers)}" for each, side in sides.items())
-        raise ParameterError("runs", ",".join(named), f"share no scorer ({listed})", "Evaluate both with the same one.")
+        raise ParameterError("runs", ",".join(ids), f"share no scorer ({listed})", "Evaluate both with the same one.")
     pairs = []
     for (scorer, is_higher), (one, other) in product(chosen(metric, shared).items(), combinations(systems, 2)):
         tables = _paired_tables(scorer, sides[systems[one]], sides[systems[other]])
@@ -134,7 +134,7 @@ def compare_judged(
     if alone := sorted(set().union(*(side.scorers for side in sides.values())) - {*shared}):
         notes.append(f"Not compared, as not all systems have it: {', '.join(alone)}.")
     result = JudgedComparison("", systems, adjusted(pairs), tuple(notes))
-    typed = {"runs": ",".join(named), "metric": metric, "level": str(level)}
+    typed = {"runs": ",".join(ids), "metric": metric, "level": str(level)}
     typed |= {} if smallest_effect is None else {"smallest_effect": f"{smallest_effect:g}"}
     return _written(client, result, next(iter(sides.values())), project_run, typed, "compare") if log else result
 
@@ -187,7 +187,7 @@ def chosen(metric: str, scorers: Sequence[str]) -> dict[str, bool]:
         name, is_higher = (text, None) if text in scorers else split_direction(text)
         if name not in scorers:
             raise ParameterError("metric", text, f"must be a scorer of the evaluation: {', '.join(scorers)}")
-        chosen[name] = is_higher is not False
+        chosen[name] = named(name).greater_is_better if is_higher is None else is_higher
     return chosen
 
 

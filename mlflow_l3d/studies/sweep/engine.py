@@ -44,7 +44,7 @@ class Engine:
     Attributes
     ----------
     computed
-        Cells that were trained.
+        Cells that came back, with or without a score.
     """
 
     def __init__(self, points: Sequence[PointStudy], budget: Budget, *, progress: bool) -> None:

@@ -17,6 +17,7 @@ from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.dry_run import record_plan
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
+from mlflow_l3d.studies.request import is_typed
 from mlflow_l3d.studies.result_file import LEFT_OUT
 from mlflow_l3d.studies.self_test import tested
 from mlflow_l3d.studies.sweep.engine import Engine
@@ -45,7 +46,7 @@ class Sweep(SweepEvaluation):
     Attributes
     ----------
     computed
-        How many cells were trained now.
+        How many cells were trained now and have a score.
     seconds
         Wall clock.
     budget, spent
@@ -201,7 +202,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             title=request.title,
             source=_source(request, parent.run_id, runs_page(client, parent.experiment_id)),
             links=links_of(str(client.tracking_uri), experiments),
-            computed=engine.computed + sum(len(point.tested) for point in points),
+            computed=sum(point.computed - point.failed for point in points),
             seconds=time.monotonic() - started,
             budget=str(request.budget),
             spent=engine.is_spent,
@@ -212,7 +213,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             ends = [{"run_id": point.run_id, "complete": point.is_complete, "error": point.error} for point in points]
             write_json(folder / names.SWEEP_DOCUMENT, {**request.document(), "ends": ends}, indent=2)
             counts = {"points": len(points), "points_complete": complete, "points_failed": len(failed)}
-            counts["cells_computed"] = self._computed(engine)
+            counts["cells_computed"] = self._computed(finished)
             self.recorder.log_metrics({**counts, **finished.sweep.metrics()}, 0)
             self.recorder.wait()
             text = finished.report().description(*self._remarks(finished, complete), first=2)
@@ -229,14 +230,14 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
                 point.trials = tested(point.request, progress=self.progress)
             tried.add(what)
 
-    def _computed(self, engine: Engine) -> int:
-        """Return how many cells were trained for this sweep, by the processes that it continues, too."""
+    def _computed(self, finished: Sweep) -> int:
+        """Return how many cells were trained for this sweep and finished, by the processes that it continues, too."""
         parent = self.recorder.parent
         if names.CONTINUES not in self.recorder.client.get_run(parent.run_id).data.tags:
-            return engine.computed
+            return finished.computed
         points = [point.run_id for point in self._points if point.run_id]
         runs = chain.from_iterable(children_of(self.recorder.client, parent.experiment_id, point) for point in points)
-        return len({run.data.tags.get(names.CELL_KEY) for run in runs if run.info.status in {"FINISHED", "FAILED"}})
+        return len({run.data.tags.get(names.CELL_KEY) for run in runs if run.info.status == "FINISHED"})
 
     def _adopt(self) -> None:
         """Take the points that an earlier run of the same sweep completed as they are."""
@@ -263,15 +264,14 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
 
 
 def _source(request: SweepRequest, run_id: str, address: str) -> Source:
-    """Return where the result of a sweep comes from; without its command if a file adds to the parameters."""
+    """Return where the result of a sweep comes from; without its command if that cannot say it all."""
     setups = [point.setup for point in request.points]
     return Source(
         approach=", ".join(dict.fromkeys(setup.approach.name for setup in setups)),
         model=", ".join(dict.fromkeys(setup.model for setup in setups if setup.model)),
         run_id=run_id,
         address=address,
-        given={name: value for name, value in request.public().items() if value != SWEEP[name].default}
-        if request.is_typed
-        else {},
+        given={name: value for name, value in request.public().items() if value != SWEEP[name].default},
+        is_typed=request.is_typed and all(is_typed(point.given) for point in request.points),
         date=heading(run_id)["date"][:10],
     )

@@ -220,14 +220,11 @@ def test_no_fewer_runs_are_advised_than_there_are():
 
 
 def test_steps_name_what_settles_a_pair_if_runs_do_not():
-    effect = [
-        (
-            "Name the largest difference that does not matter to you, such as:",
-            "mlflow-l3d compare --runs a,b --smallest-effect 1",
-        )
-    ]
-    assert step_of(compared(SLIGHTLY)) == effect  # 1,311 runs of each
-    assert step_of(compared(FIRST)) == effect
+    for scores in (SLIGHTLY, FIRST):  # 1,311 runs of each
+        ((text, command),) = step_of(compared(scores))
+        assert text.startswith("Name the largest difference that does not matter to you. From ")
+        effect = float(command.removeprefix("mlflow-l3d compare --runs a,b --smallest-effect ")) / 100
+        assert compared(scores, smallest_effect=effect).differences[0].verdict == "equivalent"
     used = compared(SLIGHTLY).differences[0].examples
     assert step_of(opened(runs_to_settle=math.inf, examples_needed=900.0)) == [
         (

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from run_helpers import Place, copied, sqlite_place, wait_until
 
-from mlflow_l3d import cli, compare
+from mlflow_l3d import FunctionApproach, Hyperparameter, cli, compare, investigate
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.base import executor_of
@@ -38,6 +38,27 @@ def whole(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tup
     """Give an investigation with 8 golden runs; the tests that take it change nothing."""
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("baseline"))
     return place, place.investigate(golden_runs=8, hyperparameters=SETTING).run_id
+
+
+@pytest.mark.parametrize(("shift", "decision"), [(-0.1, "better"), (0.1, "worse")])
+def test_a_lower_loss_of_the_candidate_is_better(
+    migrated_store: Path, tmp_path: Path, shift: float, decision: str
+) -> None:
+    place, runs = sqlite_place(migrated_store, tmp_path), []
+
+    def loss(task: Any, split: Any, seeds: Any, hyperparameters: Any) -> dict[str, float]:
+        return {"loss": 0.7 + hyperparameters["shift"] + np.random.default_rng(seeds["data_order"]).normal(0, 0.02)}
+
+    shifts = {"shift": Hyperparameter(0.0, "of the loss", -1.0, 1.0)}
+    given: dict[str, Any] = {"factors": ["data_order", "data_split"], "metrics": ["loss"], "hyperparameters": shifts}
+    approach = FunctionApproach(loss, name="loss", version="1", **given)
+    sizes: dict[str, Any] = {"mitigation_runs": 2, "investigation_runs": 2, "golden_runs": 12, "self_test": "skip"}
+    with place.entered():
+        for value in (0.0, shift):
+            more = {"approach": approach, "hyperparameters": {"shift": value}, "executor": "inline"}
+            runs.append(investigate(factor="data_order", **more, **sizes).run_id)
+        found = gate(baseline=runs[0], candidate=runs[1], metric="loss", smallest_effect=0.01, most_runs=12)
+    assert found.answer.decision == decision
 
 
 def simulate_little(patch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,10 @@ from statsmodels.stats.power import TTestIndPower
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.groups.numbers.grouping import Grouping
 from mlflow_l3d.studies.groups.numbers.study import MOST_GROUPS, GroupsStudy, groups_study
-from mlflow_l3d.studies.groups.report.words import headline
+from mlflow_l3d.studies.groups.report.words import headline, step
 
 RNG = np.random.default_rng(4)
 SCORES = {name: (mean + 0.02 * RNG.standard_normal(6)).tolist() for name, mean in (("a", 0.7), ("b", 0.75), ("c", 0.7))}
@@ -231,3 +232,13 @@ def test_groups_that_do_not_differ(sizes: tuple[int, ...], shared: bool, studies
     error = math.sqrt(0.05 * 0.95 / studies)
     assert np.mean(claims) <= 0.05 + 2 * error
     assert 0.93 - 1.4 * error <= np.mean(covered) <= 0.97 + 0.92 * error
+
+
+def test_equal_means_are_no_difference() -> None:
+    scores = [0.71, 0.73, 0.75, 0.72]
+    study = study_of({"a": scores, "b": scores[::-1], "c": [each - 0.2 for each in scores]})
+    assert study.tied == {"model=b"}
+    assert headline(study) == "model=a and model=b have equal means; the others are worse, beyond luck."
+    two = study_of({"a": scores, "b": scores})
+    assert headline(two) == "model=a and model=b have equal means."
+    assert "--tag true" in step(two, Source()).command

@@ -39,6 +39,11 @@ def length(outputs: str) -> float:
     return float(len(outputs))
 
 
+@scorer
+def length_error(outputs: str) -> float:
+    return float(len(outputs))
+
+
 def first_six(q: str) -> str:
     return q.upper() + "?" * (int(q[1:]) >= RIGHT["a"][0])
 
@@ -58,6 +63,9 @@ def made(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> dict
         answers = mlflow.search_traces(run_id=runs["a0"], return_type="list")
         runs["first"] = evaluated(answers, scorers=[judge("judge/1", FIRST)])
         runs["second"] = evaluated(answers, scorers=[judge("judge/2", SECOND)])
+        for name in ("a0", "b0"):
+            traces = mlflow.search_traces(run_id=runs[name], return_type="list")
+            runs[f"{name} error"] = evaluated(traces, scorers=[length_error])
         with mlflow.start_run(run_name="same"):
             runs["same"] = evaluated(data, predict_fn=first_six, scorers=[exact])
         for name in set(runs) - {"uri", "same"}:  # MLflow before 3.17 writes no digest
@@ -160,6 +168,17 @@ def test_several_scorers_and_systems_are_adjusted_and_a_lower_length_may_be_bett
     assert all(pair.record.p_adjusted > pair.record.p for pair in result.pairs if pair.record.p < 0.01)
     assert "except for length" in result.report().to_html()
     assert len(result.metrics()) == 5 * 6
+
+
+def test_the_name_of_a_scorer_says_that_less_is_better_unless_it_is_said_otherwise(made: dict[str, str]) -> None:
+    runs = made["a0 error"], made["b0 error"]
+    verdicts = {"auto": "worse", "length_error": "worse", "length_error:higher": "better"}  # a0 writes more
+    for metric, verdict in verdicts.items():
+        result = compare_judged(*runs, metric=metric)
+        assert result.pairs[0].record.verdict == verdict
+        said = "Assumed: lower values of length_error are better (else: --metric" in " ".join(result.summary().split())
+        assert said == (":" not in metric)
+    assert "Assumed" not in compare_judged(*runs, log=False, metric="length_error:higher").summary()
 
 
 def test_smallest_effects_are_points_or_units(made: dict[str, str]) -> None:

@@ -163,7 +163,7 @@ def test_second_answer_without_numbers_to_follow() -> None:
     assert headline(found).startswith("Luck is largest at prompt_format=B (typically ± ")
     apart = [drawn_point({"a": at, "b": 2 * at}, SHARES, seed=at, task=str(at)) for at in range(2)]
     assert said(ShownSweep(replace(analyse_sweep(apart), trends=(), interactions=())), 1) == (
-        "No two points with a score are alike in all choices but one."
+        "No two points whose score varies are alike in all choices but one."
     )
 
 

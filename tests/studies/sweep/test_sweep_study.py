@@ -275,6 +275,13 @@ def test_a_point_that_fails_is_said_and_the_others_go_on(place: Place) -> None:
     assert (study.info.status, study.data.tags["l3d.state"]) == ("FINISHED", "incomplete")
     assert "noise=0.1: approach synthetic could not be prepared" in study.data.tags["mlflow.note.content"]
     assert "noise=0.1" in found.summary()
+    assert found.computed == study.data.metrics["cells_computed"] == 2 * CELLS
+
+
+def test_cells_that_fail_are_not_counted_as_computed(place: Place) -> None:
+    found = run(place, over={"a_data_order": [1, 2]}, hyperparameters="fail_every=4", self_test="skip")
+    finished = place.runs("tags.`l3d.role` = 'cell' AND attributes.status = 'FINISHED'")
+    assert 0 < found.computed == len(finished) < 2 * CELLS
 
 
 def test_when_every_point_fails_the_sweep_does(place: Place) -> None:

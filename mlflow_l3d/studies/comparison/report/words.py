@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED, Comparison, Difference, TaskMean
-from mlflow_l3d.report.draw import nice_step
-from mlflow_l3d.report.numbers import counted, listed, percent, points, probability
+from mlflow_l3d.report.numbers import counted, listed, percent, points, probability, unit_of
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.report.text import Answer, Step, all_of, effect_step
 from mlflow_l3d.studies.comparison.report import pairs as of
 from mlflow_l3d.studies.comparison.report.pairs import Lead, judged, leading, overall_ranks, short_names
 
@@ -115,7 +114,7 @@ def _open(comparison: Comparison) -> str:
     pairs, names = judged(comparison), short_names(comparison)
     undecided = [f"{names[pair.first]} against {names[pair.second]}" for pair in pairs if pair.verdict == UNDECIDED]
     if not undecided:
-        return f"**Nothing:** {'the pair is' if len(pairs) == 1 else f'all {len(pairs)} pairs are'} decided."
+        return f"**Nothing:** {'the pair is' if len(pairs) == 1 else f'{all_of(len(pairs))} pairs are'} decided."
     opening = f"{len(undecided)} of {len(pairs)} pairs: " * (len(pairs) > 1)
     more = [f"{len(undecided) - 2} more"] if len(undecided) > 2 else []
     opening += f"**{listed([*undecided[:2], *more])}**."
@@ -155,9 +154,8 @@ def steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step
             "both, if the task has so many."
         )
     elif source.given:
-        effect = nice_step(max(abs(one.joint_low), abs(one.joint_high), 1e-9))
-        command = source.command("compare", smallest_effect="1" if comparison.metric.percent else f"{effect:g}")
-        yield Step("Name the largest difference that does not matter to you, such as:", command)
+        ends, unit = (one.joint_low, one.joint_high), unit_of(comparison.metric)
+        yield from effect_step(ends, unit, lambda effect: source.command("compare", smallest_effect=effect))
 
 
 def _more_runs(one: Difference, pair: str, names: Mapping[str, str], sides: Sides) -> Iterator[Step]:

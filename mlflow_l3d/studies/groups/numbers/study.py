@@ -90,6 +90,12 @@ class GroupsStudy:
     along: tuple[str, ...]
 
     @property
+    def tied(self) -> set[str]:
+        """Names of the groups with the mean of the best one."""
+        is_tie = self.pairs["first"].eq(self.pairs["first"].head(1).sum()) & self.pairs["difference"].abs().lt(1e-12)
+        return {*self.pairs["second"][is_tie]}
+
+    @property
     def several(self) -> pd.DataFrame:
         """The groups with two runs or more."""
         return self.groups[self.groups["runs"] > 1]

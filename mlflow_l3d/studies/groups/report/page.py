@@ -134,7 +134,7 @@ def _groups_table(study: GroupsStudy, most: int) -> Table | None:
         "mean": _number("mean", shown),
         "[[typically ±|std]]": _number("std", shown),
         "[[luck up to|luck]]": _number("luck", shown),
-        "verdict": lambda row: against[row["verdict"]],
+        "verdict": lambda row: "equal mean" if row["group"] in study.tied else against[row["verdict"]],
         "runs needed": lambda row: plain(row["runs_needed"], 0),
         "lowest": _number("lowest", shown),
         "highest": _number("highest", shown),
@@ -147,7 +147,7 @@ def _groups_table(study: GroupsStudy, most: int) -> Table | None:
     if (study.groups["independent"] == study.groups["runs"]).all():
         del cells["seeds"]
     hidden = f" The best {most} of {len(study.groups)} groups." if len(study.groups) > most else ""
-    needed = " runs needed: to distinguish it from the best." if study.groups["runs_needed"].notna().any() else ""
+    needed = " runs needed: to distinguish it from the best." if study.groups["runs_needed"].lt(math.inf).any() else ""
     note = f"{metric_text(study.metric)}. In brackets: 95 % intervals.{needed}"
     table = _table(study.groups.head(most), cells, note + hidden)
     return table and table.without_empty([*cells][3:])

@@ -11,7 +11,7 @@ from typing import Final
 from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED
 from mlflow_l3d.report.numbers import counted, listed, shorten, unit_of
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Answer, Step, few_runs, may_be_luck
+from mlflow_l3d.report.text import Answer, Step, all_of, few_runs, may_be_luck
 from mlflow_l3d.studies.groups.numbers.grouping import short_name, short_names
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
 from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy
@@ -37,12 +37,17 @@ def headline(study: GroupsStudy) -> str:
         return "How much is luck depends on the group."
     if study.pairs.empty:
         return may_be_luck("runs of a group", _size(study, study.luck))
-    best, others = shorten(study.pairs["first"].iloc[0], 36), int(several["verdict"].isin([BETTER, UNDECIDED]).sum())
-    undecided = int(several["verdict"].eq(UNDECIDED).sum())
+    best, others = shorten(study.pairs["first"].iloc[0], 36), several[several["verdict"].isin([BETTER, UNDECIDED])]
+    open_, only = others["group"][others["verdict"].eq(UNDECIDED)], shorten(others["group"].iloc[0], 36)
     best = best if study.groups["verdict"].iloc[0] else f"Of the groups with three seeds or more, {best}"
-    if not undecided:
-        return f"{best} is better than {'all ' * (others > 1)}{counted(others, 'other group')}, beyond luck."
-    return f"{best} has the best mean, but {undecided} of {counted(others, 'other group')} may be as good."
+    if open_.empty:
+        rest = only if len(others) == 1 else f"{all_of(len(others))} other groups"
+        return f"{best} is better than {rest}, beyond luck."
+    rest = only if len(others) == 1 else f"{len(open_)} of {len(others)} other groups"
+    if open_.isin(study.tied).all():
+        worse = "; the others are worse, beyond luck" * (len(open_) < len(others))
+        return f"{listed([best, *(shorten(name, 36) for name in open_)])} have equal means{worse}."
+    return f"{best} has the best mean, but {rest} may be as good."
 
 
 def answers(study: GroupsStudy) -> tuple[Answer, Answer, Answer]:
@@ -86,6 +91,8 @@ def _differences(study: GroupsStudy) -> Answer:
     is_found, groups = pairs["verdict"].eq(BETTER), len({*pairs["first"], *pairs["second"]})
     kind = "pairs" if 2 * len(pairs) == groups * (groups - 1) else "pairs with the best group"
     lead = f"**{int(is_found.sum())} of {len(pairs)} {kind}** differ beyond luck (95 %, Holm)."
+    if len(pairs) == 1:
+        lead = f"**The two{' do not' * (not is_found.all())}** differ beyond luck (95 %)."
     paired, needed = int(pairs["shared"].gt(0).sum()), pairs["runs_needed"].iloc[0]
     details = [f"{paired} of {len(pairs)} pairs share seeds and are paired; the others: Welch's test."]
     if math.isfinite(needed):
@@ -133,7 +140,10 @@ def step(study: GroupsStudy, source: Source) -> Step:
     options = {name: text for name, text in source.given.items() if name != "source"}
     own = [name for name in study.settings.per_run if name not in map(short_name, study.seeds)]
     if study.hidden or (study.several.empty and (own or not study.seeds)):
-        why = "No parameter looks like a seed. Name the seed (--seed), or what distinguishes groups:"
+        which = (
+            f"All have the same {_names(study.fixed_seeds)}" if study.fixed_seeds else "No parameter looks like a seed"
+        )
+        why = f"{which}. Name the seed (--seed), or what distinguishes groups:"
         if study.seeds and own:
             why = f"Each run has another {own[0]}. Name what distinguishes groups, or train again with other seeds:"
         if study.hidden:
@@ -143,7 +153,7 @@ def step(study: GroupsStudy, source: Source) -> Step:
     command = _command(source, options)
     if study.several.empty:
         return Step("Train the best settings again with other seeds, at least three, then evaluate all:", command)
-    if study.groups["runs_needed"].notna().any():
+    if study.groups["runs_needed"].lt(math.inf).any():
         return Step("Train the groups that need more runs with more seeds, then evaluate all:", command)
     if "tag" in source.given:
         return Step("The runs have their luck as tags. Evaluate them again when there are more:", command)

@@ -22,7 +22,7 @@ from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import counted, listed, points, rough_duration
 from mlflow_l3d.report.remedies import less_text, remedy_words, short_words
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Answer, Step, few_runs, may_be_luck
+from mlflow_l3d.report.text import Answer, Step, all_of, few_runs, may_be_luck
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
 from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP
 from mlflow_l3d.studies.investigation.report.runs import Runs
@@ -68,17 +68,22 @@ def answers(shown: Shown, source: Source | None = None) -> tuple[Answer, ...]:
 def _cured(shown: Shown, source: Source) -> Iterator[Answer]:
     """Yield what would help, if that was looked at: what `cure` says of the same runs, by the same function."""
     if (remedies := shown.analysis.remedies) is not None:
-        lead, collapse = remedies.reason, shown.analysis.collapse
+        lead = remedies.reason
         if remedies.best:
             name = short_words(remedies.best[0].remedy)
             lead = f"**{name[:1].upper()}{name[1:]}**: {less_text(remedies.best[0], shown.unit)}."
         if (cure := source.given.get("cure", "")).startswith("{"):
             lead = f"These runs have a remedy: {remedy_words(Remedy(**json.loads(cure)))}. {lead}"
-        mostly_below_chance = any(record.collapsed_share >= MANY for record in shown.records)
-        if mostly_below_chance or (collapse is not None and collapse.collapsed):
+        if _must_prevent_collapse(shown):
             below = " What is predicted below counts collapsed runs."
             lead = f"**First prevent collapse (L3D005).**{below * bool(remedies.best)}"
         yield Answer("What would help?", "", (lead,))
+
+
+def _must_prevent_collapse(shown: Shown) -> bool:
+    collapse = shown.analysis.collapse
+    many = any(record.collapsed_share >= MANY for record in shown.records)
+    return many or (collapse is not None and bool(collapse.collapsed))
 
 
 def _luck(shown: Shown) -> Answer:
@@ -136,7 +141,7 @@ def _kinds(shown: Shown, records: Sequence[Importance]) -> str:
         largest = f" The largest share has {records[0].factor}: {shown.share_text(records[0])}."
         return f"**No factor alone is involved in half of the variance.**{largest}"
     if not below:
-        return f"**Undecided** for all {len(open_)} factors: {_why_open(shown, records)}."
+        return f"**Undecided** for {all_of(len(open_))} factors: {_why_open(shown, records)}."
     return f"**No factor is established to dominate.**{tail}"
 
 
@@ -192,7 +197,7 @@ def steps(shown: Shown, source: Source, runs: Runs | None = None) -> list[Step]:
     if remedies is None or not remedies.std > 0 or not source.run_id:
         return others[:_STEPS]
     text, cure = "What would leave less luck? See every remedy:", f"mlflow-l3d cure {source.run_id}"
-    if remedies.best and source.command():
+    if remedies.best and source.command() and not _must_prevent_collapse(shown):
         named = shlex.quote(remedy_words(remedies.best[0].remedy))
         text, cure = "What would help is predicted from these runs. Verify it:", f"{cure} --verify 1 --remedy {named}"
     return [*others[: _STEPS - 1], Step(text, cure)]
@@ -210,12 +215,13 @@ def _price(shown: Shown, runs: Runs, mitigation_runs: int, investigation_runs: i
 
 def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
     analysis, scores = shown.analysis, shown.golden_scores
-    if analysis.cells_failed and source.command():
+    if analysis.cells_failed and source.can_repeat:
         deleted = min(analysis.cells_deleted, analysis.cells_failed)
         why = f"have no score, as {deleted} were deleted" if deleted else "failed"
         yield Step(f"{analysis.cells_failed} runs {why}. The same command trains them again:", source.command())
     if len(scores) > 1 and shown.golden_deviation == 0:
-        yield Step("Does each seed reach the training? Try them:", source.command(self_test="only"))
+        shows = " A self-test shows it:" * source.can_repeat
+        yield Step(f"Does each seed reach the training?{shows}", source.command(self_test="only"))
         return
     larger = {name: each for name, each in analysis.advice.items() if each.action in ("more_rows", "larger_table")}
     if analysis.few_tests or analysis.tests_share >= 0.5:
@@ -226,13 +232,14 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
             used = "Label more examples (all test examples are in use)"
             advised = f"Test more examples (--test-size; {unused:,} are unused)" if unused else used
         yield Step(f"{advised}{alone}.")
-    if larger and not analysis.few_tests and source.command():
+    if larger and not analysis.few_tests and source.can_repeat:
         more = {"mitigation_runs": str(max(each.rows or 0 for each in larger.values()))}
         if columns := [each.columns for each in larger.values() if each.columns]:
             more["investigation_runs"] = str(max(columns))
         price = _price(shown, runs, **{name: int(number) for name, number in more.items()})
-        text = f"More runs probably settle {listed([*larger])}{price}; finished ones count:"
-        yield Step(text, source.command(**more))
+        again = source.command(**more)
+        sizes = "" if again else f" ({', '.join(map('='.join, more.items()))})"
+        yield Step(f"More runs{sizes} probably settle {listed([*larger])}{price}; finished ones count:", again)
     others = {
         name: one.text
         for name, one in analysis.advice.items()
@@ -241,15 +248,21 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
     for text in dict.fromkeys(others.values()):
         names = f"{listed([name for name in others if others[name] == text])}: " * (len(shown.records) > 1)
         yield Step(f"{names}{text}")
-    if len(shown.records) == 1 and source.command() and shown.verdict(shown.records[0]) != "dominates":
-        yield Step("What else moves the score?", source.command(factor="all"))
+    if len(shown.records) == 1 and source.can_repeat and shown.verdict(shown.records[0]) != "dominates":
+        shows = " factor=all shows it." * (not source.is_typed)
+        yield Step(f"What else moves the score?{shows}", source.command(factor="all"))
     std = shown.unit.scale * shown.golden_deviation if len(scores) > 1 else 0.0
     if std > 0 and source.run_id and shown.design.planning is not None:
         effect = nice_step(0.6 * std)
         needed = math.ceil(_RUNS_FOR_POWER * (std / effect) ** 2)
         unit = (" point" if effect == 1 else " points") if shown.unit.scale > 1 else ""
-        gate = f"mlflow-l3d gate --baseline {source.run_id} --candidate hyperparameters=NAME=VALUE"
-        gate += f" --smallest-effect {effect:g}"
+        text = f"Does a change help? To see a difference of {effect:g}{unit} takes about {needed} runs each"
+        candidate, effect_text = "hyperparameters=NAME=VALUE", f"--smallest-effect {effect:g}"
+        if not source.is_typed:  # both sides must have their runs
+            there = len(shown.records[0].table) if shown.golden_word == "pooled" else len(scores)
+            text, candidate = f"{text}. Investigate it with as many, and name its run", "RUN_ID"
+            effect_text += f" --most-runs {min(needed, there)}"
+        gate = f"mlflow-l3d gate --baseline {source.run_id} --candidate {candidate} {effect_text}"
         if (metric := source.given.get("metric", "auto")) != "auto":
             gate += f" --metric {metric}"
-        yield Step(f"Does a change help? To see a difference of {effect:g}{unit} takes about {needed} runs each:", gate)
+        yield Step(f"{text}:", gate)

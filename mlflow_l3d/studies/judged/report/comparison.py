@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED
-from mlflow_l3d.analysis.judged.results import JudgedDifference
 from mlflow_l3d.report.draw import Axis, difference_cell
 from mlflow_l3d.report.numbers import between, counted, listed, percent
 from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table, verdict_cell
-from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.report.text import Answer, Step, effect_step
 from mlflow_l3d.studies.judged.numbers import Pair
 from mlflow_l3d.studies.judged.report.evaluation import frame_table
 
@@ -44,11 +43,11 @@ def comparison_document(
         place=source.place(counted(lead.record.rows, "paired row")),
         answers=(
             Answer("Could it be luck?", "", (_luck(lead, len(pairs)),)),
-            Answer("What was compared?", "", (_compared(lead.record),)),
+            Answer("What was compared?", "", (_compared(lead, source),)),
             Answer("What is open?", "", (_open(pairs),)),
         ),
         table=differences_table(pairs),
-        steps=[*_steps(lead, source)],
+        steps=[*_steps(lead, source, several=len({pair.scorer for pair in pairs}) > 1)],
         lines=source.lines,
         notes=[*notes, *dict.fromkeys(note for pair in pairs for note in pair.record.notes)],
         sections=[
@@ -119,11 +118,17 @@ def _luck(lead: Pair, count: int) -> str:
     return f"{'**Unlikely**' if lead.is_decided else opening}: {said}"
 
 
-def _compared(one: JudgedDifference) -> str:
+def _compared(lead: Pair, source: Source) -> str:
+    one, scorer = lead.record, lead.scorer
     repeats = " and ".join(dict.fromkeys(f"{each:.3g}" for each in (one.repeats_first, one.repeats_second)))
     alone = f" Rows of one side alone do not count: {one.unpaired_first} and {one.unpaired_second}."
     unpaired = alone if one.unpaired_first or one.unpaired_second else ""
-    return f"**{counted(one.rows, 'row')}** that both answered; answers per row: {repeats}.{unpaired}"
+    better, turned = ("higher", "lower") if one.higher_is_better else ("lower", "higher")
+    is_stated = not source.given or f"{scorer}:" in source.given.get("metric", "")
+    assumed = (
+        "" if is_stated else f" Assumed: {better} values of {scorer} are better (else: --metric {scorer}:{turned})."
+    )
+    return f"**{counted(one.rows, 'row')}** that both answered; answers per row: {repeats}.{unpaired}{assumed}"
 
 
 def _open(pairs: Sequence[Pair]) -> str:
@@ -137,13 +142,14 @@ def _open(pairs: Sequence[Pair]) -> str:
     return f"Nothing can be decided: {one.record.obstacle}." if one.record.obstacle else settle
 
 
-def _steps(lead: Pair, source: Source) -> Iterator[Step]:
+def _steps(lead: Pair, source: Source, *, several: bool) -> Iterator[Step]:
     one = lead.record
     if one.verdict != UNDECIDED or one.obstacle:
         return
     if math.isnan(one.smallest_effect) and source.given:
-        text = "Name the largest difference that does not matter to you, such as:"
-        yield Step(text, source.command("compare", smallest_effect="2" if lead.is_binary else "0.1"))
+        alone = {"metric": f"{lead.scorer}:{'higher' if one.higher_is_better else 'lower'}"} if several else {}
+        ends = one.joint_low, one.joint_high
+        yield from effect_step(ends, lead.unit, lambda at: source.command("compare", **alone, smallest_effect=at))
     if max(one.repeats_first, one.repeats_second) == 1:
         yield Step("Answer each row several times: evaluate again, and name the runs of a system as RUN_ID+RUN_ID.")
 

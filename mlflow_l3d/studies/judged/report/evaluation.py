@@ -143,8 +143,10 @@ def _scorer_table(scorers: Sequence[ScorerNumbers]) -> Table:
     for one in scorers:
         values = one.summary()
         cells = {"scorer": one.scorer, "mean": with_limits(one.shown(values["mean"]), _limits(one), "({})")}
-        cells |= {"luck of\nthe mean": f"± {one.shown(values['mean_std'])}".replace("± n/a", "n/a")}
+        cells |= {"luck of\nthe mean": f"± {one.shown(values['mean_std'])}" if values["mean_std"] > 0 else "n/a"}
         cells |= {"MLflow's\nmean": one.shown(values["mlflow_mean"])}
         rows.append(cells | {name.replace("_", "\n"): str(values[name]) for name in list(values)[5:]})
     note = "Luck of the mean: its standard error if rows, answers, judges and prompts were all drawn again."
-    return Table.of(rows, f"In brackets: 95 % intervals, clustered by row. {note}").without_empty(["MLflow's\nmean"])
+    return Table.of(rows, f"In brackets: 95 % intervals, clustered by row. {note}").without_empty(
+        ["luck of\nthe mean", "MLflow's\nmean"]
+    )

@@ -259,11 +259,13 @@ def steps(study: SeedsStudy, source: Source, failed: int) -> list[Step]:
 def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step]:
     if study.changes is not None:
         return
-    again = source.command("seeds")
+    again = source.can_repeat
     if failed and again:
-        yield Step(f"{counted(failed, 'seed')} failed. The same command trains the rest:", again)
-    if study.own.std == 0 and not study.collapsed_seeds and again:
-        yield Step("Does the seed reach the training? Try it:", source.command("seeds", self_test="only"))
+        text = f"{counted(failed, 'seed')} failed. The same command trains the rest:"
+        yield Step(text, source.command("seeds"))
+    if study.own.std == 0 and not study.collapsed_seeds:
+        shows = " A self-test shows it:" * again
+        yield Step(f"Does the {study.unit} reach the training?{shows}", source.command("seeds", self_test="only"))
         return
     if study.collapsed_seeds and again:
         changed = f"{source.given.get('hyperparameters', 'auto')},NAME=VALUE"

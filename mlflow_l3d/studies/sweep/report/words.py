@@ -15,7 +15,7 @@ from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.advice import advise
 from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, probability, shorten
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.report.text import Answer, Step, all_of
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
 from mlflow_l3d.studies.sweep.numbers.point import TASK, value_of, value_text
@@ -27,7 +27,7 @@ _STEPS: Final = 2
 _NAMED: Final = 3
 """Factors and points that a sentence names at most; notes of a first screen."""
 _NO_SCORE: Final = "No point has a score."
-_NO_PAIR: Final = "No two points with a score are alike in all choices but one."
+_NO_PAIR: Final = "No two points whose score varies are alike in all choices but one."
 _METRICS: Final = "Points have different metrics, so their luck does not compare."
 
 
@@ -108,10 +108,10 @@ def _largest(shown: ShownSweep, most: tuple[str, str], least: tuple[str, str]) -
 
 
 def _extremes(shown: ShownSweep) -> list[tuple[str, str]]:
-    """Return name and luck of the point with the most luck, and of that with the least, if it has less."""
+    """Return name and luck of the point with the most luck, and of that with the least, if that reads as less."""
     ends = shown.luck.iloc[[0, -1]].to_dict("records") if len(shown.luck) else []
     named = [(shorten(shown.names[row["point"]], 60), shown.unit.typical(row["golden_std"])) for row in ends]
-    if named and not ends[0]["golden_std"] > ends[1]["golden_std"]:
+    if named and named[0][1] == named[1][1]:
         return named[:1]
     if named and len(shown.sweep.choices) == 1:
         named[1] = named[1][0].removeprefix(f"{shown.names_head}="), named[1][1]
@@ -211,7 +211,7 @@ def _at(shown: ShownSweep, factor: str) -> str:
     rows = shown.rows[shown.rows["factor"] == factor]
     here = rows["verdict"].eq("dominates")
     if here.all() and len(rows) > 1:
-        return f"at all {len(rows)} points"
+        return f"at {all_of(len(rows))} points"
     names = [shorten(shown.names[point], 40) for point in rows["point"][here]]
     return f"at {listed(names)}" if len(names) < _NAMED else f"at {len(names)} of {len(rows)} points"
 
@@ -222,15 +222,17 @@ def steps(shown: ShownSweep, source: Source) -> list[Step]:
 
 
 def _next_steps(shown: ShownSweep, source: Source) -> Iterator[Step]:
-    sweep, command = shown.sweep, source.command("sweep") if source.given else ""
-    if sweep.failed and command:
+    sweep, command, can_repeat = shown.sweep, source.command("sweep") if source.given else "", bool(source.given)
+    if sweep.failed and can_repeat:
         yield Step(f"{counted(len(sweep.failed), 'point')} without a score: the same command tries again:", command)
     rows = _rows_needed(shown)
-    if rows and command and "mitigation_runs" not in sweep.choices:
-        text = f"More rows decide {len(rows)} of the undecided verdicts; finished runs count:"
+    if rows and can_repeat and "mitigation_runs" not in sweep.choices:
+        more = "" if command else f" (mitigation_runs={max(rows)})"
+        text = f"More rows{more} decide {len(rows)} of the undecided verdicts; finished runs count:"
         yield Step(text, source.command("sweep", mitigation_runs=str(max(rows))))
-    if len(sweep.factors) == 1 and command:
-        yield Step("What else moves the score?", source.command("sweep", factor="all"))
+    if len(sweep.factors) == 1 and can_repeat:
+        else_ = "What else moves the score?" + " factor=all shows it." * (not command)
+        yield Step(else_, source.command("sweep", factor="all"))
     ends = _extremes(shown)
     if len(ends) == 2 and (run_id := shown.luck["run_id"].iloc[0]):
         yield Step(f"What is behind the luck at {ends[0][0]}? Its own report:", f"mlflow-l3d view {run_id}")
