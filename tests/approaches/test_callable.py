@@ -159,6 +159,8 @@ def test_a_metric_that_is_a_function():
         (lambda n: np.full(n, -2), "from -2 to -2"),
         (lambda n: np.full((n, 3), np.nan), "class scores that are not numbers"),
         (lambda n: np.full((n, 3), "a"), "class scores that are not numbers"),
+        (lambda n: np.full((n, 3), np.inf), "class scores that are not numbers, or all infinite"),
+        (lambda n: {"accuracy": 87.0}, "accuracy 87, which is neither a fraction nor marked as per cent"),
         (lambda n: None, r"returned shape \(\)"),
         (lambda n: 0.5, r"returned numbers of its own: .*metrics=\['score'\]"),
         (lambda n: {"accuracy": 1.0, "reward": 1.0}, r"metrics=\['reward'\]"),
@@ -174,6 +176,31 @@ def test_what_is_returned_is_checked(returned, said):
 
     assert re.search(said, outcome.error)
     assert "mine" in outcome.error
+
+
+def test_classes_that_are_numbers_are_not_read_as_other_ones():
+    texts = [[f"t{at}" for at in range(40)]]
+    for names, returned in ((["-1", "1"], -1), (["1", "2"], 2)):
+        task = replace(
+            make_task("n", texts, np.arange(40) % 2, names), settings=SplitSettings(num_labelled=8, test_size=4)
+        )
+        error = run(wrap(lambda task, split, *_, value=returned: np.full(len(split.test), value)), task).error
+        assert f"from {returned} to {returned}; class numbers go from 0 to 1, and -1 is none; of classes with" in error
+        outcome = run(wrap(lambda task, split, *_: [task.class_names[0]] * len(split.test)), task)
+        assert set(outcome.predictions) == {0}
+
+
+@pytest.mark.parametrize("name", ["labels", "example_ids"])
+def test_a_function_that_writes_into_the_task_gets_an_error(name):
+    def write(task, split, *_):
+        getattr(task, name)[split.test] = 0
+        return np.zeros(len(split.test), dtype=int)
+
+    task = small_task()
+    before = task.labels.copy()
+    assert "read-only" in run(wrap(write), task).error
+    assert task.labels.flags.writeable
+    np.testing.assert_array_equal(task.labels, before)
 
 
 def test_a_function_that_raises():

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session, answered
+from mlflow_l3d.approaches.command.scores import Printed, unscaled
 from mlflow_l3d.approaches.functions.content import Carried, content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.cells.cell import Cell, Outcome, content_key
@@ -150,7 +151,12 @@ class FunctionApproach(Carried, Approach):
     ) -> Session:
         """Return a session that calls the function once a cell."""
         del model, device, cache
-        return CallableSession(self, task, dict(hyperparameters))
+        # The arrays of the task are of all cells: a function that writes into them gets an error.
+        arrays = {name: getattr(task, name) for name in ("labels", "example_ids", "parts", "features")}
+        read_only = {name: array.view() for name, array in arrays.items() if array is not None}
+        for array in read_only.values():
+            array.flags.writeable = False
+        return CallableSession(self, replace(task, **read_only), dict(hyperparameters))
 
 
 @dataclass(frozen=True)
@@ -178,7 +184,11 @@ class CallableSession(CellwiseSession):
             if unknown := [each for each in returned if each not in {*registered(), *self.approach.metrics}]:
                 fix = f"declare them where the approach is made, metrics={unknown}"
                 raise L3DError(f"the function of approach {name} returned numbers of its own: {fix}")
-            return Outcome(cell.key, metrics=returned)
+            try:
+                metrics = {each: unscaled(each, Printed(float(value)), None) for each, value in returned.items()}
+            except (TypeError, ValueError) as error:
+                raise L3DError(f"the function of approach {name} returned {error}") from None
+            return Outcome(cell.key, metrics=metrics)
         try:
             predictions, scores = _interpret(returned, len(split.test), task)
         except ValueError as error:
@@ -229,13 +239,16 @@ def _interpret(returned: Any, examples: int, task: Task) -> tuple[npt.NDArray[An
     if array.shape not in {(examples,), (examples, classes)}:
         raise ValueError(f"shape {array.shape}; {expected}")
     if array.ndim == 2:
-        if not numbers or np.isnan(array).any():
-            raise ValueError(f"class scores that are not numbers ({array.dtype})")
+        if not numbers or np.isnan(array).any() or not np.isfinite(array).any(axis=1).all():
+            raise ValueError(f"class scores that are not numbers, or all infinite ({array.dtype})")
         return array.argmax(axis=1).astype(np.int64), array.astype(np.float32)
     if array.dtype.kind not in "iu":
         raise ValueError(f"predictions of type {array.dtype}; class numbers are integers")
-    if examples and (array.min() < -1 or array.max() >= classes):
+    is_name = "-1" in task.class_names and examples and array.min() == -1
+    if examples and (array.min() < -1 or array.max() >= classes or is_name):
         allowed = f"class numbers go from 0 to {classes - 1}, and -1 is none"
+        if all(name.removeprefix("-").isdigit() for name in task.class_names):
+            allowed += "; of classes with numbers as names return texts, task.class_names[number]"
         raise ValueError(f"predictions from {array.min()} to {array.max()}; {allowed}")
     return array.astype(np.int64), None
 

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Final, TypedDict
+from typing import Annotated, Final, Literal, TypedDict
 
 from mlflow_l3d.annotations import Of
 from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
-from mlflow_l3d.parameters.shared import SEED, Approach, Columns, Metric, Place, Settings, Sizes, Task, Trained
+from mlflow_l3d.parameters.shared import (
+    SEED,
+    Approach,
+    Columns,
+    Metric,
+    Place,
+    Settings,
+    Sizes,
+    Task,
+    Trained,
+)
 from mlflow_l3d.parameters.verbs import Verb
 
 MOST_TRIALS: Final = 100_000
@@ -45,6 +55,7 @@ class _Search(TypedDict, total=False):
     held_out_runs: Annotated[
         int, Of("10", "new seeds on which the found setting is compared with the first one; 0 is none", high=100_000)
     ]
+    self_test: Annotated[Literal["auto", "run", "skip"], Of("auto", "trial runs first, as in investigate")]
     root_seed: Annotated[int, replace(SEED, help="number from which seeds and samplers of the search are derived")]
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.cells.cell import Cell, cell_key, content_key
 from mlflow_l3d.cells.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches, share_validated_on, validated_on
 from mlflow_l3d.parameters.setup import read_parameters, set_up
-from mlflow_l3d.studies.request import StudyRequest, identity
+from mlflow_l3d.studies.request import CellRequest, StudyRequest, context_of, identity
 from mlflow_l3d.studies.search.optimiser import Stage, pruner_name, sampler_name
 from mlflow_l3d.studies.search.parameters import SEARCH
 from mlflow_l3d.studies.search.space import SearchSpace, Setting, complete_setting
@@ -86,6 +86,12 @@ class SearchRequest(StudyRequest):
         """How many examples score a trial, in each configuration."""
         return len(evaluated_on(self.setup.task, "validation").split(self.searched_on[0]).test)
 
+    @property
+    def first_trial(self) -> FirstTrial:
+        """What the self-test tries."""
+        shared = {name: getattr(self, name) for name in ("given", "setup", "metric", "key")}
+        return FirstTrial(**shared, context_key=context_of(self.setup), seeds=self.searched_on[0])
+
     @cached_property
     def validated_on(self) -> IntArray:
         """Positions of the examples that score trials."""
@@ -151,6 +157,41 @@ class SearchRequest(StudyRequest):
             "space": self.space.document(),
             **{name: getattr(self, name) for name in same},
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstTrial(CellRequest):
+    """The first trial of a search, as the self-test tries it: one cell with the given hyperparameters.
+
+    Attributes
+    ----------
+    seeds
+        Of its first configuration.
+    """
+
+    seeds: Mapping[str, int]
+    title = "first trial"
+
+    def tags(self) -> dict[str, str]:
+        """Return none: it has no run."""
+        return {}
+
+    def content(self) -> dict[str, Any]:
+        """Return nothing: it has no document."""
+        return {}
+
+    def design(self) -> FirstTrial:
+        """Return itself: it holds its cell."""
+        return self
+
+    def __len__(self) -> int:
+        """Return the number of cells."""
+        return 1
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield its cell."""
+        seeds = dict(self.seeds)
+        yield Cell("golden", None, None, None, 0, {}, seeds, cell_key(self.context_key, seeds))
 
 
 def specify_search(

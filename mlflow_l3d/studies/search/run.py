@@ -26,6 +26,7 @@ from mlflow_l3d.studies.search.request import SearchRequest, specify_search
 from mlflow_l3d.studies.search.results import HyperparameterSearch, about_search, write_search
 from mlflow_l3d.studies.search.training import Tuned
 from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial, evaluated_on, known_trials, trials_table
+from mlflow_l3d.studies.self_test import tested
 from mlflow_l3d.studies.shown import logger, progress_bar
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact
@@ -139,6 +140,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
     def _run_stages(self) -> list[StageRun]:
         """Run the stages: the second around the best of the first, if that leaves something to search."""
         request, setup = self.request, self.request.setup
+        tested(request.first_trial, progress=self.progress)
         tuned = Tuned(setup.approach, request.metric.name, request.pruner, request.metric.greater_is_better)
         total, name = request.coarse_trials + request.fine_trials, setup.approach.name
         with progress_bar(name, "trial", total=total, shown=self.progress) as self._bar:

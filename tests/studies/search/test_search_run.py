@@ -229,6 +229,16 @@ def test_a_function_of_the_user(place: Place) -> None:
     assert result.result.held_out.found == (1.0, 1.0, 1.0)
 
 
+def test_seeds_of_a_function_are_tried_first(place: Place) -> None:
+    declared = {"x": Hyperparameter(0.5, "where", low=0.0, high=1.0)}
+    given: Any = {"name": "mine", "version": "1", "factors": ["model_randomness"], "hyperparameters": declared}
+    approach = FunctionApproach(by_threshold, **given)
+    with pytest.raises(L3DError, match=r"self-test: model_randomness: 2 new seeds changed nothing"):
+        find(place, approach, task="synthetic", metric="accuracy", space="auto", fine_trials=0)
+    asked: Any = {"task": "synthetic", "metric": "accuracy", "space": "auto", "fine_trials": 0, "self_test": "skip"}
+    assert find(place, approach, **asked).result.trials_run
+
+
 def test_a_failing_trial_does_not_end_it_and_nothing_private_is_written(place: Place, tmp_path: Path) -> None:
     secret = tmp_path / "ann" / "private"
     secret.mkdir(parents=True)
