@@ -109,16 +109,17 @@ def _of_numbers(remedy: Remedy) -> Remedy:
 
 
 def _unknown(what: str, kinds: tuple[str, ...], every: list[Prediction], known: list[Prediction]) -> Iterator[str]:
-    """Yield why nothing is known of remedies of some kinds, each reason once with its factors.
+    """Yield why nothing is known of remedies of some kinds over each factor: what the smallest of them lacks.
 
     A kind of ensemble that does not exist refers to the other kind, which has its own reason, and is left out.
     """
-    predicted_over = {each.remedy.over for each in known if each.remedy.kind in kinds}
+    named_over = {each.remedy.over for each in known if each.remedy.kind in kinds}
     reasons: dict[str, list[str]] = {}
-    for each in every:
-        exists = not each.reason.endswith((": see vote", ": see mean"))
-        if each.remedy.kind in kinds and exists and each.remedy.over not in predicted_over:
-            reasons.setdefault(each.reason, []).append(remedy_over(each.remedy))
+    for each in sorted(every, key=lambda one: one.remedy.members):
+        remedy, exists = each.remedy, not each.reason.endswith((": see vote", ": see mean"))
+        if remedy.kind in kinds and exists and remedy.over not in named_over:
+            named_over.add(remedy.over)
+            reasons.setdefault(each.reason, []).append(remedy_over(remedy))
     for reason, factors in reasons.items():
         yield f"{what} over {listed(list(dict.fromkeys(factors)), 'or')}: {reason}."
 

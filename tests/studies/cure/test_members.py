@@ -134,6 +134,15 @@ def test_each_factor_has_its_own_reason_first_that_which_more_runs_settle() -> N
     ]
 
 
+def test_an_ensemble_that_lacks_columns_is_named_once_with_the_fewest_that_it_needs() -> None:
+    members, random = coins(3, 4, 40), np.random.default_rng(3)
+    for run_of in (each for runs in members._runs.values() for each in runs):
+        run_of.scores = random.random((40, 2)).astype(np.float32)
+    _, reasons = predicted(members, named("accuracy"), 2, Range(0.1))
+    why = "runs that differ in nothing else come in groups of 4; use investigation_runs=5."
+    assert [each for each in reasons if "Ensembles" in each] == [f"Ensembles over a: {why}"]
+
+
 def test_luck_of_a_test_set_is_the_binomial_one_of_the_accuracy() -> None:
     members = MemberRows(design_named("crossed"))
     for column in range(3):
