@@ -21,7 +21,7 @@ from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import counted, listed, points, rough_duration
 from mlflow_l3d.report.remedies import less_text, remedy_words, short_words
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.report.text import RETRY, Answer, Step
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
 from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP
 from mlflow_l3d.studies.investigation.report.runs import Runs
@@ -211,8 +211,9 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
     analysis, scores = shown.analysis, shown.golden_scores
     if analysis.cells_failed and source.command():
         deleted = min(analysis.cells_deleted, analysis.cells_failed)
-        why = f"have no score, as {deleted} were deleted" if deleted else "failed"
-        yield Step(f"{analysis.cells_failed} runs {why}. The same command trains them again:", source.command())
+        why = f"have no score, as {deleted} were deleted. The same command trains them again:"
+        why = why if deleted else f"failed. {RETRY}"
+        yield Step(f"{analysis.cells_failed} runs {why}", source.command())
     if len(scores) > 1 and np.ptp(scores) == 0:
         yield Step("Does each seed reach the training? Try them:", source.command(self_test="only"))
         return

@@ -17,7 +17,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, probability, shorten, unit_of
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.report.text import RETRY, Answer, Step
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges
 from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
@@ -260,7 +260,7 @@ def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step
         return
     scores, again = scored(study), source.command("seeds")
     if failed and again:
-        yield Step(f"{counted(failed, 'seed')} failed. The same command trains the rest:", again)
+        yield Step(f"{counted(failed, 'seed')} failed. {RETRY}", again)
     if len(scores) > 1 and scores.min() == scores.max() and not study.collapsed_seeds and again:
         yield Step("Does the seed reach the training? Try it:", source.command("seeds", self_test="only"))
         return
