@@ -21,6 +21,9 @@ from mlflow_l3d.tasks.settings import IntArray
 if TYPE_CHECKING:
     import pandas as pd
 
+_FEW: Final = 0.05
+"""Up to this share of rows without a text or label are left out; more of them point to a mistake in the file."""
+_LISTED: Final = 20
 SPLIT_COLUMN: Final = "split"
 """Column that says which part a row belongs to: train, validation or test."""
 
@@ -143,6 +146,40 @@ def select(table: Table, keep: npt.NDArray[np.bool_], what: str) -> Table:
     return replace(table, column=column, notes=notes, parts=None if table.parts is None else table.parts[keep])
 
 
+def without_gaps(table: Table, columns: Sequence[str]) -> tuple[Table, npt.NDArray[np.intp]]:
+    """Return a table without the few rows that lack a text or label, and the rows that it keeps, from 0.
+
+    Raises
+    ------
+    ParameterError
+        If more rows than a twentieth lack something, in several columns: it names all. One column has an error of its
+        own.
+    """
+    gaps = {name: np.fromiter(map(blank, table.column(name)), dtype=bool) for name in columns}
+    empty = np.logical_or.reduce([*gaps.values()])
+    rows = {name: np.flatnonzero(where) + 1 for name, where in gaps.items() if where.any()}
+    listed = "; ".join(f"{name} in {counted_rows(each.tolist())}" for name, each in rows.items())
+    if empty.sum() <= _FEW * len(empty):
+        return (
+            select(table, ~empty, f"row(s) that lack a text or label: {listed}") if rows else table
+        ), np.flatnonzero(~empty)
+    if len(rows) > 1:
+        raise ParameterError("task", "data", f"rows lack a text or label: {listed}", "Fill or remove these rows.")
+    return table, np.arange(len(empty))
+
+
+def counted_rows(rows: Sequence[int]) -> str:
+    """Return how many rows there are and which they are, the first twenty."""
+    more = f" and {len(rows) - _LISTED} more" if len(rows) > _LISTED else ""
+    return f"row{'s' * (len(rows) > 1)} {', '.join(map(str, rows[:_LISTED]))}{more}"
+
+
+def spelled(name: str, names: Sequence[str]) -> str:
+    """Return the column that a name means: this one, or the only one that differs in case and outer spaces alone."""
+    alike = [each for each in names if each.strip().casefold() == name.strip().casefold()]
+    return alike[0] if name not in names and len(alike) == 1 else name
+
+
 def check_labels_there(values: Sequence[Any], column: str) -> None:
     """Raise if a label is missing."""
     rows = [row for row, value in enumerate(values, 1) if missing(value)]
@@ -161,8 +198,8 @@ def blank(value: object) -> bool:
     return missing(value) or (isinstance(value, str) and not value.strip())
 
 
-def no_column(parameter: str, name: str, names: Sequence[str]) -> ParameterError:
-    """Return the error for a missing column."""
+def no_column(parameter: str, name: str, names: Sequence[str], fix: str = "") -> ParameterError:
+    """Return the error for a missing column, with a fix if there is a better one than its name."""
     error = unknown_name(parameter, name, [shorten(column) for column in names], "one of the columns")
-    fix = error.fix or f"Name it: --{parameter.replace('_', '-')} COLUMN (in Python {parameter}=...)."
+    fix = fix or error.fix or f"Name it: --{parameter.replace('_', '-')} COLUMN (in Python {parameter}=...)."
     return ParameterError(parameter, error.value, error.allowed, fix)
