@@ -24,7 +24,6 @@ from mlflow_l3d.tasks.table import (
     no_column,
     spelled,
     with_parts,
-    without_empty,
     without_gaps,
 )
 
@@ -75,10 +74,13 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
     ParameterError
         If a column is missing or has a wrong value.
     """
-    label_column, label_notes = _label_column(table, reading)
-    reading = replace(reading, label_column=label_column)
-    kind, kind_notes = kinds.find_kind(table, reading)
-    kind_notes = (*label_notes, *kind_notes)
+    label_column, guesses = spelled(reading.label_column, table.names), []
+    if label_column not in table.names:
+        if label_column != kinds.USUAL.label_column:
+            raise no_column("label_column", label_column, table.names)
+        label_column = _guessed("label_column", table, ())
+        guesses = [f"labels are read from the column {shorten(label_column)!r}"]
+    kind, kind_notes = kinds.find_kind(table, replace(reading, label_column=label_column))
     choice_columns = kinds.find_choice_columns(table.names, reading) if form_of(kind).has_choices else ()
     not_texts = (label_column, *choice_columns)
     try:
@@ -90,13 +92,12 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
         text_columns = tuple(name for name in table.names if name in others)
         if not all(_are_numbers(table.column(name)) for name in others):
             text_columns = (_guessed("text_column", table, not_texts),)
-            kind_notes = (*kind_notes, f"the text is read from the column {shorten(text_columns[0])!r}")
+            guesses.append(f"the text is read from the column {shorten(text_columns[0])!r}")
     if reading.predefined_split:
         table = with_parts(name, table, label_column)
-    if reading.leave_out_empty:
-        table = without_empty(table, (*text_columns, *choice_columns))
     count = len(table.column(label_column))
-    table, rows = without_gaps(table, (*text_columns, label_column))
+    gaps_in = (*text_columns, *choice_columns, label_column)
+    table, rows = without_gaps(table, gaps_in, 1.0) if reading.leave_out_empty else without_gaps(table, gaps_in)
     labels, class_names = _labels(table, label_column, kind, choice_columns)
     columns = [table.column(column) for column in text_columns]
     has_features = not choice_columns and text_columns not in AUTO_TEXT and all(map(_are_numbers, columns))
@@ -110,24 +111,13 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
         texts, features = [check_texts(*each) for each in zip(columns, text_columns, strict=True)], None
     choices = kinds.check_choices([table.column(column) for column in choice_columns], choice_columns)
     ids, notes = find_ids(table, name)
-    if ids is None and len(rows) < count:
-        ids = rows  # the place in the file, whatever is left out
-    remarks = [f"{name}: {note}" for note in (*table.notes, *kind_notes, *notes)]
+    if ids is None and len(rows) < count and not reading.leave_out_empty:
+        ids = np.array(rows)  # the place in the file, whatever is left out
+    remarks = [f"{name}: {note}" for note in (*table.notes, *guesses, *kind_notes, *notes)]
     parts = table.parts if reading.predefined_split else None
     return make_task(
         name, texts, labels, class_names, ids, remarks, kind=kind, choices=choices, parts=parts, features=features
     )
-
-
-def _label_column(table: Table, reading: kinds.Reading) -> tuple[str, tuple[str, ...]]:
-    """Return the column of labels, and a remark if nobody named it."""
-    column = spelled(reading.label_column, table.names)
-    if column in table.names:
-        return column, ()
-    if reading.label_column != kinds.USUAL.label_column:
-        raise no_column("label_column", reading.label_column, table.names)
-    column = _guessed("label_column", table, ())
-    return column, (f"labels are read from the column {shorten(column)!r}",)
 
 
 def _guessed(parameter: str, table: Table, taken: Sequence[str]) -> str:

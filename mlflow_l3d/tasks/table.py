@@ -21,9 +21,6 @@ from mlflow_l3d.tasks.settings import IntArray
 if TYPE_CHECKING:
     import pandas as pd
 
-_FEW: Final = 0.05
-"""Up to this share of rows without a text or label are left out; more of them point to a mistake in the file."""
-_LISTED: Final = 20
 SPLIT_COLUMN: Final = "split"
 """Column that says which part a row belongs to: train, validation or test."""
 
@@ -122,18 +119,6 @@ def with_parts(name: str, table: Table, label_column: str) -> Table:
     return select(table, ~hidden, "test row(s) without a label") if hidden.any() else table
 
 
-def without_empty(table: Table, columns: Sequence[str]) -> Table:
-    """Return a table without the rows in which one of the columns has no text; a note reports how many.
-
-    If no row would remain, all rows stay: they then lead to the usual error.
-    """
-    count = len(table.column(columns[0]))
-    empty = np.zeros(count, dtype=bool)
-    for name in columns:
-        empty |= np.fromiter(map(blank, table.column(name)), dtype=bool, count=count)
-    return select(table, ~empty, "row(s) with an empty text") if empty.any() and not empty.all() else table
-
-
 def select(table: Table, keep: npt.NDArray[np.bool_], what: str) -> Table:
     """Return the table with the rows to keep, shape (n,), and with a note on how many rows were left out."""
     rows = np.flatnonzero(keep).tolist()
@@ -146,32 +131,28 @@ def select(table: Table, keep: npt.NDArray[np.bool_], what: str) -> Table:
     return replace(table, column=column, notes=notes, parts=None if table.parts is None else table.parts[keep])
 
 
-def without_gaps(table: Table, columns: Sequence[str]) -> tuple[Table, npt.NDArray[np.intp]]:
-    """Return a table without the few rows that lack a text or label, and the rows that it keeps, from 0.
+def without_gaps(table: Table, columns: Sequence[str], most: float = 0.05) -> tuple[Table, list[int]]:
+    """Return a table without the rows that lack a text or label, and the rows that it keeps, from 0.
+
+    If more than a share `most` of the rows, or all, lack something, they stay and lead to the error of their column.
 
     Raises
     ------
     ParameterError
-        If more rows than a twentieth lack something, in several columns: it names all. One column has an error of its
-        own.
+        If they would be the errors of several columns: it names all.
     """
-    gaps = {name: np.fromiter(map(blank, table.column(name)), dtype=bool) for name in columns}
-    empty = np.logical_or.reduce([*gaps.values()])
-    rows = {name: np.flatnonzero(where) + 1 for name, where in gaps.items() if where.any()}
-    listed = "; ".join(f"{name} in {counted_rows(each.tolist())}" for name, each in rows.items())
-    if empty.sum() <= _FEW * len(empty):
-        return (
-            select(table, ~empty, f"row(s) that lack a text or label: {listed}") if rows else table
-        ), np.flatnonzero(~empty)
-    if len(rows) > 1:
-        raise ParameterError("task", "data", f"rows lack a text or label: {listed}", "Fill or remove these rows.")
-    return table, np.arange(len(empty))
-
-
-def counted_rows(rows: Sequence[int]) -> str:
-    """Return how many rows there are and which they are, the first twenty."""
-    more = f" and {len(rows) - _LISTED} more" if len(rows) > _LISTED else ""
-    return f"row{'s' * (len(rows) > 1)} {', '.join(map(str, rows[:_LISTED]))}{more}"
+    gaps = {name: [row for row, value in enumerate(table.column(name)) if blank(value)] for name in columns}
+    empty = np.isin(rows := np.arange(len(table.column(columns[0]))), [row for each in gaps.values() for row in each])
+    listed = "; ".join(
+        f"{len(each)} without {name} (row {', '.join(str(row + 1) for row in each[:20])}{', ...' * (len(each) > 20)})"
+        for name, each in gaps.items()
+        if each
+    )
+    if 0 < empty.sum() <= most * len(rows) and not empty.all():
+        return select(table, ~empty, f"row(s) with gaps: {listed}"), rows[~empty].tolist()
+    if len([*filter(None, gaps.values())]) > 1:
+        raise ParameterError("task", "data", f"rows have gaps: {listed}", "Fill or remove these rows.")
+    return table, rows.tolist()
 
 
 def spelled(name: str, names: Sequence[str]) -> str:
