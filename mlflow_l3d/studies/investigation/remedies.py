@@ -142,6 +142,6 @@ def nothing_helps(predictions: list[Prediction], reasons: list[str], analysis: A
 def lacking_words(factors: list[str]) -> str:
     """Return why nothing is predicted of ensembles over some factors."""
     return (
-        f"Runs that differ in {listed(factors)} share fewer than {FEWEST_EXAMPLES} examples in a row: "
+        f"Runs that differ in {listed(factors)} share fewer than {FEWEST_EXAMPLES} test examples: "
         "reference_size=200 gives them some."
     )

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.cure.remedy import Remedy
+from mlflow_l3d.analysis.cure.remedy import DETECTED, MOST_PAIRS, Remedy
 from mlflow_l3d.analysis.importance.checks.shape import MANY
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Importance
@@ -29,7 +29,7 @@ from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
 _STEPS: Final = 2
 """Steps that are named at most."""
-_RUNS_FOR_POWER: Final = 2 * (1.96 + 0.84) ** 2
+_RUNS_FOR_POWER: Final = 2 * DETECTED**2
 """Runs of each of two systems that tell a difference of one standard deviation with 80 %."""
 
 
@@ -191,8 +191,10 @@ def steps(shown: Shown, source: Source, runs: Runs | None = None) -> list[Step]:
     if remedies is None or not remedies.std > 0 or not source.run_id:
         return others[:_STEPS]
     text, cure = "What would leave less luck? See every remedy:", f"mlflow-l3d cure {source.run_id}"
-    if remedies.best and source.command():
-        named = shlex.quote(remedy_words(remedies.best[0].remedy))
+    pairs = min(len(shown.golden_scores), MOST_PAIRS)
+    decidable = next((each.remedy for each in remedies.best if each.is_decidable(pairs)), None)
+    if decidable is not None and source.command():
+        named = shlex.quote(remedy_words(decidable))
         text, cure = "What would help is predicted from these runs. Verify it:", f"{cure} --verify 1 --remedy {named}"
     return [*others[: _STEPS - 1], Step(text, cure)]
 
