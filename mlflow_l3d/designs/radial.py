@@ -52,7 +52,7 @@ class RadialDesign(Design):
                 "Contributed, mitigated, golden standard deviation",
                 "What the published method's numbers tend to with many columns, estimated without bias: root of the "
                 "mean squared difference of the two, halved (the factor with interactions); standard deviation "
-                "of the expected score when all other factors change; root of the mean variance of the base runs and of "
+                "of the expected score when all other factors change; root of the mean variance of base runs, and of "
                 "each set of repeated ones (every factor).",
             ),
         ),

@@ -149,9 +149,9 @@ def without_gaps(table: Table, columns: Sequence[str], most: float = 0.05) -> tu
         if each
     )
     if 0 < empty.sum() <= most * len(rows) and not empty.all():
-        return select(table, ~empty, f"row(s) with gaps: {listed}"), rows[~empty].tolist()
+        return select(table, ~empty, f"row(s) with gaps, counted from 1: {listed}"), rows[~empty].tolist()
     if len([*filter(None, gaps.values())]) > 1:
-        raise ParameterError("task", "data", f"rows have gaps: {listed}", "Fill or remove these rows.")
+        raise ParameterError("task", "data", f"rows, counted from 1, have gaps: {listed}", "Fill or remove these rows.")
     return table, rows.tolist()
 
 
