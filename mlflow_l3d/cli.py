@@ -6,6 +6,7 @@ import argparse
 import logging
 import os
 import shlex
+import shutil
 import signal
 import sys
 import textwrap
@@ -243,19 +244,20 @@ def _set_command(options: argparse.Namespace, command: str) -> None:
 def _unknown_option(word: str, options: argparse.Namespace) -> ParameterError:
     """Return the error for an unknown option, which often is a hyperparameter of the approach."""
     option, _, value = word.partition("=")
-    parameters, name = verbs()[options.verb].parameters, option.removeprefix("--").replace("-", "_")
+    verb, name = verbs()[options.verb], option.removeprefix("--").replace("-", "_")
     if not word.startswith("-"):
-        fix = f"Write a command behind --: mlflow-l3d {options.verb} -- COMMAND" * ("command" in parameters)
-        if word.lower().endswith((".csv", ".tsv", ".parquet", ".jsonl")):
-            fix = f"One command takes one file: repeat it with {word}."
+        typed = getattr(options, verb.first, "")
+        fix = f"One command takes one {verb.first.replace('_', ' ')}: repeat it with {word}." * bool(verb.first)
+        if "command" in verb.parameters and (shutil.which(typed) or {*f"{typed}.{word}".split(".")} & {"py", "sh"}):
+            fix = f"Write a command behind --: mlflow-l3d {verb.name} -- COMMAND"
         return ParameterError("option", repr(word), "belongs to no parameter", fix)
-    if {"approach", "hyperparameters"} <= set(parameters):
-        approach = parameters["approach"].read(options.approach)
+    if {"approach", "hyperparameters"} <= set(verb.parameters):
+        approach = verb.parameters["approach"].read(options.approach)
         hyperparameters = getattr(registry.load("approach", approach), "hyperparameters", None)
         if isinstance(hyperparameters, Mapping) and name in hyperparameters:
             fix = f"Use --hyperparameters {name}={value or '...'}"
             return ParameterError("option", repr(option), f"is a hyperparameter of approach={approach}", fix)
-    return unknown_name("option", option, [parameter.option for parameter in parameters.values()])
+    return unknown_name("option", option, [parameter.option for parameter in verb.parameters.values()])
 
 
 def _run(verb: str, options: dict[str, str]) -> Any:
@@ -271,9 +273,7 @@ def _run(verb: str, options: dict[str, str]) -> Any:
             module, _, function_name = row.plans.partition(":")
     function = getattr(import_module(module), function_name)
     more = {"progress": True} if "progress" in signature(function).parameters else {}
-    if row.asks:
-        more["ask"] = not options.pop("yes")
-    return function(**options, **more)
+    return function(**({"ask": not options.pop("yes")} if row.asks else {}), **options, **more)
 
 
 def _print_result(text: str) -> bool:

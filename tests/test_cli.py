@@ -89,15 +89,20 @@ def test_help_fits_on_a_screen_with_what_most_people_need(verb, monkeypatch, cap
 
 
 @pytest.mark.parametrize(
-    ("second", "fix"),
+    ("words", "fix"),
     [
-        ("other.csv", r"One command takes one file: repeat it with other\.csv\."),
-        ("train.py", r"Write a command behind --: mlflow-l3d seeds -- COMMAND"),
+        ("seeds some.csv other.csv", r"One command takes one task: repeat it with other\.csv\."),
+        ("seeds some.csv other.json", r"One command takes one task: repeat it with other\.json\."),
+        ("seeds mrpc rte", r"One command takes one task: repeat it with rte\."),
+        ("cure 1f 2f", r"One command takes one parent run id: repeat it with 2f\."),
+        ("compare 1f", r"option='1f': belongs to no parameter\."),
+        ("seeds some.csv train.py", r"Write a command behind --: mlflow-l3d seeds -- COMMAND"),
+        ("seeds sh run", r"Write a command behind --: mlflow-l3d seeds -- COMMAND"),
     ],
 )
-def test_a_second_word_has_the_right_hint(second: str, fix: str, capsys: Capture) -> None:
-    assert cli.main(["seeds", "some.csv", second]) == 2
-    assert re.search(fix, capsys.readouterr().err)
+def test_a_second_word_has_the_right_hint(words: str, fix: str, capsys: Capture) -> None:
+    assert cli.main(words.split()) == 2
+    assert re.search(f"{fix}$", capsys.readouterr().err.strip())
 
 
 def test_behind_two_dashes_stands_the_command() -> None:
