@@ -102,8 +102,10 @@ def test_a_command_that_fails_says_why(script, why, tmp_path):
 
 
 def test_a_program_that_is_not_there(tmp_path):
-    with pytest.raises(L3DError, match="nothing-of-that-name cannot be started"):
+    with pytest.raises(L3DError, match=r"nothing-of-that-name cannot be started \([^)]*\)$"):
         run(["nothing-of-that-name"], tmp_path, {})
+    with pytest.raises(L3DError, match=r"python ok.py cannot be started \(.*\). Remove the quotes around the whole"):
+        run(["python ok.py"], tmp_path, {})
 
 
 def with_company(folder):

@@ -255,6 +255,11 @@ def _differences(document: Mapping[str, Any], candidate: GoldenRequest) -> dict[
         "root_seed": (int(parameters["root_seed"]), candidate.root_seed),
         "num_labelled": (document["task"].get("num_labelled"), setup.task.settings.num_labelled),
     }
+    both |= {
+        name: (parameters.get(name), candidate.given.get(name))
+        for name in setup.approach.parameters
+        if name != "metric"
+    }
     changed = [f"{name}={after}" for name, (before, after) in both.items() if after != before]
     of_baseline, tuned = document["hyperparameters"], setup.public_hyperparameters
     texts = [f"{name}={value}" for name, value in tuned.items() if of_baseline.get(name) != value]

@@ -124,7 +124,8 @@ def test_answers_of_other_cases():
     assert said(errors, 1).startswith("Best of 3: seed 62 (1.400); worst: seed 52 (1.600).")
     assert said(scored(0.8, math.nan), 0) == "1 seed with a score; at least 2 are needed."
     assert said(scored(0.8, 0.9), 2) == (
-        "The seeds hold no predictions to compare. Record them: example_id, label, prediction."
+        "The seeds hold no predictions to compare. Record them: a command writes example_id, label, prediction to "
+        "{output}/predictions.csv."
     )
     numbers = regression()
     apart, pearson = numbers.together["absolute_difference"], numbers.pairs["consistency_pearson"].mean

@@ -23,7 +23,8 @@ BIBTEX = r"""@inproceedings{pecher2024sensitivity,
   year      = {2025}
 }
 @software{mlflow_l3d,
-  title     = {mlflow-l3d: how much of a score is luck},
+  author    = {{The mlflow-l3d authors}},
+  title     = {mlflow-l3d: how much of a score is luck, and which kind of luck},
   version   = {VERSION},
   year      = {YEAR}
 }"""
@@ -38,7 +39,9 @@ def sentence(shown: Shown, source: Source) -> str:
         record = shown.golden
         assert record is not None
         bounds = between(record.golden_std_ci_low, record.golden_std_ci_high, lambda value: unit.text(value, 1))
-        sure = "" if bounds == MISSING else f"; {shown.say('{level}')} interval of the deviation {bounds}"
+        sure = (
+            "" if bounds == MISSING else f"; {shown.say('{level}')} interval of the deviation {bounds}{shown.together}"
+        )
         mean, std = unit.text(float(scores.mean()), 1), unit.text(shown.golden_deviation, 1)
         metric = f"{shown.analysis.metric}{' (%)' if unit.scale > 1 else ''}"
         parts.append(

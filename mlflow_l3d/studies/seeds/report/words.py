@@ -223,7 +223,7 @@ def _stable(study: SeedsStudy) -> Answer:
             f"the unit of the labels. Their correlation is **{pearson}**."
         )
         return Answer(question, "", (lead, f"CON-PEAR is {pearson}; the numbers agree with {ccc} (Lin)."))
-    fix = "Record them: example_id, label, prediction."
+    fix = "Record them: a command writes example_id, label, prediction to {output}/predictions.csv."
     return Answer(question, "", (f"The {unit}s hold no predictions to compare. {fix}",))
 
 
