@@ -16,7 +16,7 @@ WIDTH: Final = 100
 
 
 RETRY: Final = "If you remove the cause, the same command trains the rest:"
-"""What follows how many runs failed, in a step of which the command is that of the study."""
+"""Follows the number of failed runs, in a step that repeats the command of the study."""
 _MARKS: Final = re.compile(r"\*\*(.+?)\*\*|\[\[(.+?)\|(\w+)\]\]")
 """Marks of a sentence: ``**strong**``, and ``[[words|term]]`` for words whose meaning a page explains on the spot."""
 

@@ -16,16 +16,7 @@ from mlflow_l3d.tasks import kinds
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import make_task, shorten
 from mlflow_l3d.tasks.settings import IntArray
-from mlflow_l3d.tasks.table import (
-    Table,
-    blank,
-    check_labels_there,
-    missing,
-    no_column,
-    spelled,
-    with_parts,
-    without_gaps,
-)
+from mlflow_l3d.tasks.table import Table, blank, check_labels_there, no_column, spelled, with_parts, without_gaps
 
 _AS_TEXT: Final = "Name another column (--text-column), or write its values in quotes in a .jsonl file."
 AUTO_TEXT: Final = (
@@ -132,17 +123,13 @@ def _guessed(parameter: str, table: Table, taken: Sequence[str]) -> str:
             plausible["label_column"].append(name)
     if len(plausible[parameter]) == 1:
         return plausible[parameter][0]
-    asked = " ".join(
-        f"--{each.replace('_', '-')} {shlex.quote(found[0])}" for each, found in plausible.items() if found
-    )
+    asked = [f"--{each.replace('_', '-')} {shlex.quote(found[0])}" for each, found in plausible.items() if found]
     others = " or ".join(shorten(name) for found in plausible.values() for name in found[1:])
-    fix = f"Add {asked}{f', or name {others}' * bool(others)}." if plausible[parameter] else ""
+    fix = f"Add {' '.join(asked)}{f', or name {others}' * bool(others)}." if plausible[parameter] else ""
     if parameter == "label_column":
         raise no_column(parameter, kinds.USUAL.label_column, table.names, fix)
-    listed = ", ".join(map(shorten, table.names))
-    raise ParameterError(
-        parameter, "auto", f"no column has a name that is known; there are {listed}", fix or "Name it."
-    )
+    allowed = f"no column has a name that is known; there are {', '.join(map(shorten, table.names))}"
+    raise ParameterError(parameter, "auto", allowed, fix or "Name it.")
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:
@@ -246,7 +233,7 @@ def _named(table: Table, column: str, present: Sequence[int], labels: IntArray) 
     if name_column not in table.names:
         return []
     pairs = {*zip(labels.tolist(), table.column(name_column), strict=True)}
-    names = {label: str(name) for label, name in pairs if not missing(name) and str(name).strip()}
+    names = {label: str(name) for label, name in pairs if not blank(name)}
     if not len(pairs) == len(names) == len(set(names.values())) == len(present):
         allowed = f"the column {name_column} must hold exactly one name for each number in {column}"
         raise ParameterError("label_column", column, allowed, f"Correct or rename the column {name_column}.")

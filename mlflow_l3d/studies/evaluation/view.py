@@ -158,7 +158,7 @@ def studies_of(client: Client) -> list[Run]:
 
 
 def _whole_id(client: Client, run_id: str) -> str:
-    """Return the id of the only study whose id begins so; else what was given."""
+    """Return the id of the only study whose id begins so; else the given text."""
     is_short = re.fullmatch(r"[0-9a-f]{4,31}", run_id)
     every = [str(run.info.run_id) for run in studies_of(client)] if is_short else []
     return one[0] if len(one := [each for each in every if each.startswith(run_id)]) == 1 else run_id

@@ -252,13 +252,9 @@ def _differences(document: Mapping[str, Any], candidate: GoldenRequest) -> dict[
         "approach": (parameters["approach"], candidate.given["approach"]),
         "cure": (parameters.get("cure", "none"), candidate.given["cure"]),
         "model": (document["model"]["name"], setup.model),
+        "command": (parameters.get("command"), candidate.given.get("command")),
         "root_seed": (int(parameters["root_seed"]), candidate.root_seed),
         "num_labelled": (document["task"].get("num_labelled"), setup.task.settings.num_labelled),
-    }
-    both |= {
-        name: (parameters.get(name), candidate.given.get(name))
-        for name in setup.approach.parameters
-        if name != "metric"
     }
     changed = [f"{name}={after}" for name, (before, after) in both.items() if after != before]
     of_baseline, tuned = document["hyperparameters"], setup.public_hyperparameters

@@ -40,13 +40,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, against_collapse
-from mlflow_l3d.studies.cure.report.achieved import (
-    achieved,
-    trained_table,
-    verified_note,
-    verified_table,
-    worse,
-)
+from mlflow_l3d.studies.cure.report.achieved import achieved, trained_table, verified_note, verified_table, worse
 
 _ROWS: Final = 4
 """Remedies on the first screen."""

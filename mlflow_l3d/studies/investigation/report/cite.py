@@ -39,9 +39,8 @@ def sentence(shown: Shown, source: Source) -> str:
         record = shown.golden
         assert record is not None
         bounds = between(record.golden_std_ci_low, record.golden_std_ci_high, lambda value: unit.text(value, 1))
-        sure = (
-            "" if bounds == MISSING else f"; {shown.say('{level}')} interval of the deviation {bounds}{shown.together}"
-        )
+        level = f"; {percent(shown.level)} interval of the deviation"
+        sure = "" if bounds == MISSING else f"{level} {bounds}{shown.together}"
         mean, std = unit.text(float(scores.mean()), 1), unit.text(shown.golden_deviation, 1)
         metric = f"{shown.analysis.metric}{' (%)' if unit.scale > 1 else ''}"
         parts.append(
