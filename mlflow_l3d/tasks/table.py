@@ -144,7 +144,7 @@ def without_gaps(table: Table, columns: Sequence[str], most: float = 0.05) -> tu
     gaps = {name: [row for row, value in enumerate(table.column(name)) if blank(value)] for name in columns}
     empty = np.isin(rows := np.arange(len(table.column(columns[0]))), [row for each in gaps.values() for row in each])
     listed = "; ".join(
-        f"{len(each)} without {name} (row {', '.join(str(row + 1) for row in each[:20])}{', ...' * (len(each) > 20)})"
+        f"{len(each)} without {name.strip()} (row {str([at + 1 for at in each[:20]])[1:-1]}{', ...' * (len(each) > 20)})"
         for name, each in gaps.items()
         if each
     )
