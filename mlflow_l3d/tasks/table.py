@@ -144,9 +144,9 @@ def without_gaps(table: Table, columns: Sequence[str], most: float = 0.05) -> tu
     gaps = {name: [row for row, value in enumerate(table.column(name)) if blank(value)] for name in columns}
     empty = np.isin(rows := np.arange(len(table.column(columns[0]))), [row for each in gaps.values() for row in each])
     listed = "; ".join(
-        f"{len(each)} without {name.strip()} (row {str([at + 1 for at in each[:20]])[1:-1]}{', ...' * (len(each) > 20)})"
-        for name, each in gaps.items()
-        if each
+        f"{len(gap)} without {name.strip()} (row {str([row + 1 for row in gap[:20]])[1:-1]}{', ...' * (len(gap) > 20)})"
+        for name, gap in gaps.items()
+        if gap
     )
     if 0 < empty.sum() <= most * len(rows) and not empty.all():
         return select(table, ~empty, f"row(s) with gaps, counted from 1: {listed}"), rows[~empty].tolist()
