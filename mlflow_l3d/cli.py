@@ -203,7 +203,7 @@ def _parse(words: Sequence[str]) -> dict[str, str]:
                 raise ParameterError(first, rest[0], also, "Leave one out.")
             setattr(options, first, rest.pop(0))
         if rest:
-            raise _unknown_option(rest[0], options)
+            raise _unknown_option(rest, options)
         if command:
             _set_command(options, shlex.join(command))
     except L3DError as error:
@@ -223,10 +223,8 @@ def _with_values(words: list[str]) -> list[str]:
     valued = []
     for at, word in enumerate(words):
         following = words[at + 1] if at + 1 < len(words) else "--"
-        is_typed = following.lower() in ("true", "false")
-        is_dry = word == DRY_RUN["dry_run"].option and not is_typed  # a task may follow it
-        is_alone = is_dry or following.startswith("--")
-        valued += [word, "true"] if word in flags and is_alone else [word]
+        is_dry = word == DRY_RUN["dry_run"].option and following.lower() not in ("true", "false")  # a task may follow
+        valued += [word, "true"] if word in flags and (is_dry or following.startswith("--")) else [word]
     return valued
 
 
@@ -241,15 +239,17 @@ def _set_command(options: argparse.Namespace, command: str) -> None:
         setattr(options, name, value)
 
 
-def _unknown_option(word: str, options: argparse.Namespace) -> ParameterError:
-    """Return the error for an unknown option, which often is a hyperparameter of the approach."""
+def _unknown_option(rest: Sequence[str], options: argparse.Namespace) -> ParameterError:
+    """Return the error for an unknown option, which often is one of a command without --, or a hyperparameter."""
+    word, verb = rest[0], verbs()[options.verb]
     option, _, value = word.partition("=")
-    verb, name = verbs()[options.verb], option.removeprefix("--").replace("-", "_")
-    if not word.startswith("-"):
-        typed = getattr(options, verb.first, "")
+    name, typed = option.removeprefix("--").replace("-", "_"), str(getattr(options, verb.first, ""))
+    if not word.startswith("-") or typed.endswith(".py"):
         fix = f"One command takes one {verb.first.replace('_', ' ')}: repeat it with {word}." * bool(verb.first)
         if "command" in verb.parameters and (shutil.which(typed) or {*f"{typed}.{word}".split(".")} & {"py", "sh"}):
-            fix = f"Write a command behind --: mlflow-l3d {verb.name} -- COMMAND"
+            is_whole = typed.endswith(".py") or "{" in "".join(rest)
+            command = "python " * typed.endswith(".py") + shlex.join([typed, *rest]) if is_whole else "COMMAND"
+            fix = f"Write a command behind --: mlflow-l3d {verb.name} -- {command}"
         return ParameterError("option", repr(word), "belongs to no parameter", fix)
     if {"approach", "hyperparameters"} <= set(verb.parameters):
         approach = verb.parameters["approach"].read(options.approach)

@@ -97,6 +97,8 @@ def test_help_fits_on_a_screen_with_what_most_people_need(verb, monkeypatch, cap
         ("cure 1f 2f", r"One command takes one parent run id: repeat it with 2f\."),
         ("compare 1f", r"option='1f': belongs to no parameter\."),
         ("seeds some.csv train.py", r"Write a command behind --: mlflow-l3d seeds -- COMMAND"),
+        ("seeds ok.py --seed {seed}", r"Write a command behind --: mlflow-l3d seeds -- python ok.py --seed '{seed}'"),
+        ("seeds sh ok.sh {seed}", r"Write a command behind --: mlflow-l3d seeds -- sh ok.sh '{seed}'"),
         ("seeds sh run", r"Write a command behind --: mlflow-l3d seeds -- COMMAND"),
     ],
 )
@@ -208,7 +210,7 @@ def test_names_of_the_package_are_those_of_the_verbs() -> None:
         ("investigat", r"verb='investigat': must be one of ablation, .*\. Did you mean 'investigate'\?"),
         ("--factor data_order", rf"verb='data_order': must be one of {', '.join(VERBS)}\."),
         ("investigate nowhere/ok.cvs --approach synthetic", r"task='nowhere/ok\.cvs': .*, or hf:NAME\."),
-        ("seeds train.py more", r"option='more': .* behind --: mlflow-l3d seeds -- COMMAND"),
+        ("seeds train.py more", r"option='more': .* behind --: mlflow-l3d seeds -- python train.py more"),
         ("investigate --factor", r"investigate: argument --factor: expected one argument \(see .*"),
         ("investigate --approach syntetic", r"approach='syntetic': must be one of .*\. Did you mean 'synthetic'\?"),
         (f"{MAIN} --factor data_ordr", r"factor='data_ordr': .* Did you mean 'data_order'\?"),

@@ -42,24 +42,24 @@ class RadialDesign(Design):
     compares = Pairs
     factor_checks = PAIR_CHECKS
     words = Words(
-        table="Each dot is a pair of runs that differ in {factor} only. Distance from the line is what it contributes, "
-        "spread along the line is what all other factors do.",
+        table="Each row is a pair of runs that differ in {factor} only. The difference within a row is what it "
+        "contributes, the differences between rows are what all other factors do.",
         compared="two base runs",
         examples="base runs",
         reading=(
-            ("Base run, swap run", "A base run draws every factor; a swap run repeats it with one factor redrawn."),
+            ("Base run", "A base run draws every factor; each is repeated with one factor redrawn, once per factor."),
             (
                 "Contributed, mitigated, golden standard deviation",
                 "What the published method's numbers tend to with many columns, estimated without bias: root of the "
-                "mean squared difference of base and swap, halved (the factor with interactions); standard deviation "
-                "of the expected score when all other factors change; root of the mean variance of the sets of base "
-                "and swap runs (every factor).",
+                "mean squared difference of the two, halved (the factor with interactions); standard deviation "
+                "of the expected score when all other factors change; root of the mean variance of base runs, and of "
+                "each set of repeated ones (every factor).",
             ),
         ),
         drawn="in each set of them every randomness factor changes from run to run",
-        golden="base and swap runs",
+        golden="trainings",
         row="base runs",
-        size="{rows} base runs, each with one swap a factor",
+        size="{rows} base runs, each repeated once a factor with it redrawn",
         draws_pairs=True,
     )
     phases = ("base", "swap")

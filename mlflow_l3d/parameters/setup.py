@@ -203,25 +203,24 @@ def set_up(
     if approach.brings_data:
         check_no_data(asked, approach)
     settings = _settings_of(asked, root_seed, validation_fraction, predefined_split=predefined_split)
-    device = device_of(asked["device"], approach, how)
-    if approach.default_model:  # what others run may use a GPU of its own accord
-        how.check_gpus(device)
-    deterministic = is_deterministic(asked["deterministic"], device, approach)
+    if asked["device"] != "auto":
+        device_of(asked["device"], approach, how)
     model = approach.default_model if asked["model"] == "auto" else asked["model"]
 
     @cache
     def loaded() -> tuple[str, Task]:
         """Load what takes long: only some sources of hyperparameters need it, and mistakes in others come first."""
-        revision = approach.model_revision(model)
+        revision = approach.model_revision(model) if approach.brings_data else ""
         try:
-            return revision, bind(settings)
+            bound = bind(settings)
         except NoParts as error:
             if validation_fraction:
                 allowed = f"is a share of a train part, and {error.name}={error.value} has no parts of its own"
                 fix = "Leave it out: a fifth of the labelled examples is held out as it is."
                 raise ParameterError("validation_fraction", validation_fraction, allowed, fix) from None
             once = bind(_settings_of(asked, root_seed, 0.0, predefined_split=False))
-            return revision, replace(once, notes=(_split_once(once, root_seed), *once.notes))
+            bound = replace(once, notes=(_split_once(once, root_seed), *once.notes))
+        return revision or approach.model_revision(model), bound
 
     def bind(settings: SplitSettings) -> Task:
         if approach.brings_data:
@@ -241,8 +240,12 @@ def set_up(
         searches,
         published=partial(approach.published_seeds, model) if predefined_split else published,
     )
-    numerics = how.asked(approach.numerics, device) if device.startswith("cuda") else approach.numerics(device)
     model_revision, bound = loaded()
+    device = device_of(asked["device"], approach, how)  # to choose one imports torch, and mistakes in data come first
+    if approach.default_model:  # what others run may use a GPU of its own accord
+        how.check_gpus(device)
+    deterministic = is_deterministic(asked["deterministic"], device, approach)
+    numerics = how.asked(approach.numerics, device) if device.startswith("cuda") else approach.numerics(device)
     numerics = {name: on for name, on in {**numerics, **approach.dependencies(hyperparameters, model)}.items() if on}
     if not deterministic:
         numerics["deterministic"] = "false"  # of cells that need not repeat; others lack it

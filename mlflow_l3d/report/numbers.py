@@ -169,7 +169,7 @@ def with_limits(text: str, limits: str, form: str = "{}") -> str:
 
 def counted(number: int, what: str) -> str:
     """Return a number with its noun, as in ``1 trial`` or ``1,200 trials``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {what if number == 1 else 'studies' if what == 'study' else f'{what}s'}"
 
 
 def listed(names: Sequence[str], word: str = "and") -> str:

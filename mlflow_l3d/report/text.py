@@ -15,6 +15,8 @@ WIDTH: Final = 100
 """Columns of the terminal that are used at most."""
 
 
+RETRY: Final = "If you remove the cause, the same command trains the rest:"
+"""Follows the number of failed runs, in a step that repeats the command of the study."""
 _MARKS: Final = re.compile(r"\*\*(.+?)\*\*|\[\[(.+?)\|(\w+)\]\]")
 """Marks of a sentence: ``**strong**``, and ``[[words|term]]`` for words whose meaning a page explains on the spot."""
 

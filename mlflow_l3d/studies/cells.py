@@ -90,7 +90,7 @@ class CellStudy(Study[C, CellRecord, R]):
         self.state = State.PLANNED
         self.computed = self.failed = 0
         self.tested: set[str] = set()
-        self._first_error = ""
+        self._first_error = self._first_failed = ""
         self._errors: set[str | None] = set()
         self._started = time.monotonic()
 
@@ -258,6 +258,7 @@ class CellStudy(Study[C, CellRecord, R]):
         if record.error:
             self.failed += 1
             self._first_error = self._first_error or record.error
+            self._first_failed = self._first_failed or self.cell_name(cell)
             logger.warning("%s failed: %s", self.cell_name(cell), record.error)
         self.computed += 1
         if self.computed - self.failed == 1:
@@ -273,18 +274,18 @@ class CellStudy(Study[C, CellRecord, R]):
         what = f"The first {self.computed} {self.unit}s failed alike: {self._first_error.rstrip('.')}."
         return f"{what} Mend that, and give the same command again." if self._first_error else ""
 
+    @property
+    def failure_notes(self) -> tuple[str, ...]:
+        """Which cell failed first and why, and how many others failed; empty if none did."""
+        others = f" {self.failed - 1} more failed." if self.failed > 1 else ""
+        return (f"{self._first_failed} failed: {self._first_error.rstrip('.')}.{others}",) if self.failed else ()
+
     def cell_name(self, cell: Cell) -> str:
         """Return what messages call a cell."""
         return cell.name
 
     def settle(self) -> None:
-        """Wait until the server holds every cell.
-
-        Raises
-        ------
-        L3DError
-            If too many cells failed; it names the error of the first.
-        """
+        """Wait until the server holds every cell; raise the error of the first that failed if too many did."""
         if self.failed and self.size - self.failed < self.fewest:
             what = "Every cell" if self.fewest == 1 else f"{self.failed} of {self.size} {self.unit}s"
             raise L3DError(f"{what} failed; the first said: {self._first_error}")
@@ -292,9 +293,5 @@ class CellStudy(Study[C, CellRecord, R]):
 
     def result(self) -> dict[str, Any]:
         """Return the attributes of :class:`CellStudyResult` but for the request, and the text about it."""
-        return {
-            "run_id": self.recorder.parent.run_id,
-            "computed": self.computed,
-            "reused": self.reused,
-            "seconds": time.monotonic() - self._started,
-        }
+        done = {"computed": self.computed, "reused": self.reused}
+        return {**done, "run_id": self.recorder.parent.run_id, "seconds": time.monotonic() - self._started}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +16,7 @@ from mlflow_l3d.tasks import kinds
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import make_task, shorten
 from mlflow_l3d.tasks.settings import IntArray
-from mlflow_l3d.tasks.table import Table, blank, check_labels_there, missing, no_column, with_parts, without_empty
+from mlflow_l3d.tasks.table import Table, blank, check_labels_there, no_column, spelled, with_parts, without_gaps
 
 _AS_TEXT: Final = "Name another column (--text-column), or write its values in quotes in a .jsonl file."
 AUTO_TEXT: Final = (
@@ -39,6 +41,8 @@ AUTO_TEXT: Final = (
     ("article",),
 )
 """Text columns that need no name; the first complete group is used."""
+_WORDS: Final = 3
+"""Words that the texts of a column have on average if it is taken for the text without being named."""
 _NO_TEXTS: Final = ("split", "id", "example_id")
 AUTO_CONTEXT: Final = (("premise", "question"), ("premise",), ("context", "question"), ("context",), ("question",))
 """Likewise, the part that all choices of a multiple-choice task share."""
@@ -61,23 +65,30 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
     ParameterError
         If a column is missing or has a wrong value.
     """
-    label_column = reading.label_column
+    label_column, guesses = spelled(reading.label_column, table.names), []
     if label_column not in table.names:
-        raise no_column("label_column", label_column, table.names)
-    kind, kind_notes = kinds.find_kind(table, reading)
+        if label_column != kinds.USUAL.label_column:
+            raise no_column("label_column", label_column, table.names)
+        label_column = _guessed("label_column", table, ())
+        guesses = [f"labels are read from the column {shorten(label_column)!r}"]
+    kind, kind_notes = kinds.find_kind(table, replace(reading, label_column=label_column))
     choice_columns = kinds.find_choice_columns(table.names, reading) if form_of(kind).has_choices else ()
     not_texts = (label_column, *choice_columns)
     try:
         text_columns = find_text_columns(table.names, reading.text_column, not_texts)
     except ParameterError:
         others = {*table.names} - {*not_texts, f"{label_column}_name", *_NO_TEXTS}
-        if reading.text_column != "auto" or not others or not all(_are_numbers(table.column(name)) for name in others):
+        if reading.text_column != "auto" or not others:
             raise
         text_columns = tuple(name for name in table.names if name in others)
+        if not all(_are_numbers(table.column(name)) for name in others):
+            text_columns = (_guessed("text_column", table, not_texts),)
+            guesses.append(f"the text is read from the column {shorten(text_columns[0])!r}")
     if reading.predefined_split:
         table = with_parts(name, table, label_column)
-    if reading.leave_out_empty:
-        table = without_empty(table, (*text_columns, *choice_columns))
+    count = len(table.column(label_column))
+    gaps_in = (*text_columns, *choice_columns, label_column)
+    table, rows = without_gaps(table, gaps_in, 1.0) if reading.leave_out_empty else without_gaps(table, gaps_in)
     labels, class_names = _labels(table, label_column, kind, choice_columns)
     columns = [table.column(column) for column in text_columns]
     has_features = not choice_columns and text_columns not in AUTO_TEXT and all(map(_are_numbers, columns))
@@ -91,11 +102,34 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
         texts, features = [check_texts(*each) for each in zip(columns, text_columns, strict=True)], None
     choices = kinds.check_choices([table.column(column) for column in choice_columns], choice_columns)
     ids, notes = find_ids(table, name)
-    remarks = [f"{name}: {note}" for note in (*table.notes, *kind_notes, *notes)]
+    if ids is None and len(rows) < count and not reading.leave_out_empty:
+        ids = np.array(rows)  # the place in the file, whatever is left out
+    remarks = [f"{name}: {note}" for note in (*table.notes, *guesses, *kind_notes, *notes)]
     parts = table.parts if reading.predefined_split else None
     return make_task(
         name, texts, labels, class_names, ids, remarks, kind=kind, choices=choices, parts=parts, features=features
     )
+
+
+def _guessed(parameter: str, table: Table, taken: Sequence[str]) -> str:
+    """Return the only column that a parameter can mean by its values; else raise an error that says what to type."""
+    plausible: dict[str, list[str]] = {"text_column": [], "label_column": [*taken][:1]}
+    for name in (name for name in table.names if name not in (*taken, *_NO_TEXTS)):
+        values = [value for value in table.column(name) if not blank(value)]
+        are_texts = all(isinstance(value, str) for value in values)
+        if values and are_texts and np.mean([len(value.split()) for value in values]) >= _WORDS:
+            plausible["text_column"].append(name)
+        elif 1 < len({*map(str, values)}) <= max(2, len(values) // 10) and not taken:
+            plausible["label_column"].append(name)
+    if len(plausible[parameter]) == 1:
+        return plausible[parameter][0]
+    asked = [f"--{each.replace('_', '-')} {shlex.quote(found[0])}" for each, found in plausible.items() if found]
+    others = " or ".join(shorten(name) for found in plausible.values() for name in found[1:])
+    fix = f"Add {' '.join(asked)}{f', or name {others}' * bool(others)}." if plausible[parameter] else ""
+    if parameter == "label_column":
+        raise no_column(parameter, kinds.USUAL.label_column, table.names, fix)
+    allowed = f"no column has a name that is known; there are {', '.join(map(shorten, table.names))}"
+    raise ParameterError(parameter, "auto", allowed, fix or "Name it.")
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:
@@ -123,8 +157,9 @@ def find_text_columns(
     if text_column == "auto":
         groups: tuple[tuple[str, ...], ...] = (*(AUTO_CONTEXT if len(not_texts) > 1 else ()), *AUTO_TEXT)
         for group in groups:
-            if all(name in names and name not in not_texts for name in group):
-                return group
+            columns = tuple(spelled(name, names) for name in group)
+            if all(name in names and name not in not_texts for name in columns):
+                return columns
         listed = ", ".join(shorten(name) for name in names)
         allowed = f"no column has a name that is known; there are {listed}"
         raise ParameterError("text_column", "auto", allowed, "Name it.")
@@ -198,7 +233,7 @@ def _named(table: Table, column: str, present: Sequence[int], labels: IntArray) 
     if name_column not in table.names:
         return []
     pairs = {*zip(labels.tolist(), table.column(name_column), strict=True)}
-    names = {label: str(name) for label, name in pairs if not missing(name) and str(name).strip()}
+    names = {label: str(name) for label, name in pairs if not blank(name)}
     if not len(pairs) == len(names) == len(set(names.values())) == len(present):
         allowed = f"the column {name_column} must hold exactly one name for each number in {column}"
         raise ParameterError("label_column", column, allowed, f"Correct or rename the column {name_column}.")

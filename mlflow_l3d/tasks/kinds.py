@@ -16,7 +16,7 @@ from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.tasks.base import KINDS, TaskKind
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.settings import IntArray
-from mlflow_l3d.tasks.table import Table, blank, check_labels_there, missing, no_column
+from mlflow_l3d.tasks.table import Table, blank, check_labels_there, missing, no_column, spelled
 
 _FEW: Final = 0.1
 """Up to this share of decimal numbers among whole ones are mistakes; scores have more (STS-B: a half)."""
@@ -283,7 +283,8 @@ def _typed(columns: str | tuple[str, ...]) -> str:
 
 def named_columns(parameter: str, columns: str | tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that a parameter names: one, or several; raise if one is not there."""
-    wanted = (columns,) if isinstance(columns, str) and columns in names else _parts_of(columns)
+    is_one = isinstance(columns, str) and spelled(columns, names) in names
+    wanted = tuple(spelled(name, names) for name in ((str(columns),) if is_one else _parts_of(columns)))
     for name in wanted:
         if name not in names:
             raise no_column(parameter, name, names)

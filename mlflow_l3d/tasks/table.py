@@ -119,18 +119,6 @@ def with_parts(name: str, table: Table, label_column: str) -> Table:
     return select(table, ~hidden, "test row(s) without a label") if hidden.any() else table
 
 
-def without_empty(table: Table, columns: Sequence[str]) -> Table:
-    """Return a table without the rows in which one of the columns has no text; a note reports how many.
-
-    If no row would remain, all rows stay: they then lead to the usual error.
-    """
-    count = len(table.column(columns[0]))
-    empty = np.zeros(count, dtype=bool)
-    for name in columns:
-        empty |= np.fromiter(map(blank, table.column(name)), dtype=bool, count=count)
-    return select(table, ~empty, "row(s) with an empty text") if empty.any() and not empty.all() else table
-
-
 def select(table: Table, keep: npt.NDArray[np.bool_], what: str) -> Table:
     """Return the table with the rows to keep, shape (n,), and with a note on how many rows were left out."""
     rows = np.flatnonzero(keep).tolist()
@@ -141,6 +129,36 @@ def select(table: Table, keep: npt.NDArray[np.bool_], what: str) -> Table:
 
     notes = (*table.notes, f"left out {int((~keep).sum())} {what}")
     return replace(table, column=column, notes=notes, parts=None if table.parts is None else table.parts[keep])
+
+
+def without_gaps(table: Table, columns: Sequence[str], most: float = 0.05) -> tuple[Table, list[int]]:
+    """Return a table without the rows that lack a text or label, and the rows that it keeps, from 0.
+
+    If more than a share `most` of the rows, or all, lack something, they stay and lead to the error of their column.
+
+    Raises
+    ------
+    ParameterError
+        If they would be the errors of several columns: it names all.
+    """
+    gaps = {name: [row for row, value in enumerate(table.column(name)) if blank(value)] for name in columns}
+    empty = np.isin(rows := np.arange(len(table.column(columns[0]))), [row for each in gaps.values() for row in each])
+    listed = "; ".join(
+        f"{len(gap)} without {name.strip()} (row {str([row + 1 for row in gap[:20]])[1:-1]}{', ...' * (len(gap) > 20)})"
+        for name, gap in gaps.items()
+        if gap
+    )
+    if 0 < empty.sum() <= most * len(rows) and not empty.all():
+        return select(table, ~empty, f"row(s) with gaps, counted from 1: {listed}"), rows[~empty].tolist()
+    if len([*filter(None, gaps.values())]) > 1:
+        raise ParameterError("task", "data", f"rows, counted from 1, have gaps: {listed}", "Fill or remove these rows.")
+    return table, rows.tolist()
+
+
+def spelled(name: str, names: Sequence[str]) -> str:
+    """Return the column that a name means: this one, or the only one that differs in case and outer spaces alone."""
+    alike = [each for each in names if each.strip().casefold() == name.strip().casefold()]
+    return alike[0] if name not in names and len(alike) == 1 else name
 
 
 def check_labels_there(values: Sequence[Any], column: str) -> None:
@@ -161,8 +179,8 @@ def blank(value: object) -> bool:
     return missing(value) or (isinstance(value, str) and not value.strip())
 
 
-def no_column(parameter: str, name: str, names: Sequence[str]) -> ParameterError:
-    """Return the error for a missing column."""
+def no_column(parameter: str, name: str, names: Sequence[str], fix: str = "") -> ParameterError:
+    """Return the error for a missing column, with a fix if there is a better one than its name."""
     error = unknown_name(parameter, name, [shorten(column) for column in names], "one of the columns")
-    fix = error.fix or f"Name it: --{parameter.replace('_', '-')} COLUMN (in Python {parameter}=...)."
+    fix = fix or error.fix or f"Name it: --{parameter.replace('_', '-')} COLUMN (in Python {parameter}=...)."
     return ParameterError(parameter, error.value, error.allowed, fix)

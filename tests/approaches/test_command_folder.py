@@ -15,14 +15,14 @@ OWN = "import os; open(os.environ['L3D_OUTPUT'] + '/model', 'w')"
     ("does", "why"),
     [
         ("pass", "the command names no folder of its own"),
-        ("open('model', 'w')", "the command writes model into its folder"),
+        ("open('model', 'w')", "model changed while the command ran"),
         (OWN, ""),
         (f"{OWN}; os.mkdir('mlruns'); open('mlflow.db-journal', 'w')", ""),
-        (f"{OWN}; open('model', 'w')", "the command writes model into its folder"),
-        (f"{OWN}; os.remove('train.csv')", "the command writes train.csv into its folder"),
-        (f"{OWN}; open('deep/model', 'w'); os.remove('deep/model')", "the command writes deep/ into its folder"),
-        (f"{OWN}; open('deep/linked/file', 'a').write('x')", "the command writes deep/linked/file into its folder"),
-        (f"{OWN}; open('predictions.csv', 'w')", "the command writes predictions.csv into its folder"),
+        (f"{OWN}; open('model', 'w')", "model changed while the command ran"),
+        (f"{OWN}; os.remove('train.csv')", "train.csv changed while the command ran"),
+        (f"{OWN}; open('deep/model', 'w'); os.remove('deep/model')", "deep/ changed while the command ran"),
+        (f"{OWN}; open('deep/linked/file', 'a').write('x')", "deep/linked/file changed while the command ran"),
+        (f"{OWN}; open('predictions.csv', 'w')", "predictions.csv changed while the command ran"),
     ],
 )
 def test_runs_are_side_by_side_if_the_command_names_a_folder_of_its_own_and_writes_nowhere_else(

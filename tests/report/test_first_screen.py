@@ -328,6 +328,9 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     assert said(replace(none, remedies=Foreseen(tuple(unsure), 0.0125)), 3) == (
         "Vote of 3 over data_order: mean +3.4 (+1.0 to +6.0); less luck is undecided (60 to 110 % of ± 1.2)."
     )
+    doubtful = replace(vote(3, 0.01), ratio=Range(0.92, 0.83, 0.997))
+    shown = Shown(replace(none, remedies=Foreseen((doubtful,), 0.0125)))
+    assert steps(shown, SOURCE)[-1].command == f"mlflow-l3d cure {RUN}"  # 20 golden runs will not show it
     commands = [step.command for step in steps(Shown(found), SOURCE)]
     assert commands[-1] == f"mlflow-l3d cure {RUN} --verify 1 --remedy 'vote of 3 runs over data_order'"
     assert len(commands) <= 2

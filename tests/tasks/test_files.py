@@ -174,8 +174,8 @@ GOOD = "a,0\nb,1\nc,0\nd,1\n"
         ("", "task=mine.csv: the file is empty"),
         ("text,label\n", "task=mine.csv: the file holds no examples"),
         (
-            f"text,lable\n{GOOD}",
-            r"label_column='label': must be one of the columns lable, text. Did you mean 'lable'\?",
+            f"text,lable,kind\n{''.join(f'{row},z{row[-1]}{chr(10)}' for row in GOOD.split())}",
+            r"label_column='label': must be one of the columns kind, lable, text. Add --label-column lable, or",
         ),
         (f"body,label\n{GOOD}", "text_column=auto: no column has a name that is known; there are body, label. Name it"),
         (
@@ -201,6 +201,56 @@ def test_a_file_with_a_fault(tmp_path: Path, content: str, line: str) -> None:
         load_file(csv(tmp_path, content))
     assert "\n" not in str(caught.value)
     assert str(tmp_path) not in str(caught.value)
+
+
+REVIEWS = pd.DataFrame(
+    {
+        "Review ID": range(1, 101),
+        "Review Text ": [f"a film of {row} kinds" for row in range(100)],
+        "Mood": ["+", "-"] * 50,
+    }
+)
+
+
+def test_columns_with_odd_names_are_found(tmp_path: Path) -> None:
+    """By their values if nobody names them and one pair is plausible; else ignoring case and outer spaces."""
+    task = load_file(write(tmp_path / "mine.csv", REVIEWS))
+    assert task.texts == (tuple(REVIEWS["Review Text "]),)
+    assert {"labels are read from the column 'Mood'", "the text is read from the column 'Review Text '"} == {
+        note.removeprefix("mine.csv: ") for note in task.notes
+    }
+    for named in (("review text", "mood"), ("Review Text ", "Mood")):
+        same = load_data(REVIEWS, "DataFrame", Reading(*named))
+        assert (same.fingerprint, same.notes) == (task.fingerprint, ())
+    assert load_data(REVIEWS.rename(columns={"Mood": "Label", "Review Text ": " Text"}), "DataFrame").notes == ()
+
+
+def test_columns_that_could_be_others_are_not_guessed() -> None:
+    """The refusal holds what to type."""
+    with pytest.raises(ParameterError) as caught:
+        load_data(REVIEWS.assign(stars=[1, 2, 3, 4] * 25), "DataFrame")
+    assert str(caught.value).endswith("Add --text-column 'Review Text ' --label-column Mood, or name stars.")
+    with pytest.raises(ParameterError) as caught:
+        load_data(REVIEWS.assign(title="by and large"), "DataFrame", Reading(label_column="Mood"))
+    assert str(caught.value).endswith("Add --text-column 'Review Text ' --label-column Mood, or name title.")
+
+
+def test_rows_with_gaps_are_left_out_if_they_are_few_and_refused_together_if_not() -> None:
+    """The others keep the numbers that they have in the file."""
+    gaps = REVIEWS.assign(**{"Review Text ": REVIEWS["Review Text "].where(REVIEWS["Review ID"] != 3, " ")})
+    gaps.loc[[6, 7], "Mood"] = None
+    task = load_data(gaps, "mine")
+    assert task.example_ids.tolist() == [row for row in range(100) if row not in (2, 6, 7)]
+    assert (
+        "mine: left out 3 row(s) with gaps, counted from 1: 1 without Review Text (row 3); 2 without Mood (row 7, 8)"
+        in task.notes
+    )
+    gaps.loc[10:15, "Mood"] = None
+    with pytest.raises(
+        ParameterError,
+        match=r"rows, counted from 1, have gaps: 1 without .* \(row 3\); 8 without Mood \(row 7, .*, 16\). Fill",
+    ):
+        load_data(gaps, "mine")
 
 
 @pytest.mark.parametrize(

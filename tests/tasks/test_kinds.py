@@ -174,7 +174,7 @@ def with_choice(row: int, **cells: object) -> dict[str, list[object]]:
             with_choice(4, choice1=" ", choice2=""),
             [0, 1] * 6,
             {"task_kind": "multiple_choice"},
-            "choice_columns=choice1,choice2: row 5 of the data has an empty choice1; every row needs all 2.",
+            "task=data: rows, counted from 1, have gaps: 1 without choice1 (row 5); 1 without choice2 (row 5).",
         ),
         (
             choices(),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import pytest
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.earlier.past import own_parameter
 from mlflow_l3d.tracking.earlier.reader import cells_of_runs, read_predictions
 
 
@@ -76,3 +77,12 @@ def test_a_score_is_computed_from_the_test_examples_alone(tmp_path: Path) -> Non
     columns = ["example_id", "label", "prediction", "score_0"]
     assert every["of_ours"].to_pandas()[[*columns, "reference"]].equals(stored["of_ours"])
     assert [every[name].column_names for name in ("without", "of_a_stranger")] == [columns] * 2
+
+
+@pytest.mark.parametrize(
+    ("logged", "read"),
+    [("'head'", "head"), ('"a b"', "a b"), ("python x.py --seed '{seed}'", "python x.py --seed '{seed}'"), ("1", "1")],
+)
+def test_quotes_around_a_parameter_are_no_part_of_it_and_those_within_are(logged: str, read: str) -> None:
+    parent = SimpleNamespace(data=SimpleNamespace(params={"command": logged}))
+    assert own_parameter(cast("Any", parent), "command") == read

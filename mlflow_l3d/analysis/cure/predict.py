@@ -209,6 +209,6 @@ def _missing(kind: Kind, table: Table, fewest: int) -> str:
         return ""
     if table.test_size:
         return f"{table.size} independent runs are too few: {table.needed(fewest)} are needed"
-    groups = f"runs that differ in nothing else come in groups of {table.size}"
-    needed = table.needed(fewest)
-    return f"{groups}; use investigation_runs={needed}" if table.crossed else f"{groups}, and {fewest} are needed"
+    if table.crossed:
+        return f"unknown, as they need --investigation-runs {table.needed(fewest)}"
+    return f"runs that differ in nothing else come in groups of {table.size}, and {fewest} are needed"

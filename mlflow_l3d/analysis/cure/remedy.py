@@ -62,6 +62,10 @@ class Range(NamedTuple):
 
 
 UNKNOWN: Final = Range()
+MOST_PAIRS: Final = 40
+"""Pairs of golden runs that verify a remedy unless more are asked for."""
+DETECTED: Final = 1.96 + 0.84
+"""Standard errors of an effect that a test at 5 % finds with 80 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,3 +120,12 @@ class Prediction:
     std_before: float = math.nan
     also: tuple[Remedy, ...] = ()
     reason: str = ""
+
+    def is_decidable(self, pairs: int) -> bool:
+        """Return whether so many pairs of golden runs probably (80 %) show less spread, and its interval does now.
+
+        If the remaining spread is common to a pair, the logarithm of the ratio has the error sqrt((1 - ratio²) /
+        (pairs - 1)).
+        """
+        error = math.sqrt(max(0.0, 1 - self.ratio.value**2) / (pairs - 1)) if pairs > 1 else math.inf
+        return self.ratio.high < 1 and self.ratio.value <= math.exp(-DETECTED * error)

@@ -242,7 +242,7 @@ class Command(Approach):
 
     def _writes(self, before: Stamps) -> str:
         changed = changed_name(self.here, before)
-        return f"{self.what} writes {changed} into its folder" if changed else ""
+        return f"{changed} changed while {self.what} ran" if changed else ""
 
     def _run(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value], *, alone: bool) -> Written:
         """Run the command; if it is `alone`, predictions and metrics that it writes into its folder count, too."""

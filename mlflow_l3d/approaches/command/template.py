@@ -146,7 +146,7 @@ def factors_of(words: Collection[str], parameter: str, typed: str) -> tuple[str,
         fix = "Write {data_order}, or a name of your own, where a seed belongs"
         example = "seed={seed}, or numpy.random.seed={seed} where it takes none."
         if parameter == "command":
-            seeded, count = re.subn(r"(seed[ =])\d+", r"\1{seed}", typed)
+            seeded, count = re.subn(r"seed(?:([ =])\d+|$)", lambda found: f"seed{found[1] or ' '}{{seed}}", typed)
             example = f"mlflow-l3d seeds -- {seeded if count else typed + ' --seed {seed}'}"
         raise ParameterError(parameter, typed or "''", "names no factor", f"{fix}: {example}")
     if "all" in factors:
@@ -247,7 +247,8 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
         raise
     _idle[os.getpid()].append(supervisor)
     if reason := answer.get("refused"):
-        raise L3DError(f"{Path(arguments[0]).name} cannot be started ({reason})")
+        fix = ". Remove the quotes around the whole command" * (len(arguments) == 1 and " " in arguments[0])
+        raise L3DError(f"{Path(arguments[0]).name} cannot be started ({reason}){fix}")
     output, status = Output(answer["stdout"], answer["stderr"]), answer["status"]
     if status:
         how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"

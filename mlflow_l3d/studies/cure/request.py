@@ -9,7 +9,7 @@ from typing import Any
 
 from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
 from mlflow_l3d.analysis.cure.rank import helping
-from mlflow_l3d.analysis.cure.remedy import OF_APPROACHES, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.remedy import MOST_PAIRS, OF_APPROACHES, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.approaches.cured.approach import Cured
@@ -32,9 +32,6 @@ from mlflow_l3d.studies.gate.sides import Side, recorded_side
 from mlflow_l3d.studies.investigation.remedies import predicted, why_not
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
-
-MOST_AUTO = 40
-"""Golden runs that are trained of each remedy, unless more are asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +124,7 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     if typed["remedy"] != "auto":
         _named(predictions, typed["remedy"])
     stored = _stored(side)
-    runs = min(stored, MOST_AUTO) if typed["runs"] == "auto" else typed["runs"]
+    runs = min(stored, MOST_PAIRS) if typed["runs"] == "auto" else typed["runs"]
     if typed["verify"] and side is not None:
         if side.request is None:
             allowed = f"needs more golden runs of run {run_id}, which cannot be trained here: {side.reason}"

@@ -7,6 +7,7 @@ import webbrowser
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.report.numbers import shorten
+from mlflow_l3d.report.numbers import counted, shorten
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.report.text import marked
@@ -65,7 +66,7 @@ class Viewed:
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        return self.text or f"{_counted(self.studies)}: {self.place or 'no longer served'}"
+        return self.text or f"{counted(self.studies, 'study')}: {self.place or 'no longer served'}"
 
 
 def view(
@@ -122,7 +123,7 @@ def view(
             raise ParameterError(name, path, "has no effect with cite, which prints a text", "Leave one out.")
     with entry_point():
         client = connect()
-        parent_run_id = latest_investigation(client) if parent_run_id == "latest" else parent_run_id
+        parent_run_id = latest_investigation(client) if parent_run_id == "latest" else _whole_id(client, parent_run_id)
         if typed["cite"]:
             return Viewed(1, text=_cited(client, parent_run_id))
         if {str(comment), str(badge)} != {"none"}:
@@ -156,14 +157,15 @@ def studies_of(client: Client) -> list[Run]:
     return sorted(runs, key=lambda run: -run.info.start_time)
 
 
-def report_of(client: Client, run_id: str) -> str | None:
-    """Return the report of a study as HTML; None if it has none yet.
+def _whole_id(client: Client, run_id: str) -> str:
+    """Return the id of the only study whose id begins so; else the given text."""
+    is_short = re.fullmatch(r"[0-9a-f]{4,31}", run_id)
+    every = [str(run.info.run_id) for run in studies_of(client)] if is_short else []
+    return one[0] if len(one := [each for each in every if each.startswith(run_id)]) == 1 else run_id
 
-    Raises
-    ------
-    ParameterError
-        If there is no such run.
-    """
+
+def report_of(client: Client, run_id: str) -> str | None:
+    """Return the report of a study as HTML; None if it has none yet; raise a ParameterError if it does not exist."""
     parent_run(client, run_id)
     with temporary_folder() as folder:
         for name in _REPORTS:
@@ -192,18 +194,16 @@ def list_document(runs: list[Run], links: Mapping[str, str]) -> Document:
             "study": _linked(str(run.info.run_name), links.get(str(run.info.run_id), "")),
             "answer": _answer(run),
             "state": _state(run),
+            "begun (UTC)": datetime.fromtimestamp(run.info.start_time / 1000, UTC).strftime("%Y-%m-%d %H:%M"),
+            "run": str(run.info.run_id),
         }
         for run in runs
     ]
-    table = Table.of(rows, texts=frozenset({1, 2})) if rows else None
+    table = Table.of(rows, texts=frozenset({1, 2, 3, 4})) if rows else None
     going = sum(map(is_going, runs))
-    headline = _counted(len(runs)) + (f", {going} of them running" if going else "")
+    headline = counted(len(runs), "study") + (f", {going} of them running" if going else "")
     notes = [] if rows else ["There is no study yet. Begin with: mlflow-l3d investigate"]
     return Document(title="Studies", headline=headline, table=table, notes=notes)
-
-
-def _counted(studies: int) -> str:
-    return "1 study" if studies == 1 else f"{studies:,} studies"
 
 
 def _linked(name: str, link: str) -> str:

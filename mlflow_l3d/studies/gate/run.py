@@ -53,7 +53,7 @@ class GatePlan(OnOneScreen):
     def lines(self) -> list[str]:
         """Return the text before the first run."""
         request = self.request
-        cost = f"{counted(self.runs - self.done, 'run')} to train at most, {self.done} are done"
+        cost = f"{self.done} of at most {counted(self.runs, 'run')} are done, {self.runs - self.done} are to be trained"
         hours = "" if math.isnan(self.hours) else f": {rough_duration(self.hours)} at most, loading not counted"
         return [*plan_lines(request.plan, self.forecast, request.metric), f"{cost}{hours}."]
 

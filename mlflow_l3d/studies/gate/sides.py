@@ -15,6 +15,8 @@ from mlflow_l3d.parameters.sources import RUN_ID, parse
 from mlflow_l3d.parameters.values import as_text, check_names, json_of
 from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRequest, specify_golden
 from mlflow_l3d.studies.investigation.parameters import MAIN
+from mlflow_l3d.studies.result_file import read_result
+from mlflow_l3d.studies.seeds.report.words import investigate_command
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
@@ -111,7 +113,7 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
         If it is not an investigation with golden runs.
     """
     run = parent_run(client, latest_investigation(client, name) if run_id == "latest" else run_id, name)
-    _check_role(name, run)
+    _check_role(client, name, run)
     if cells is None:
         cells = read_investigation(str(run.info.run_id), client, parameter=name).cells
     cells = _golden(name, run, cells)
@@ -250,6 +252,7 @@ def _differences(document: Mapping[str, Any], candidate: GoldenRequest) -> dict[
         "approach": (parameters["approach"], candidate.given["approach"]),
         "cure": (parameters.get("cure", "none"), candidate.given["cure"]),
         "model": (document["model"]["name"], setup.model),
+        "command": (parameters.get("command"), candidate.given.get("command")),
         "root_seed": (int(parameters["root_seed"]), candidate.root_seed),
         "num_labelled": (document["task"].get("num_labelled"), setup.task.settings.num_labelled),
     }
@@ -259,12 +262,16 @@ def _differences(document: Mapping[str, Any], candidate: GoldenRequest) -> dict[
     return {text: text for text in changed} | {text: f"hyperparameters={text}" for text in texts}
 
 
-def _check_role(name: str, run: Run) -> None:
+def _check_role(client: Client, name: str, run: Run) -> None:
     role, design = run.data.tags.get(names.ROLE), run.data.tags.get(names.DESIGN)
     if role not in (None, "investigation", "golden_runs"):
         raise ParameterError(name, run.info.run_id, f"must be the run of an investigation, and is one of a {role}")
     if design == "seeds":
-        raise ParameterError(name, run.info.run_id, "is a study of seeds, and a gate compares golden runs")
+        study = read_result(client, str(run.info.run_id))
+        command = "" if study is None else investigate_command(study.about.source)
+        fix = f"Compare it: mlflow-l3d compare --runs {run.info.run_id},RUN_ID"
+        fix = f"Train a {name}: {command}" if command else fix
+        raise ParameterError(name, run.info.run_id, "is a seeds study, and a gate compares golden runs", fix)
     if names.SUPERSEDED_BY in run.data.tags:
         fix = f"Name run {run.data.tags[names.SUPERSEDED_BY]}, which continued it."
         raise ParameterError(name, run.info.run_id, "did not finish", fix)

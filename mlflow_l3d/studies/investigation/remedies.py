@@ -96,7 +96,7 @@ def predicted(
         predictions = [replace(each, remedy=_of_numbers(each.remedy)) for each in predictions]
     reasons = [*_unknown("Ensembles", ENSEMBLES, every, predictions)]
     if lacking:
-        fewer = f"share fewer than {FEWEST_EXAMPLES} examples in a row: reference_size=200 gives them some."
+        fewer = f"share fewer than {FEWEST_EXAMPLES} test examples: reference_size=200 gives them some."
         reasons.append(f"Runs that differ in {listed(lacking)} {fewer}")
     reasons += _unknown("The best of several runs", ("choose",), every, predictions)
     if members.factors and predictions and members.design.name == "crossed":

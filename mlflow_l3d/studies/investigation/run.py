@@ -207,7 +207,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
                 table_file=folder / names.PREDICTIONS,
             )
             address = runs_page(recorder.client, recorder.parent.experiment_id)
-            notes = (*_early_end(request), *request.notes(cells))
+            notes = (*self.failure_notes, *_early_end(request), *request.notes(cells))
             about = request.about(recorder.parent.run_id, address, _settings(request), notes)
             result = Investigation(
                 request=request,

@@ -107,15 +107,15 @@ class Plan(OnOneScreen):
     def report(self) -> Document:
         """Return the plan as people read it."""
         source, tables = self.request.source(""), self._tables()
-        more = [note for note in self.notes if note not in self.request.remarks]
+        more = [note for note in self.notes if note not in self.request.setup.origin.notes]
         notes = [note.partition(". ")[0].rstrip(".") + "." for note in more[:_NOTES]]
         return Document(
             title=f"plan: {self.request.title}",
             headline=self._headline(),
             about=source.about(),
             place=source.place(self.request.plan.words()),
-            answers=self._answers(),
-            table=replace(tables[_DESIGNS], note=""),
+            answers=[each for each in self._answers() if not each.lead.startswith("Not known")],
+            table=replace(tables[_DESIGNS], note="") if self.factors["total_index"].notna().any() else None,
             steps=self._steps(),
             remarks=[*notes, _MORE],
             notes=notes,

@@ -247,7 +247,7 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         seeds = ", ".join(map(str, request.seeds))
         settings = {"task": f"{task.name} ({task.kind.replace('_', ' ')})", "seeds": seeds}
         address = runs_page(recorder.client, recorder.parent.experiment_id)
-        about = request.about(recorder.parent.run_id, address, settings, request.notes(cells))
+        about = request.about(recorder.parent.run_id, address, settings, (*self.failure_notes, *request.notes(cells)))
         runs = tuple(finished["run_id"])
         result = SeedsRun(request=request, about=about, study=study, runs=runs, failed=failed, **self.result())
         finish_parent(recorder, result, document, cells, predictions, failed=failed)

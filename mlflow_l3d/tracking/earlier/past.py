@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,7 +51,7 @@ def own_parameter(parent: Run, name: str) -> str | None:
     """Return a parameter of a parent of this package as resolved, or else as typed; None if it has none."""
     params: Mapping[str, Any] = parent.data.params
     value = params.get(f"resolved.{name}", params.get(name))
-    return None if value is None else str(value).strip("'\"")
+    return None if value is None else re.sub(r"""^(['"])(.*)\1$""", r"\2", str(value))
 
 
 def similar_cells(client: MlflowClient, *, task: str, approach: str, model: str) -> list[Run]:

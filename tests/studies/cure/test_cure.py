@@ -202,7 +202,7 @@ def test_other_parents_work_or_say_why(coins: tuple[Place, Investigation], tmp_p
         assert result.answer.shown()
         assert result.answer.std == pytest.approx(place.client.get_run(study.run_id).data.metrics["seed_std/accuracy"])
         assert "--verify" not in result.report().to_text()  # nobody compares seeds with golden runs
-        with pytest.raises(L3DError, match=r"verify=1: .*study of seeds"):
+        with pytest.raises(L3DError, match=r"verify=1: .*seeds study"):
             cure(study.run_id, verify=1)
         with pytest.raises(L3DError, match=r"verify=1: needs more golden runs .*coin"):
             cure(coins[1].run_id, verify=1)  # of an approach that only the other process knows

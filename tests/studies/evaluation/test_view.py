@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import urllib.error
 import urllib.request
@@ -53,7 +54,7 @@ def test_bundle_holds_the_list_and_every_report(studied: tuple[Place, str, str],
     assert {path.name for path in (tmp_path / "pages").iterdir()} == {"index.html", f"{done}.html"}
     index = (tmp_path / "pages" / "index.html").read_text(encoding="utf-8")
     assert f'<a href="{done}.html">' in index
-    assert going not in index
+    assert f"{going}.html" not in index
     assert "&lt;b&gt;under way&lt;/b&gt;" in index
     assert "Between two single runs, a difference below" in index
     assert place.download(done, "report.html", tmp_path).read_text() == (tmp_path / "one" / f"{done}.html").read_text()
@@ -94,6 +95,8 @@ def test_pages_are_served_to_this_machine_and_kept_up_to_date(studied: tuple[Pla
     assert "2 studies, 1 of them running" in page
     assert f'href="/{done}"' in page
     assert f'href="/{going}"' in page
+    assert all(f">{each}</td>" in page for each in (done, going))
+    assert re.search(r">20\d\d-\d\d-\d\d \d\d:\d\d</td>", page)
     assert get(address + done)[::2] == (200, "")
     assert policy(address + done).startswith("default-src 'none'; ")
     status, page, refresh = get(address + going)
@@ -120,6 +123,15 @@ def test_nobody_waits_for_a_study_that_was_killed(studied: tuple[Place, str, str
     finally:
         place.client.set_tag(going, "l3d.state", "running")
         place.client.update_run(going, "RUNNING")
+
+
+def test_the_beginning_of_an_id_is_enough_if_one_study_has_it(studied: tuple[Place, str, str], tmp_path: Path) -> None:
+    place, done, _ = studied
+    with place.entered():
+        assert view(done[:12], bundle=tmp_path / "pages").studies == 1
+        assert (tmp_path / "pages" / f"{done}.html").is_file()
+        with pytest.raises(ParameterError, match=r"parent_run_id=abc: no such run .* Give its whole id"):
+            view("abc", bundle=tmp_path / "pages")
 
 
 @pytest.mark.parametrize(

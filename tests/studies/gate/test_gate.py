@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from run_helpers import Place, copied, sqlite_place, wait_until
 
-from mlflow_l3d import FunctionApproach, Hyperparameter, cli, compare, investigate
+from mlflow_l3d import FunctionApproach, Hyperparameter, cli, compare, investigate, seeds
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.base import executor_of
@@ -334,6 +334,13 @@ def test_runs_that_another_process_trains_are_waited_for(place: Place) -> None:
     assert len(keys) == len(set(keys)) == 6 + 8 + 6 + 6 + 8 + 8
 
 
+def test_a_seeds_study_is_no_baseline_and_names_the_command_that_makes_one(place: Place) -> None:
+    with place.entered():
+        study = seeds("synthetic", approach="synthetic", seeds=[1, 2, 3], executor="inline")
+        with pytest.raises(ParameterError, match=r"Train a baseline: mlflow-l3d investigate .* --factor all"):
+            gate(baseline=study.run_id, candidate="hyperparameters=noise=1")
+
+
 def test_dry_run_says_what_there_is_to_do_and_starts_nothing(
     place: Place, baseline: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -343,7 +350,7 @@ def test_dry_run_says_what_there_is_to_do_and_starts_nothing(
         assert cli.main([*arguments, "--most-runs", "16"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "Looks after 5, 7, 9, 12 and 16 runs of either side." in shown
-    assert "24 runs to train at most, 8 are done" in shown
+    assert "8 of at most 32 runs are done, 24 are to be trained" in shown
     assert "to find a candidate that is worse by 1.00 points" in shown
     assert len(place.runs()) == before
 

@@ -173,6 +173,10 @@ def test_the_table_has_a_row_per_interim_analysis_and_the_last_decides() -> None
     assert table is not None
     assert [row[0] for row in table.rows] == ["10 runs", "20 runs"]
     assert table.kinds == tuple(look.decision for look in found.looks)
+    assert table.head[-1] == "difference, points (95 %)"
+    equivalent = first_table(gate_answer(0.0, 0.002))
+    assert equivalent is not None
+    assert equivalent.head[-1] in ("difference, points (95 %, last row 90 %)", "difference, points (90 %)")
     look = found.looks[-1]
     assert table.rows[-1][-1] == f"+0.0\n({100 * look.low:+.1f} to {100 * look.high:+.1f})"
 

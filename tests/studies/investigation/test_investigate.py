@@ -56,6 +56,9 @@ def test_cells_that_raise(place: Place, caplog: pytest.LogCaptureFixture) -> Non
         assert "RuntimeError: this cell fails" in text
         assert str(Path.home()) not in text
         assert str(Path.cwd()) not in text
+    more = f"failed: RuntimeError: this cell fails, as fail_every asks. {len(wrong) - 1} more failed."
+    assert more in " ".join(result.summary().split())
+    assert more in result.about.notes[0]
     assert len([record for record in caplog.records if "this cell fails" in record.message]) == len(wrong)
 
     again = place.investigate(**failing)

@@ -247,7 +247,10 @@ def test_a_seed_that_fails(place: Place, caplog: pytest.LogCaptureFixture) -> No
     assert parent.data.metrics["cells_failed"] == 1
     assert result.study.seeds == (42, 62)
     assert by_seed(place.cells())[52].info.status == "FAILED"
-    assert "seed 52 failed: RuntimeError: this seed is broken" in caplog.text
+    why = "seed 52 failed: RuntimeError: this seed is broken"
+    assert why in caplog.text
+    assert why in " ".join(result.summary().split())
+    assert why in str(result.report().in_full)
     with place.entered():
         assert evaluate_seeds(result.run_id).studies[0].metrics() == pytest.approx(result.study.metrics())
 

@@ -127,7 +127,8 @@ def test_answers_of_other_cases():
     assert more.endswith("typically ± 8.2.")
     assert said(scored(0.8, math.nan), 0) == "1 seed with a score; at least 2 are needed."
     assert said(scored(0.8, 0.9), 2) == (
-        "The seeds hold no predictions to compare. Record them: example_id, label, prediction."
+        "The seeds hold no predictions to compare. Record them: a command writes example_id, label, prediction to "
+        "{output}/predictions.csv."
     )
     numbers = regression()
     apart, pearson = numbers.together["absolute_difference"], numbers.pairs["consistency_pearson"].mean

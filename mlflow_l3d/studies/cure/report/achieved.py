@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from mlflow_l3d.report.numbers import between, counted, points, unit_of, with_limits
 from mlflow_l3d.report.remedies import beginning, range_text, remedy_words, short_words
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, Verified
+
+_SHOWN: Final = {"verified": "shown", "open": "not shown", "refuted": "refuted"}
 
 
 def worse(answer: CureAnswer) -> str:
@@ -19,6 +22,16 @@ def percent_text(share: float) -> str:
     """Return a share in %, with as many digits as tell it from 100."""
     digits = next((each for each in range(6) if round(100 * share, each) != 100), 0)
     return points(share, digits)
+
+
+def achieved(each: Verified, answer: CureAnswer) -> str:
+    """Return what a trained remedy shows of the spread and the mean."""
+    low = min(answer.metric.sign * end for end in each.mean_change[1:])
+    is_limited = answer.mean_kept(each) == "verified" and low <= 0
+    limit = f" by more than {unit_of(answer.metric).size(answer.smallest_effect)}" * is_limited
+    ratio = f"{percent_text(each.ratio.value)} %, {between(*each.ratio[1:], percent_text)}"
+    kept = f"Mean not {worse(answer)}{limit}: {_SHOWN[answer.mean_kept(each)]}."
+    return f"Less spread: {_SHOWN[each.less_spread]} ({ratio}). {kept}"
 
 
 def verified_table(each: Verified, answer: CureAnswer) -> Table:
@@ -34,7 +47,8 @@ def verified_table(each: Verified, answer: CureAnswer) -> Table:
             *(points(one, 1) for one in (each.plain_consistency, prediction.consistency.value, each.consistency)),
         ),
     ]
-    verdicts = f"less spread {each.less_spread}, mean not {worse(answer)} {answer.mean_kept(each)}"
+    kept = _SHOWN[answer.mean_kept(each)]
+    verdicts = f"less spread {_SHOWN[each.less_spread]}, mean not {worse(answer)} {kept}"
     title = f"{remedy_words(prediction.remedy)}: {verdicts} ({_pairs(each)})"
     return Table((unit.name, "without", "predicted", "achieved"), tuple(rows), title=title)
 
@@ -84,6 +98,6 @@ def verified_note(answer: CureAnswer) -> str | None:
     return (
         "Golden runs with and without the remedy have the same configurations and test examples. Interval of the std "
         f"in %: jackknife over pairs. Less spread: it lies below 100 %. Mean not {worse(answer)}: by less than "
-        f"{limit}. Open: its interval holds both. Level of each interval: {100 * answer.level:.3g} %, so that of all "
+        f"{limit}. Not shown: the interval holds both. Level each interval: {100 * answer.level:.3g} %, so that of all "
         "trained remedies together it is 95 %. Times the predicted one: of the std in %, with the errors of both."
     )

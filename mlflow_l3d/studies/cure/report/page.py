@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlflow_l3d.analysis.cure.rank import ENOUGH
-from mlflow_l3d.analysis.cure.remedy import SEVERAL, Range
+from mlflow_l3d.analysis.cure.remedy import MOST_PAIRS, SEVERAL, Range
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.draw import Axis
 from mlflow_l3d.report.numbers import (
@@ -40,7 +40,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, against_collapse
-from mlflow_l3d.studies.cure.report.achieved import percent_text, trained_table, verified_note, verified_table, worse
+from mlflow_l3d.studies.cure.report.achieved import achieved, trained_table, verified_note, verified_table, worse
 
 _ROWS: Final = 4
 """Remedies on the first screen."""
@@ -96,7 +96,7 @@ def headline(answer: CureAnswer) -> str:
     end = "."
     if answer.verified:
         if (best := answer.best) is None:
-            return f"Not verified: no trained remedy is established to leave less luck without a {worse(answer)} mean."
+            return f"{beginning(answer.verified[0].prediction.remedy, 1)}. {achieved(answer.verified[0], answer)}"
         what, before, after = f"Verified: {with_article(best.prediction.remedy, 1)} leaves", best.plain, best.cured
         end = f"; whether the mean is {worse(answer)} is open." if answer.mean_kept(best) == "open" else end
     elif answer.collapsed:
@@ -114,16 +114,10 @@ def headline(answer: CureAnswer) -> str:
 def _helping(answer: CureAnswer) -> Answer:
     unit, helping = unit_of(answer.metric), answer.helping()
     if (best := answer.leading) is not None:
-        ratio, change = best.ratio, best.mean_change
-        kept, low = answer.mean_kept(best), min(answer.metric.sign * each for each in change[1:])
-        limit = f" by more than {unit.size(answer.smallest_effect)}" * (kept == "verified" and low <= 0)
-        lead = (
-            f"With {with_article(best.prediction.remedy)} {best.runs} golden runs have less spread: "
-            f"**{best.less_spread}** ({percent_text(ratio.value)} % of that without, "
-            f"{between(*ratio[1:], percent_text)}). "
-            f"Their mean is not {worse(answer)}{limit}: **{kept}** ({unit.change(change.value, 1)}{unit.behind}, "
-            f"{between(*change[1:], partial(unit.change, digits=1))})."
-        )
+        change = f"{unit.change(best.mean_change.value, 1)}{unit.behind}"
+        limits = between(*best.mean_change[1:], partial(unit.change, digits=1))
+        of_mean = f"Its mean changes by {change} ({limits})"
+        lead = f"**{beginning(best.prediction.remedy)}**, {best.runs} golden runs. {achieved(best, answer)} {of_mean}."
     elif answer.collapsed:
         first = against_collapse(answer.predictions)
         what = f"**{beginning(first.remedy)}**, unknown until verified" if first else "**No remedy of this approach**"
@@ -220,7 +214,9 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
         again = source.command(**{"mitigation_runs" if answer.is_pooled else "golden_runs": str(runs)})
         yield Step("More golden runs may settle it:", again)
         yield Step("After that, verify with its golden runs:", f"mlflow-l3d cure {options}")
-    elif answer.chosen and not answer.verified and answer.stored and source.command():
+    elif (chosen := answer.chosen) and not answer.verified and answer.stored and source.command():
+        if not (answer.collapsed or chosen.is_decidable(min(answer.stored, MOST_PAIRS))):
+            return
         yield Step("This is predicted. Verify it:", f"mlflow-l3d cure {source.run_id} --verify 1")
 
 

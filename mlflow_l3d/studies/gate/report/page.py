@@ -43,8 +43,9 @@ def first_table(answer: GateAnswer) -> Table | None:
     """Return the interim analyses as a first screen has them: verdict, and the difference with its interval."""
     if not answer.looks:
         return None
-    unit, effect, level = unit_of(answer.metric), answer.plan.smallest_effect, percent(1 - answer.plan.alpha)
+    unit, effect = unit_of(answer.metric), answer.plan.smallest_effect
     drawn = [(look.difference, *words.interval_of(answer, look)[1:]) for look in answer.looks]
+    levels = dict.fromkeys(percent(words.interval_of(answer, look)[0]) for look in answer.looks)
     axis = Axis.over([unit.scale * value for value in (-1.5 * effect, 1.5 * effect, *itertools.chain(*drawn))])
     head, rows = axis.head("axis"), []
     for look, numbers in zip(answer.looks, drawn, strict=True):
@@ -52,12 +53,11 @@ def first_table(answer: GateAnswer) -> Table | None:
         value, low, high = (unit.scale * number for number in numbers)
         bar = difference_cell(value, low, high, axis, said.replace("\n", " "), margin=unit.scale * effect)
         row = {"after": counted(look.runs, "run"), "verdict": verdict_cell(look.decision), head: bar}
-        rows.append({**row, f"difference{', points' if unit.scale > 1 else ''} ({level})": said})
+        rows.append({**row, f"difference{', points' if unit.scale > 1 else ''} ({', last row '.join(levels)})": said})
     less = "candidate minus baseline" if answer.metric.greater_is_better else "baseline minus candidate"
-    ends = f" Equivalence has {percent(1 - 2 * answer.plan.alpha)}." if answer.decision == "equivalent" else ""
     note = (
         f"Difference: {less}. Grey: less than your smallest effect, ± {answer.effect}. The last row decides; "
-        f"[[intervals of all rows hold together|repeated]].{ends}"
+        f"[[intervals of all rows hold together|repeated]]."
     )
     return Table.of(rows, note, kind="bars", texts=frozenset({1, 2}), kinds=tuple(x.decision for x in answer.looks))
 

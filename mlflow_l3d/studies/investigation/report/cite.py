@@ -23,7 +23,8 @@ BIBTEX = r"""@inproceedings{pecher2024sensitivity,
   year      = {2025}
 }
 @software{mlflow_l3d,
-  title     = {mlflow-l3d: how much of a score is luck},
+  author    = {{The mlflow-l3d authors}},
+  title     = {mlflow-l3d: how much of a score is luck, and which kind of luck},
   version   = {VERSION},
   year      = {YEAR}
 }"""
@@ -40,7 +41,8 @@ def sentence(shown: Shown, source: Source) -> str:
         assert record is not None
         text = partial(unit.text, digits=unit.digits(shown.golden_deviation))
         bounds = between(record.golden_std_ci_low, record.golden_std_ci_high, text)
-        sure = "" if bounds == MISSING else f"; {shown.say('{level}')} interval of the deviation {bounds}"
+        level = f"; {percent(shown.level)} interval of the deviation"
+        sure = "" if bounds == MISSING else f"{level} {bounds}{shown.together}"
         mean, std = text(float(scores.mean())), text(shown.golden_deviation)
         metric = f"{shown.analysis.metric}{' (%)' if unit.scale > 1 else ''}"
         parts.append(

@@ -100,7 +100,7 @@ def scores_table(shown: Shown, record: Importance) -> Snippet:
     columns = record.table.shape[1]
     table = record.table[:most]
     paired = shown.design.words.draws_pairs
-    heads = ["base run", "swapped"] if paired else [str(number + 1) for number in range(columns)]
+    heads = ["base run", "redrawn"] if paired else [str(number + 1) for number in range(columns)]
     rows = []
     for number, scores in enumerate(table):
         mean = float(np.nanmean(scores)) if np.isfinite(scores).any() else math.nan

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.cure.remedy import Remedy
+from mlflow_l3d.analysis.cure.remedy import DETECTED, MOST_PAIRS, Remedy
 from mlflow_l3d.analysis.importance.checks.shape import MANY
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Importance
@@ -22,7 +22,7 @@ from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import counted, listed, points, rough_duration
 from mlflow_l3d.report.remedies import less_text, remedy_words, short_words
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Answer, Step, all_of, few_runs, may_be_luck
+from mlflow_l3d.report.text import RETRY, Answer, Step, all_of, few_runs, may_be_luck
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
 from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP
 from mlflow_l3d.studies.investigation.report.runs import Runs
@@ -30,7 +30,7 @@ from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
 _STEPS: Final = 2
 """Steps that are named at most."""
-_RUNS_FOR_POWER: Final = 2 * (1.96 + 0.84) ** 2
+_RUNS_FOR_POWER: Final = 2 * DETECTED**2
 """Runs of each of two systems that tell a difference of one standard deviation with 80 %."""
 
 
@@ -197,8 +197,10 @@ def steps(shown: Shown, source: Source, runs: Runs | None = None) -> list[Step]:
     if remedies is None or not remedies.std > 0 or not source.run_id:
         return others[:_STEPS]
     text, cure = "What would leave less luck? See every remedy:", f"mlflow-l3d cure {source.run_id}"
-    if remedies.best and source.command() and not _must_prevent_collapse(shown):
-        named = shlex.quote(remedy_words(remedies.best[0].remedy))
+    pairs = min(len(shown.golden_scores), MOST_PAIRS)
+    decidable = next((each.remedy for each in remedies.best if each.is_decidable(pairs)), None)
+    if decidable is not None and source.command() and not _must_prevent_collapse(shown):
+        named = shlex.quote(remedy_words(decidable))
         text, cure = "What would help is predicted from these runs. Verify it:", f"{cure} --verify 1 --remedy {named}"
     return [*others[: _STEPS - 1], Step(text, cure)]
 
@@ -217,8 +219,9 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
     analysis, scores = shown.analysis, shown.golden_scores
     if analysis.cells_failed and source.can_repeat:
         deleted = min(analysis.cells_deleted, analysis.cells_failed)
-        why = f"have no score, as {deleted} were deleted" if deleted else "failed"
-        yield Step(f"{analysis.cells_failed} runs {why}. The same command trains them again:", source.command())
+        why = f"have no score, as {deleted} were deleted. The same command trains them again:"
+        why = why if deleted else f"failed. {RETRY}"
+        yield Step(f"{analysis.cells_failed} runs {why}", source.command())
     if len(scores) > 1 and shown.golden_deviation == 0:
         shows = " A self-test shows it:" * source.can_repeat
         yield Step(f"Does each seed reach the training?{shows}", source.command(self_test="only"))

@@ -79,7 +79,7 @@ def seeds_document(
     short = [*words.short_notes(study, failed)]
     worst = None if study.examples is None else study.examples.most_fragile(MOST)
     fragile = None if worst is None else fragile_examples(worst, classes=source.classes, runs=f"{unit}s")
-    first_notes = [shorten(note, 100) for note in notes[:_NOTES]]
+    first_notes = [shorten(note, 200) for note in notes[:_NOTES]]
     if len(notes) > _NOTES:
         first_notes.append(f"{counted(len(notes) - _NOTES, 'more note')} in the report.")
     named = replace(source, task=source.task or study.task, model=study.model)

@@ -17,7 +17,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, probability, shorten, unit_of
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Answer, Step, few_runs, may_be_luck
+from mlflow_l3d.report.text import RETRY, Answer, Step, few_runs, may_be_luck
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges
 from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
@@ -224,7 +224,7 @@ def _stable(study: SeedsStudy) -> Answer:
             f"the unit of the labels. Their correlation is **{pearson}**."
         )
         return Answer(question, "", (lead, f"CON-PEAR is {pearson}; the numbers agree with {ccc} (Lin)."))
-    fix = "Record them: example_id, label, prediction."
+    fix = "Record them: a command writes example_id, label, prediction to {output}/predictions.csv."
     return Answer(question, "", (f"The {unit}s hold no predictions to compare. {fix}",))
 
 
@@ -261,8 +261,7 @@ def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step
         return
     again = source.can_repeat
     if failed and again:
-        text = f"{counted(failed, 'seed')} failed. The same command trains the rest:"
-        yield Step(text, source.command("seeds"))
+        yield Step(f"{counted(failed, 'seed')} failed. {RETRY}", source.command("seeds"))
     if study.own.std == 0 and not study.collapsed_seeds:
         shows = " A self-test shows it:" * again
         yield Step(f"Does the {study.unit} reach the training?{shows}", source.command("seeds", self_test="only"))
