@@ -398,7 +398,7 @@ def test_steps_that_only_python_can_take_are_in_words(judged):
     advice = {"undecided": Advice("more_rows", "Use 40 rows.", 40)}
     found = replace(judged("undecided"), advice=advice, cells_failed=2)
     failed, more = steps(Shown(found), source)
-    assert (failed.said, failed.command) == ("2 runs failed. The same command trains them again.", "")
+    assert (failed.said, failed.command) == ("2 runs failed. If you remove the cause, the same command trains the rest.", "")
     assert more.said == "More runs (mitigation_runs=40) probably settle undecided; finished ones count."
     assert more.command == ""
     other, gate = steps(Shown(judged("minor")), source)
