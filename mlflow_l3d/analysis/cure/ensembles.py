@@ -179,17 +179,17 @@ def choose_best(validation: FloatArray, masks: Masks) -> IntArray:
     return np.asarray(np.where(masks, validation, -math.inf).argmax(axis=1))
 
 
-def draw_choices(members: int, k: int) -> Masks:
+def draw_choices(members: int, k: int, fewest: int = MOST_CHOICES) -> Masks:
     """Return choices of k of so many members, shape (m, members).
 
-    All of them, in their order, if they are at most :data:`MOST_CHOICES`. Else groups of random partitions, always the
-    same ones: each partition has as many groups without a common member as there can be.
+    All of them, in their order, if they are at most :data:`MOST_CHOICES`. Else `fewest` groups, or a few more, of
+    random partitions, always the same ones: each partition has as many groups without a common member as there can be.
     """
     if math.comb(members, k) <= MOST_CHOICES:
         chosen = np.array(list(combinations(range(members), k)))
     else:
         random, groups = np.random.default_rng([members, k]), members // k
-        partitions = range(max(4, -(-MOST_CHOICES // groups)))
+        partitions = range(max(4, -(-fewest // groups)))
         orders = [random.permutation(members)[: groups * k].reshape(groups, k) for _ in partitions]
         chosen = np.concatenate(orders)
     masks = np.zeros((len(chosen), members), dtype=np.bool_)

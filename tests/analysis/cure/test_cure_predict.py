@@ -367,3 +367,19 @@ def test_golden_ensembles_approach_the_luck_of_the_test() -> None:
     assert nine.std.value < one.std.value / 2
     assert 0.1 < nine.mean_change.value < 0.3
     assert set(nine.shares) == {"a", "test examples"}
+
+
+def test_the_draw_of_choices_does_not_hide_that_two_independent_runs_help() -> None:
+    random = np.random.default_rng(0)
+    examples = random.normal(0.8, 0.8, 120)
+    margins = examples + random.normal(size=(60, 1)) + random.normal(size=(60, 120))
+    scores = np.stack([-margins, margins], axis=-1).astype(np.float32)
+    labels = np.ones(120, dtype=np.int64)
+    members = Members((margins > 0).astype(np.int64), labels, scores, test=labels > 0, examples=np.arange(120))
+    every = predict_all(
+        members, over=("a",), metric=ACCURACY, classes=2, test_size=120, test_is_drawn=False, most_members=2
+    )
+    found = of(every, "mean", 2)
+    fresh = random.normal(size=(2, 5_000, 1)) + random.normal(size=(2, 5_000, 120)) + examples
+    one, two = ((each > 0).mean(axis=1).std() for each in (fresh[0], fresh.mean(axis=0)))
+    assert found.ratio.low < two / one < found.ratio.high < 1
