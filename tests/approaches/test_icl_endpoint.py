@@ -214,6 +214,16 @@ def test_what_fails_for_a_moment_says_nothing_of_what_a_server_gives(server, tmp
         server.faults.clear()
 
 
+@pytest.mark.parametrize(("gives", "more"), [("first", 1), ("nothing", 1), ("prompt", 2)])
+def test_the_next_command_looks_at_a_known_server_once(server, tmp_path, monkeypatch, gives, more):
+    monkeypatch.setenv("L3D_CACHE", str(tmp_path))
+    server.gives, settings = gives, complete(base_url=server.url, chat="none" if gives == "prompt" else "auto")
+    known, count = APPROACH.dependencies(settings, MODEL), len(server.requests)
+    assert known["endpoint_log_probabilities"] == gives
+    assert APPROACH.dependencies(settings, MODEL) == known
+    assert len(server.requests) == count + more
+
+
 def test_sessions_ask_in_the_way_that_is_in_the_key(server, tmp_path, monkeypatch):
     monkeypatch.setenv("L3D_CACHE", str(tmp_path))
     server.gives = "nothing"
@@ -276,17 +286,18 @@ def test_costs_are_bounded_before_and_counted_after(server, tmp_path):
     store = Store(client.endpoint, tmp_path)
     assert store.spent() == (1, pytest.approx((3 * 1.0 + 1 * 2.0) / 1e6))
     store.close()
-    with pytest.raises(BudgetError, match=r"max_cost=0.001: the budget is spent \(1 requests"):
+    held = r"max_cost=0.001: the budget is spent \(1 requests .* cost 5e-06 with what requests under way may cost; "
+    with pytest.raises(BudgetError, match=held + r"the next one may cost 0\.001066\)"):
         asked(client_of(server, tmp_path, max_cost=0.001, prices=(1.0, 2.0)), "x" * 1000)
     assert len(server.requests) == 1
 
 
-def test_every_attempt_is_counted_and_what_is_refused_costs_nothing(server, tmp_path):
-    server.faults.extend([500, "cut"])
+def test_attempts_are_counted_but_not_what_is_refused(server, tmp_path):
+    server.faults.extend([500, "cut", 429])
     client = client_of(server, tmp_path, prices=(1.0, 2.0))
     asked(client, "one")
     store = Store(client.endpoint, tmp_path)
-    assert store.spent() == (3, pytest.approx(((3 + 64 + 2.0) + (1 + 2.0)) / 1e6))
+    assert store.spent() == (2, pytest.approx(((3 + 64 + 2.0) + (1 + 2.0)) / 1e6))
     store.close()
 
 
