@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -33,6 +34,7 @@ from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.inline import InlineExecutor
+from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.execution.sessions import session_of
 from mlflow_l3d.metrics.classification import REASONS
 
@@ -188,6 +190,19 @@ def test_nothing_is_paid_twice_and_neither_key_nor_prompt_is_kept(server, tmp_pa
     for secret in (b"sk-secret", b"Determine", server.requests[-1]["messages"][0]["content"].encode()):
         assert secret not in file.read_bytes()
         assert secret.decode() not in caplog.text
+
+
+def test_answers_that_are_under_way_at_an_interruption_are_kept(server, tmp_path):
+    server.delay, cells = 0.2, [cell(number) for number in range(4)]
+    outcomes = ProcessExecutor(job=job(server, tmp_path, concurrency=3), workers=1).run(cells)
+    assert next(outcomes).error is None
+    outcomes.close()
+    paid = len(server.requests)
+    found = run(server, tmp_path, range(4))
+    assert [one.error for one in found] == [None] * 4
+    assert paid < len(server.requests)
+    prompts = Counter(str(body) for body in server.requests if "yes or no" not in str(body))
+    assert set(prompts.values()) == {1}
 
 
 def test_faults_are_tried_again(server, tmp_path):

@@ -64,9 +64,9 @@ def open_session(task: Task, recipe: Recipe, model: str, device: str, cache: Pat
         from mlflow_l3d.approaches.icl.endpoint.session import EndpointSession
 
         return EndpointSession(task, recipe, model, device, cache)
-    from mlflow_l3d.approaches.icl.session import PromptSession
+    from mlflow_l3d.approaches.icl.local_session import LocalSession
 
-    return PromptSession(task, recipe, model, device, cache)
+    return LocalSession(task, recipe, model, device, cache)
 
 
 def requests_per_example(numerics: Mapping[str, str], classes: int) -> int:

@@ -90,8 +90,13 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
         more = listed(served.top or _TOP[0], chat=served.chat) if again and score else {}
         with suppress(RefusedError, AttributeError, KeyError, IndexError, TypeError, ValueError):
             reply = await client.send(CHAT if served.chat else TEXT, asked(_QUESTION, chat=served.chat) | more)
-            same_gives = not more or ("top" in replies.if_given(replies.first_tokens, reply)) == (served.gives == "first")
-            if same_gives and _names(replies.common(reply)) == {"model": served.model, "fingerprint": served.fingerprint}:
+            same_gives = not more or ("top" in replies.if_given(replies.first_tokens, reply)) == (
+                served.gives == "first"
+            )
+            if same_gives and _names(replies.common(reply)) == {
+                "model": served.model,
+                "fingerprint": served.fingerprint,
+            }:
                 return served
     refused: RefusedError | EndpointError | None = None
     for chat in tried:
