@@ -87,6 +87,10 @@ class Source:
         task = [self.given["task"]] if "task" in self.given else []
         options = {name: value for name, value in self.given.items() if name != "task"} | changed
         layout = all_designs().get(options.get("design", ""))
+        if layout is not None and layout.lists and changed.get("factor") == "all":  # it takes factors of lists alone
+            layout = None
+            for name in ("design", "investigation_runs"):
+                options.pop(name, None)
         if layout is not None and not layout.has_columns:
             options.pop("investigation_runs", None)
         if layout is not None and layout.tables_are_golden:
