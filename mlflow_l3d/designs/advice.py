@@ -66,7 +66,7 @@ def _more_runs(design: type[Design], record: Importance) -> Advice:
     half_of_interval = distance + (high if record.importance_corrected < 0 else -low)
     # This interval may be wider than one expects of as many runs; so would be those of more.
     half_width = min(distance, distance / half_of_interval * design.half_width(components, rows=rows, columns=columns))
-    right = f"If the true value is near {record.importance_corrected:+.2f}, about"
+    right = f"If the true share is near {100 * total_index_of(record.importance_corrected):.0f} %, about"
     if (same := design.needed(half_width, components, columns).rows) is not None and same <= MOST_TIMES * rows:
         same = max(same, least)
         of = f" of {columns} columns" * design.has_columns

@@ -16,8 +16,9 @@ from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.investigation.report.runs import scores_table
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
-from mlflow_l3d.studies.investigation.report.words import steps
+from mlflow_l3d.studies.investigation.report.words import answers, steps
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
@@ -67,6 +68,18 @@ def test_next_steps_of_an_investigation(design: str, rows: int, columns: int, sh
         assert typed != just_run
         if typed.pop("verb") == "investigate":
             specify(typed)
+
+
+def test_levels_of_a_list_have_names_and_means() -> None:
+    table = np.array([[0.5, 0.9, 0.7, 0.6], [0.6, 1.0, 0.8, 0.7], [0.1, np.nan, 0.3, 0.9]])
+    record = importance(table, [0.5, 0.7, 0.9], factor="prompt_format", model=LEVELS)
+    shown = Shown(Analysis(F1_MACRO, {"prompt_format": record}, design="levels"))
+    source = Source(given={"hyperparameters": "shots=2,prompt_format=A|B|C|D,chat=none"})
+    said = "Mean by prompt_format over 2 rows: B **95.0**, C **75.0**, D **65.0** and A **55.0**."
+    assert answers(shown, source)[1].lead.endswith(said)
+    assert ">D</th>" in scores_table(shown, record, source).__html__()
+    assert "4 **95.0**" not in answers(shown)[1].lead
+    assert "2 **95.0**, 3 **75.0**" in answers(shown)[1].lead
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(2, 2), (4, 4), (5, 2), (8, 4), (20, 6)])

@@ -151,6 +151,8 @@ class InvestigationRequest(CellRequest):
         news = (pair for pair in self.setup.fixed_factors.items() if pair[0] not in self.setup.approach.on_request)
         left_out = (f"{name} has no effect and is left out: {why}" for name, why in news)
         each = (f"Each run: {sizes} examples.",) if sizes else ()
+        if self.setup.approach.only_evaluates and self.setup.approach.default_model:
+            each = (f"Each run: {len(split.scored):,} test examples; prompts draw from {len(split.train):,} others.",)
         why = (self.plan.why,) if self.plan.why else ()
         return (*each, *why, *super().notes(cells), *left_out)
 

@@ -62,7 +62,7 @@ def investigation_document(
     sections = [
         Section(_titled("Checks", len(by_code(analysis.checks))), _checks(shown), name="checks"),
         Section("Factors in numbers", [factor_tables.numbers_table(shown)], name="factors"),
-        *_factor_sections(shown, paths()),
+        *_factor_sections(shown, paths(), source),
         Section("Fragile examples", [*prediction_parts(shown), examples], name="examples"),
         Section("Runs that collapse", [more_tables.collapse_table(shown)]),
         Section("When to stop", [*early_stops(analysis), more_tables.interim_table(analysis)]),
@@ -138,7 +138,7 @@ def _check_lines(shown: Shown) -> list[str]:
     return lines
 
 
-def _factor_sections(shown: Shown, paths: Mapping[str, pd.DataFrame]) -> list[Section]:
+def _factor_sections(shown: Shown, paths: Mapping[str, pd.DataFrame], source: Source) -> list[Section]:
     """Return the runs of each factor, and how its share settled."""
     sections = []
     for at, record in enumerate(shown.records):
@@ -148,7 +148,7 @@ def _factor_sections(shown: Shown, paths: Mapping[str, pd.DataFrame]) -> list[Se
             settled = convergence(record, steps_done.sort_values("rows"))
         caption = shown.design.words.table.format(factor=record.factor)
         heading = subheading("How it settled") if settled else None
-        parts: list[str | Drawing | Snippet | None] = [scores_table(shown, record), caption, heading, settled]
+        parts: list[str | Drawing | Snippet | None] = [scores_table(shown, record, source), caption, heading, settled]
         sections.append(Section(f"Every run of {record.factor}", parts, name=f"factor-{at + 1}"))
     return sections
 
