@@ -161,8 +161,8 @@ def test_a_plan_of_an_investigation_says_how_many_requests_it_sends(server, tmp_
     monkeypatch.setenv("L3D_CACHE", str(tmp_path))
     asked = {name: value for name, value in parameters(server).items() if name != "repeats"}
     planned = plan(handmade_task(40), approach="icl", factor="sample_choice", pilot="none", **asked)
-    line = f"{planned.cells * ROWS:,} requests to openai:tiny ({planned.cells} runs x {ROWS} texts). "
-    assert planned.report().headline.startswith(line)
+    line = f"{planned.cells * ROWS:,} requests to openai:tiny ({planned.cells} runs x {ROWS} texts)."
+    assert planned.report().headline == line
     priced = {**asked, "hyperparameters": {**asked["hyperparameters"], "price_input": 1.0, "price_output": 0.0}}
     again = plan(handmade_task(40), approach="icl", factor="sample_choice", pilot="none", **priced)
     money = float(again.requests.partition("about ")[2].split()[0])

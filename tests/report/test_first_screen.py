@@ -353,3 +353,20 @@ def test_a_script_stands_behind_the_command_as_it_was_typed():
     command = Source(approach="command", given=given).command(mitigation_runs="20")
     typed = "mlflow-l3d investigate --golden-runs 9 --mitigation-runs 20 -- python train.py --seed {seed} --name 'a b'"
     assert command == typed
+
+
+def test_agreement_that_is_not_reported_is_not_logged(importance, analysis):
+    found = analysis([importance("a")])
+    golden = replace(found.consistencies["golden"], pairs_of_predictions=200, fleiss_kappa=0.5, common_examples=20.0)
+    whole = replace(found, consistencies={"golden": golden}, examples=None)
+    names = {"consistency/golden", "correct_consistency/golden", "fleiss_kappa/golden"}
+    assert names <= set(whole.metrics())
+    few = replace(golden, common_examples=0.96)
+    for each in (few, replace(golden, pairs_of_predictions=9)):
+        withheld = replace(whole, consistencies={"golden": each})
+        assert not names & set(withheld.metrics())
+        assert Shown(withheld).agreement("golden") is None
+    assert (
+        "the runs share less than one of their test examples"
+        in answers(Shown(replace(whole, consistencies={"golden": few})))[2].lead
+    )

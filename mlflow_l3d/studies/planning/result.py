@@ -114,7 +114,7 @@ class Plan(OnOneScreen):
         notes = [note.partition(". ")[0].rstrip(".") + "." for note in more[:_NOTES]]
         return Document(
             title=f"plan: {self.request.title}",
-            headline=f"{self.requests}{'. ' * bool(self.requests)}{self._headline()}",
+            headline=f"{self.requests}." if self.requests else self._headline(),
             about=source.about(),
             place=source.place(self.request.plan.words()),
             answers=self._answers(),

@@ -193,7 +193,12 @@ def _stable(shown: Shown) -> Answer:
     if group is None:
         return Answer(question, "", details)
     if shown.agreement(group.group) is None:
-        lead = f"Not reported: the runs share fewer than {FEWEST_EXAMPLES} test examples."
+        few = (
+            f"fewer than {FEWEST_EXAMPLES}"
+            if shown.analysis.examples_behind(group) < FEWEST_EXAMPLES
+            else "less than one of their"
+        )
+        lead = f"Not reported: the runs share {few} test examples."
     elif shown.graded:
         lead = f"[[Two runs agree|agree]] to **{points(group.consistency, 1)} %** ({shown.analysis.agreement})."
     else:
