@@ -39,7 +39,6 @@ GROUP_OF: Final[Mapping[str, str]] = {
 } | dict.fromkeys(OWN_PARAMETERS, "what is studied")
 """Parameter -> the group that `--help` shows it in; the others are those that a verb has of its own."""
 
-
 _ABOUT = """How much of a score is luck, and which kind of luck?
 
 studies:
@@ -255,6 +254,8 @@ def _unknown_option(word: str, options: argparse.Namespace) -> ParameterError:
         if isinstance(hyperparameters, Mapping) and name in hyperparameters:
             fix = f"Use --hyperparameters {name}={value or '...'}"
             return ParameterError("option", repr(option), f"is a hyperparameter of approach={approach}", fix)
+    if name in {*verbs()["investigate"].parameters} - {*parameters}:
+        return ParameterError("option", repr(option), f"is of investigate, not of {options.verb}", "Leave it out.")
     return unknown_name("option", option, [parameter.option for parameter in parameters.values()])
 
 
@@ -271,8 +272,7 @@ def _run(verb: str, options: dict[str, str]) -> Any:
             module, _, function_name = row.plans.partition(":")
     function = getattr(import_module(module), function_name)
     more = {"progress": True} if "progress" in signature(function).parameters else {}
-    if row.asks:
-        more["ask"] = not options.pop("yes")
+    more |= {"ask": not options.pop("yes")} if row.asks else {}
     return function(**options, **more)
 
 

@@ -98,7 +98,8 @@ def components(table: pd.DataFrame) -> Components:
     frame["note"] = [_note(*each) for each in zip(effects, variance, high, fewest.values(), strict=True)]
     rows, answers, judges = len(row_means), _size(answer), data["judge"].nunique()
     if judges == 1:
-        notes.append("One judge: the judge's luck is not known. Let a second judge rate the same answers.")
+        of = f" of {data['scorer'].iloc[0]}" if "scorer" in data else ""
+        notes.append(f"One judge{of}: the judge's luck is not known. Let a second judge rate the same answers.")
     factors = {name: levels[name] for name in crossed if name != "judge"}
     design = {"row": rows, "repeat": answers / max(1, rows * math.prod(factors.values())), "judge": judges}
     mean_low, mean_high = mean_interval(row_means, shares=most < 1)

@@ -1,4 +1,4 @@
-"""Prompting cell after cell: what is asked, and what is read from the answers."""
+"""Prompting cell after cell: prompts, and predictions read from answers."""
 
 from __future__ import annotations
 

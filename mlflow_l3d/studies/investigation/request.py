@@ -154,7 +154,8 @@ class InvestigationRequest(CellRequest):
         if self.setup.approach.only_evaluates and self.setup.approach.default_model:
             each = (f"Each run: {len(split.scored):,} test examples; prompts draw from {len(split.train):,} others.",)
         why = (self.plan.why,) if self.plan.why else ()
-        return (*each, *why, *super().notes(cells), *left_out)
+        equal = self.setup.approach.equal_draws(self.setup.task, self.setup.hyperparameters, cells)
+        return (*each, *why, *equal, *super().notes(cells), *left_out)
 
     def run_numbers(self) -> dict[str, str]:
         """Return the numbers of rows and golden runs as text."""

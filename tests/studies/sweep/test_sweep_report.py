@@ -221,7 +221,7 @@ def test_first_table_has_twelve_points_and_five_factors_and_the_rest_is_folded()
     assert (len(document.table.rows), len(document.table.head)) == (12, 8)
     assert document.table.note.endswith("Not shown: 2 points and 2 factors.")
     stds = sorted(sweep.rows.drop_duplicates("point")["golden_std"], reverse=True)[:12]
-    assert [row[1] for row in document.table.rows] == [f"± {100 * std:.1f}" for std in stds]
+    assert [row[2] for row in document.table.rows] == [f"± {100 * std:.1f}" for std in stds]
     (rest,) = document.sections[0].parts
     assert isinstance(rest, Table)
     assert (len(rest.rows), len(rest.head)) == (14, 9)

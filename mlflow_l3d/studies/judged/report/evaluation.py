@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from mlflow_l3d.report.draw import Axis, dot, svg, text, whisker
-from mlflow_l3d.report.numbers import between, counted, listed, plain, share_text, with_limits
+from mlflow_l3d.report.numbers import MISSING, between, counted, listed, plain, share_text, with_limits
 from mlflow_l3d.report.page import Document, Drawing, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
@@ -143,8 +143,11 @@ def _scorer_table(scorers: Sequence[ScorerNumbers]) -> Table:
     for one in scorers:
         values = one.summary()
         cells = {"scorer": one.scorer, "mean": with_limits(one.shown(values["mean"]), _limits(one), "({})")}
-        cells |= {"luck of\nthe mean": f"± {one.shown(values['mean_std'])}".replace("± n/a", "n/a")}
+        cells |= {"std. error, all\ndrawn again": f"± {one.shown(values['mean_std'])}".replace("± n/a", "n/a")}
         cells |= {"MLflow's\nmean": one.shown(values["mlflow_mean"])}
-        rows.append(cells | {name.replace("_", "\n"): str(values[name]) for name in list(values)[5:]})
-    note = "Luck of the mean: its standard error if rows, answers, judges and prompts were all drawn again."
-    return Table.of(rows, f"In brackets: 95 % intervals, clustered by row. {note}").without_empty(["MLflow's\nmean"])
+        cells |= {name.replace("_", "\n"): str(values[name]) for name in list(values)[5:]}
+        rows.append(cells | {"unstable\nrows": MISSING} if one.components.judgements == one.components.rows else cells)
+    note = (
+        "In brackets: 95 % intervals for these judges and prompts, clustered by row. Std. error: if judges and prompts "
+    )
+    return Table.of(rows, f"{note}were drawn again, too.").without_empty(["MLflow's\nmean"])
