@@ -92,6 +92,9 @@ def test_rows_are_counted_as_the_server_answered_them(changing):
     assert 0 < changed < ROWS
     words = f"{REPEATS} identical requests to openai:tiny gave different answers for"
     assert words in " ".join(run.summary().split())
+    unread = sum(len({*answers}) > 1 and len({*answers} - {"maybe"}) == 1 for answers in changing.given.values())
+    assert run.study.changes.unread == unread > 0
+    assert f"{changed - unread} change the answer, {unread} are sometimes unreadable." in run.report().headline
     again = repeated(changing)
     assert (again.computed, sum(map(len, changing.given.values()))) == (0, ROWS * REPEATS)
     (scored,) = evaluate(run.run_id).studies

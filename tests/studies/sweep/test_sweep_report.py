@@ -224,7 +224,7 @@ def test_first_table_has_twelve_points_and_five_factors_and_the_rest_is_folded()
     assert [row[2] for row in document.table.rows] == [f"± {100 * std:.1f}" for std in stds]
     (rest,) = document.sections[0].parts
     assert isinstance(rest, Table)
-    assert (len(rest.rows), len(rest.head)) == (14, 9)
+    assert (len(rest.rows), len(rest.head)) == (14, 10)
     assert len(document.to_text().splitlines()) <= 25
 
 
