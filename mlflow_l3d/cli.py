@@ -40,7 +40,6 @@ GROUP_OF: Final[Mapping[str, str]] = {
 } | dict.fromkeys(OWN_PARAMETERS, "what is studied")
 """Parameter -> the group that `--help` shows it in; the others are those that a verb has of its own."""
 
-
 _ABOUT = """How much of a score is luck, and which kind of luck?
 
 studies:
@@ -257,6 +256,8 @@ def _unknown_option(rest: Sequence[str], options: argparse.Namespace) -> Paramet
         if isinstance(hyperparameters, Mapping) and name in hyperparameters:
             fix = f"Use --hyperparameters {name}={value or '...'}"
             return ParameterError("option", repr(option), f"is a hyperparameter of approach={approach}", fix)
+    if name in {*verbs()["investigate"].parameters} - {*verb.parameters}:
+        return ParameterError("option", repr(option), f"is of investigate, not of {options.verb}", "Leave it out.")
     return unknown_name("option", option, [parameter.option for parameter in verb.parameters.values()])
 
 

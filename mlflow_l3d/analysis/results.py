@@ -29,6 +29,8 @@ _IN_FILES: Final = frozenset(FURTHER_METRICS) | {"accuracy_std", "accuracy_std_p
 _OF_FILES: Final = ("variance_", "prediction_importance")
 """Numbers of a factor, and how such names begin, that ``importance.json`` has, and no parent as metrics."""
 
+_OF_AGREEMENT: Final = ("consistency", "correct_consistency", "fleiss_kappa")
+
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
@@ -117,6 +119,25 @@ class Analysis:
         std = next((record.golden_std for record in self.importances.values()), math.nan)
         return (self.luck_of_tests / std) ** 2 if self.tests_drawn and std > 0 else math.nan
 
+    def examples_behind(self, group: Consistency) -> int:
+        """Return on how many test examples an agreement rests, or at most rests: comparisons, if that is known.
+
+        Runs with too few test examples for any answer have no more, unless they share a reference set.
+        """
+        if self.few_tests and not group.common_examples >= FEWEST_EXAMPLES:
+            return self.test_examples
+        votes = self.examples if group.group == "golden" else None
+        return group.pairs_of_predictions if votes is None else len(votes.frame)
+
+    def reported_agreement(self, name: str) -> Consistency | None:
+        """Return how much runs agree if a factor, or `golden`, changes; None if that is neither shown nor logged.
+
+        So it is with fewer than :data:`FEWEST_EXAMPLES` examples, or if two runs share less than one on average.
+        """
+        group = self.consistencies.get(name)
+        too_few = group is None or self.examples_behind(group) < FEWEST_EXAMPLES or group.common_examples < 1
+        return None if too_few else group
+
     def metrics(self, *, details: bool = True) -> dict[str, float]:
         """Return the parent metrics, each once: ``<name>/<factor>``.
 
@@ -130,11 +151,12 @@ class Analysis:
         """
         values: dict[str, float] = {}
         for group in (*self.importances, "golden"):
+            withheld = _OF_AGREEMENT if self.reported_agreement(group) is None else ()
             suffix = "" if [group] == list(self.importances) else f"/{group}"
             for name, value in self.numbers(group, details=details).items():
                 if name in OF_ALL_FACTORS:
                     values[name] = value
-                elif _logged(name, value):
+                elif _logged(name, value) and name not in withheld:
                     values[f"{name}{suffix}"] = value
         if details and self.examples is not None:
             values |= self.examples.shares()

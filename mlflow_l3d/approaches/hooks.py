@@ -148,6 +148,11 @@ class Hooks:
         """Return those that have no effect on a task; by default :meth:`inactive_factors`, whatever the task is."""
         return self.inactive_factors(hyperparameters)
 
+    def equal_draws(self, task: Task, hyperparameters: Mapping[str, Value], cells: pd.DataFrame) -> tuple[str, ...]:
+        """Return in words which configurations of a factor are the same, as cells with ``seed.*`` columns show them."""
+        del task, hyperparameters, cells
+        return ()
+
     def levels(self, task: Task, hyperparameters: Mapping[str, Value]) -> Mapping[str, int]:  # noqa: ARG002
         """Return the factors that choose from a list, each with the length of it; by default there is none.
 

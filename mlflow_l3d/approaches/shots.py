@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +13,9 @@ from mlflow_l3d.cells.factors import TASK_FACTORS, stream
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def random_shots(
@@ -93,6 +98,18 @@ def nearest_shots(
 def shot_order(seed: int, count: int) -> IntArray:
     """Return the order in which the chosen examples are in the prompt, a permutation; from ``data_order``."""
     return stream(seed, "shot_order").permutation(count)
+
+
+def equal_orders(cells: pd.DataFrame, count: int) -> tuple[str, ...]:
+    """Return in words which two columns of ``data_order`` put so many examples into one order; empty if none do."""
+    orders = dict[str, int]()
+    if {"factor", "column", "seed.data_order"} <= {*cells}:
+        columns = cells[cells["factor"].eq("data_order")].dropna(subset="column").drop_duplicates("column")
+        for column, seed in zip(columns["column"].astype(int), columns["seed.data_order"], strict=True):
+            if (first := orders.setdefault(str(shot_order(int(seed), count)), column)) != column:
+                few = f"{count} examples have only {math.factorial(count)} orders"
+                return (f"data_order: columns {first + 1} and {column + 1} drew the same order: {few}.",)
+    return ()
 
 
 def _unit(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -26,9 +26,10 @@ def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice
     """Return what settles the verdict on a factor, if it is as far from 0 as it seems."""
     if verdict.is_decided:
         return Advice()
-    word = design.words.row
+    word, planned = design.words.row, len(record.table)
     if verdict.doubt in ("few_rows", "boundary"):
         rows = fewest_rows(record) if verdict.doubt == "few_rows" else FEWEST_AT_BOUNDARY
+        rows = max(rows, rows + planned - record.rows_used)  # as many fail again
         return Advice("more_rows", f"Use at least {rows} {word} (--mitigation-runs {rows}).", rows)
     if verdict.doubt == "L3D009":
         return Advice("other_design", "Use joint=paired.")
@@ -40,9 +41,11 @@ def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice
     if verdict.doubt == "no_interval":
         columns = max(design.model.least_columns, 3) if design.has_columns else 2
         if record.rows_used < 3 or with_scores(record.table).shape[1] < columns:
-            of = f" of {columns} columns" * design.has_columns
-            rows = fewest_rows(record)
-            return Advice("more_rows", f"Use at least {rows} {word}{of} with a score.", rows)
+            of, rows = f" of {columns} columns" * design.has_columns, max(planned, fewest_rows(record))
+            text = f"Use at least {rows} {word}{of} with a score."
+            if design.has_columns and columns > record.table.shape[1]:
+                return Advice("larger_table", text, rows, columns)
+            return Advice("more_rows", text, max(rows, planned + 1))
         return Advice("look_at_runs", "Compare the predictions of runs that differ in this factor only.")
     return _more_runs(design, record)
 
@@ -65,7 +68,7 @@ def _more_runs(design: type[Design], record: Importance) -> Advice:
     half_of_interval = distance + (high if record.importance_corrected < 0 else -low)
     # This interval may be wider than one expects of as many runs; so would be those of more.
     half_width = min(distance, distance / half_of_interval * design.half_width(components, rows=rows, columns=columns))
-    right = f"If the true value is near {record.importance_corrected:+.2f}, about"
+    right = f"If the true share is near {100 * total_index_of(record.importance_corrected):.0f} %, about"
     if (same := design.needed(half_width, components, columns).rows) is not None and same <= MOST_TIMES * rows:
         same = max(same, least)
         of = f" of {columns} columns" * design.has_columns

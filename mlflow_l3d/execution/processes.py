@@ -152,12 +152,12 @@ class ProcessPool(Pool[ProcessWorker]):
                     break
 
     def end(self, workers: Sequence[ProcessWorker], *, at_once: bool) -> None:
-        """End processes: kill them, or let those that are ready close their sessions first."""
+        """End processes: let those that are ready close their sessions, or at once, but for what a session pays for."""
         for worker in workers:
             if worker.ready and not at_once:
                 worker.give(None)
             else:
-                worker.kill()
+                worker.process.terminate()
         deadline = time.monotonic() + FAREWELL_SECONDS
         for worker in workers:
             worker.release(deadline)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from mlflow_l3d import registry
@@ -128,6 +130,11 @@ def is_deterministic(is_asked: bool, device: str, approach: Approach) -> bool:
     return is_asked
 
 
+def _gpu_files() -> bool:
+    """Return whether Linux has a file of a GPU that torch knows: without one, torch need not be imported to ask."""
+    return any(next(Path("/dev").glob(name), None) for name in ("nvidia*", "nvhost*", "nvmap", "nvgpu*", "kfd", "dxg"))
+
+
 def device_of(device: str, approach: Approach, how: Execution) -> str:
     """Return the device to train on; torch is asked only where the answer depends on it."""
     if device == "cpu" or not approach.default_model:
@@ -136,6 +143,8 @@ def device_of(device: str, approach: Approach, how: Execution) -> str:
         return "cpu"
     if how.ask is not None and device != "auto":
         return Choice(("cpu", "cuda")).read("device", device)
+    if device == "auto" and sys.platform == "linux" and "torch" not in sys.modules and not _gpu_files():
+        return "cpu"
     try:
         import torch
     except ModuleNotFoundError:

@@ -44,6 +44,8 @@ class Source:
         By how many test examples `test_size` can grow; None if that is not known.
     is_typed
         Whether a command can name the approach and the task: not if they are objects of Python.
+    trains
+        Whether runs train: not if they prompt a model.
     """
 
     task: str = ""
@@ -60,6 +62,7 @@ class Source:
     factors: tuple[str, ...] = ()
     unused_tests: int | None = None
     is_typed: bool = True
+    trains: bool = True
 
     @property
     def can_repeat(self) -> bool:
@@ -85,6 +88,12 @@ class Source:
         link = Markup('<a href="{}">MLflow</a>').format(self.link) if self.link else ""
         return Markup(" · ").join(part for part in (*counts, self.date, link) if part)
 
+    def levels(self, factor: str, count: int) -> list[str]:
+        """Return the names of the levels of a factor that chooses from a list; their numbers if they are not known."""
+        found = re.search(rf'\b{re.escape(factor)}"?\s*[=:]\s*"?([^,"]*)', self.given.get("hyperparameters", ""))
+        listed = found[1].split("|") if found else []
+        return listed if len(listed) == count else [str(number + 1) for number in range(count)]
+
     def command(self, verb: str = "investigate", **changed: str) -> str:
         """Return the command with other values, without what its design refuses; empty if none can name it all."""
         if not (self.is_typed and self.can_repeat):
@@ -92,6 +101,10 @@ class Source:
         task = [self.given["task"]] if "task" in self.given else []
         options = {name: value for name, value in self.given.items() if name != "task"} | changed
         layout = all_designs().get(options.get("design", ""))
+        if layout is not None and layout.lists and changed.get("factor") == "all":  # it takes factors of lists alone
+            layout = None
+            for name in ("design", "investigation_runs"):
+                options.pop(name, None)
         if layout is not None and not layout.has_columns:
             options.pop("investigation_runs", None)
         if layout is not None and layout.tables_are_golden:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.approaches.icl.servers import requests_per_example
+from mlflow_l3d.approaches.icl.recipe import Recipe
+from mlflow_l3d.approaches.icl.servers import price_per_request, requests_per_example
 from mlflow_l3d.cells.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.report.numbers import counted, rough_duration
@@ -25,6 +27,8 @@ from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import similar_cells
 from mlflow_l3d.tracking.opening import spooled_cells
+
+SENT: Final = "Only a few requests of one token were sent now, to learn which model answers and how."
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,6 +49,8 @@ class StudyPlan(OnOneScreen):
         What was decided before, and what is doubtful.
     unit
         What is counted.
+    requests
+        What would be sent to endpoints; empty if models are here.
     """
 
     title: str
@@ -52,6 +58,7 @@ class StudyPlan(OnOneScreen):
     workers: int
     notes: tuple[str, ...] = ()
     unit: str = "run"
+    requests: str = ""
 
     def to_frame(self) -> pd.DataFrame:
         """Return :attr:`parts`."""
@@ -89,7 +96,10 @@ class StudyPlan(OnOneScreen):
         texts["time"] = [*map(rough_duration, frame["hours"])]
         heads = (f"{self.unit}s" if name == "cells" else name for name in texts)
         table = Table(tuple(heads), tuple(zip(*texts.values(), strict=True)))
-        return document(f"dry run: {self.title}", [f"{self.line()}.", "Nothing was trained."], [table, *self.notes])
+        lines = [f"{self.line()}.", "Nothing was trained."]
+        if self.requests:
+            lines = [f"{self.requests}.", lines[0], SENT]
+        return document(f"dry run: {self.title}", lines, [table, *self.notes])
 
 
 def _text(value: object) -> str:
@@ -124,17 +134,26 @@ def plan_cells(client: Client, title: str, requests: Mapping[str, CellRequest]) 
         rows.append((part, len(keys), sum(key in done for key in keys), len(new), each))
     setup = next(iter(requests.values())).setup
     notes = dict.fromkeys(note for request in requests.values() for note in request.remarks)
-    asked = (requests_note(each.setup, row[3]) for each, row in zip(requests.values(), rows, strict=True))
-    return study_plan(title, rows, expected_workers(setup), (*notes, *filter(None, asked)))
+    of_model: dict[str, list[str]] = {}
+    for request, row in zip(requests.values(), rows, strict=True):
+        of_model.setdefault(request.setup.model, []).append(requests_text(request.setup, row[3]))
+    asked = "; ".join(filter(None, (text for texts in of_model.values() for text in texts)))
+    return replace(study_plan(title, rows, expected_workers(setup), tuple(notes)), requests=asked)
 
 
-def requests_note(setup: Setup, cells: int) -> str:
-    """Return how many requests so many cells send to an endpoint; the empty text if the model is here."""
-    each = requests_per_example(setup.numerics, setup.approach.classes(setup.task, setup.hyperparameters))
+def requests_text(setup: Setup, cells: int) -> str:
+    """Return how many requests so many cells send to an endpoint, and their price; empty if the model is here."""
+    classes = setup.approach.classes(setup.task, setup.hyperparameters)
+    each = requests_per_example(setup.numerics, classes)
     if not each:
         return ""
-    each *= len(setup.task.split({name: configuration_seed(0, name, 0) for name in TASK_FACTORS}).test)
-    return f"About {cells * each:,} requests to {setup.model}, {each:,} per cell, in addition to those to judges."
+    texts = len(setup.task.split({name: configuration_seed(0, name, 0) for name in TASK_FACTORS}).test)
+    recipe = Recipe.of(setup.hyperparameters)
+    price = cells * each * texts * price_per_request(recipe, setup.task, setup.numerics, classes)
+    judges = " and those to judges" * bool(recipe.judges)
+    size = f"{counted(cells, 'run')} x {texts:,} texts{f' x {each} classes' * (each > 1)}"
+    about = f", about {price:.2g} by the given prices" * (price > 0)
+    return f"{cells * each * texts:,} requests to {setup.model} ({size}){judges}{about}"
 
 
 def study_plan(

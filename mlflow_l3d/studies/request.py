@@ -205,6 +205,7 @@ class StudyRequest(ABC):
             version=__version__,
             root_seed=self.given.get("root_seed", ""),
             unused_tests=None if setup.approach.brings_data else unused_test_examples(setup.task),
+            trains=not (setup.approach.only_evaluates and setup.approach.default_model),
             is_typed=is_typed(self.given),
         )
 

@@ -68,7 +68,7 @@ def test_a_sound_investigation_is_silent():
 @pytest.mark.parametrize(
     ("score", "low", "high", "words"),
     [
-        (0.3, -0.1, 0.6, "the interval contains 0. Use 30 rows."),
+        (0.3, -0.1, 0.6, "the interval contains 50 %. Use 30 rows."),
         (-0.3, -0.6, 0.1, None),
         (-0.1, 0.2, 0.6, "Dominates: the whole interval lies on the other side of 0."),
         (0.1, -0.6, -0.2, "Minor: the whole interval lies on the other side of 0."),

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -33,6 +34,7 @@ from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.inline import InlineExecutor
+from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.execution.sessions import session_of
 from mlflow_l3d.metrics.classification import REASONS
 
@@ -190,6 +192,19 @@ def test_nothing_is_paid_twice_and_neither_key_nor_prompt_is_kept(server, tmp_pa
         assert secret.decode() not in caplog.text
 
 
+def test_answers_that_are_under_way_at_an_interruption_are_kept(server, tmp_path):
+    server.delay, cells = 0.2, [cell(number) for number in range(4)]
+    outcomes = ProcessExecutor(job=job(server, tmp_path, concurrency=3), workers=1).run(cells)
+    assert next(outcomes).error is None
+    outcomes.close()
+    paid = len(server.requests)
+    found = run(server, tmp_path, range(4))
+    assert [one.error for one in found] == [None] * 4
+    assert paid < len(server.requests)
+    prompts = Counter(str(body) for body in server.requests if "yes or no" not in str(body))
+    assert set(prompts.values()) == {1}
+
+
 def test_faults_are_tried_again(server, tmp_path):
     (known,) = run(server, tmp_path / "a")
     server.retry_after = "0.01"
@@ -212,6 +227,16 @@ def test_what_fails_for_a_moment_says_nothing_of_what_a_server_gives(server, tmp
         server.faults.extend([*[None] * place, fault])
         assert APPROACH.dependencies(settings, MODEL) == known
         server.faults.clear()
+
+
+@pytest.mark.parametrize(("gives", "more"), [("first", 1), ("nothing", 1), ("prompt", 2)])
+def test_the_next_command_looks_at_a_known_server_once(server, tmp_path, monkeypatch, gives, more):
+    monkeypatch.setenv("L3D_CACHE", str(tmp_path))
+    server.gives, settings = gives, complete(base_url=server.url, chat="none" if gives == "prompt" else "auto")
+    known, count = APPROACH.dependencies(settings, MODEL), len(server.requests)
+    assert known["endpoint_log_probabilities"] == gives
+    assert APPROACH.dependencies(settings, MODEL) == known
+    assert len(server.requests) == count + more
 
 
 def test_sessions_ask_in_the_way_that_is_in_the_key(server, tmp_path, monkeypatch):
@@ -276,17 +301,18 @@ def test_costs_are_bounded_before_and_counted_after(server, tmp_path):
     store = Store(client.endpoint, tmp_path)
     assert store.spent() == (1, pytest.approx((3 * 1.0 + 1 * 2.0) / 1e6))
     store.close()
-    with pytest.raises(BudgetError, match=r"max_cost=0.001: the budget is spent \(1 requests"):
+    held = r"max_cost=0.001: the budget is spent \(1 requests .* cost 5e-06 with what requests under way may cost; "
+    with pytest.raises(BudgetError, match=held + r"the next one may cost 0\.001066\)"):
         asked(client_of(server, tmp_path, max_cost=0.001, prices=(1.0, 2.0)), "x" * 1000)
     assert len(server.requests) == 1
 
 
-def test_every_attempt_is_counted_and_what_is_refused_costs_nothing(server, tmp_path):
-    server.faults.extend([500, "cut"])
+def test_attempts_are_counted_but_not_what_is_refused(server, tmp_path):
+    server.faults.extend([500, "cut", 429])
     client = client_of(server, tmp_path, prices=(1.0, 2.0))
     asked(client, "one")
     store = Store(client.endpoint, tmp_path)
-    assert store.spent() == (3, pytest.approx(((3 + 64 + 2.0) + (1 + 2.0)) / 1e6))
+    assert store.spent() == (2, pytest.approx(((3 + 64 + 2.0) + (1 + 2.0)) / 1e6))
     store.close()
 
 

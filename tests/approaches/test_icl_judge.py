@@ -123,11 +123,11 @@ def test_another_judge_judges_the_same_answers(model: str, chatting: str, tmp_pa
 def test_answers_are_written_once_for_all_judges(
     model: str, chatting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mlflow_l3d.approaches.icl.session import PromptSession
+    from mlflow_l3d.approaches.icl.local_session import LocalSession
 
-    written, answers = [], PromptSession._answers
+    written, answers = [], LocalSession._answers
     monkeypatch.setattr(
-        PromptSession, "_answers", lambda self, cell, *more: written.append(cell) or answers(self, cell, *more)
+        LocalSession, "_answers", lambda self, cell, *more: written.append(cell) or answers(self, cell, *more)
     )
     given = {"judge": model, "judge_temperature": 1.0}
     cells = [ONE, OTHER, changed(ONE, "sample_choice", 1), changed(ONE, "judge", 2)]

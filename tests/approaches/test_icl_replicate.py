@@ -82,7 +82,8 @@ def by_prompt(prompt: str, number: int) -> str:
 @pytest.mark.parametrize("changing", [by_prompt], indirect=True)
 def test_rows_are_counted_as_the_server_answered_them(changing):
     planned = plan_replicate(handmade_task(40), **parameters(changing))
-    assert f"About {ROWS * REPEATS} requests to openai:tiny, {ROWS} per cell" in planned.summary()
+    assert f"{ROWS * REPEATS} requests to openai:tiny ({REPEATS} runs x {ROWS} texts)." in planned.summary()
+    assert "Nothing was trained" not in planned.summary()
     assert not changing.given
     run = repeated(changing)
     assert [len(answers) for answers in changing.given.values()] == [REPEATS] * ROWS
@@ -91,6 +92,9 @@ def test_rows_are_counted_as_the_server_answered_them(changing):
     assert 0 < changed < ROWS
     words = f"{REPEATS} identical requests to openai:tiny gave different answers for"
     assert words in " ".join(run.summary().split())
+    unread = sum(len({*answers}) > 1 and len({*answers} - {"maybe"}) == 1 for answers in changing.given.values())
+    assert run.study.changes.unread == unread > 0
+    assert f"{changed - unread} change the answer, {unread} are sometimes unreadable." in run.report().headline
     again = repeated(changing)
     assert (again.computed, sum(map(len, changing.given.values()))) == (0, ROWS * REPEATS)
     (scored,) = evaluate(run.run_id).studies
@@ -160,8 +164,12 @@ def test_a_plan_of_an_investigation_says_how_many_requests_it_sends(server, tmp_
     monkeypatch.setenv("L3D_CACHE", str(tmp_path))
     asked = {name: value for name, value in parameters(server).items() if name != "repeats"}
     planned = plan(handmade_task(40), approach="icl", factor="sample_choice", pilot="none", **asked)
-    line = f"About {planned.cells * ROWS:,} requests to openai:tiny, {ROWS} per cell"
-    assert any(note.startswith(line) for note in planned.notes)
+    line = f"{planned.cells * ROWS:,} requests to openai:tiny ({planned.cells} runs x {ROWS} texts)."
+    assert planned.report().headline == line
+    priced = {**asked, "hyperparameters": {**asked["hyperparameters"], "price_input": 1.0, "price_output": 0.0}}
+    again = plan(handmade_task(40), approach="icl", factor="sample_choice", pilot="none", **priced)
+    money = float(again.requests.partition("about ")[2].split()[0])
+    assert 1e-5 < money / (planned.cells * ROWS) < 1e-3
 
 
 def test_concurrency_decides_fresh_answers_only():

@@ -18,8 +18,8 @@ from run_helpers import Place, sqlite_place
 from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.icl.encoding import answers_ids, decode, prompts_ids, stop_ids
 from mlflow_l3d.approaches.icl.engine.trial import runs_packed
+from mlflow_l3d.approaches.icl.local_session import LocalSession
 from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
-from mlflow_l3d.approaches.icl.session import PromptSession
 from mlflow_l3d.approaches.models.references import find_gguf
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.paths import cache_folder
@@ -44,10 +44,10 @@ def short_reviews(**settings: Any) -> Task:
 
 
 @pytest.fixture(scope="module")
-def session_of() -> Iterator[Callable[..., PromptSession]]:
+def session_of() -> Iterator[Callable[..., LocalSession]]:
     """Sessions on 2 short reviews, with one model; it lies converted in the cache of this run of the tests."""
     approach, task = InContextLearning(), short_reviews(test_size=2)
-    opened: list[PromptSession] = []
+    opened: list[LocalSession] = []
 
     def load_once(*given: Any, **named: Any) -> LoadedModel:
         if opened:
@@ -58,10 +58,10 @@ def session_of() -> Iterator[Callable[..., PromptSession]]:
         loaded.model.config.num_hidden_layers = 6
         return loaded
 
-    def session(**given: Any) -> PromptSession:
+    def session(**given: Any) -> LocalSession:
         settings = complete(**{"chat": "none", "shots": 1, "calibration": "none", **given})
         prepared = approach.prepare(task, settings, model=approach.default_model, device="cpu", cache=cache_folder())
-        assert isinstance(prepared, PromptSession)
+        assert isinstance(prepared, LocalSession)
         opened.append(prepared)
         return prepared
 
@@ -73,17 +73,17 @@ def session_of() -> Iterator[Callable[..., PromptSession]]:
         one.close()
 
 
-def outcomes(session: PromptSession, *cells: Cell) -> list[Outcome]:
+def outcomes(session: LocalSession, *cells: Cell) -> list[Outcome]:
     found = list(session.run(cells))
     assert [outcome.error for outcome in found] == [None] * len(cells)
     return found
 
 
-def full_prompts(session: PromptSession, cell: Cell) -> list[list[int]]:
+def full_prompts(session: LocalSession, cell: Cell) -> list[list[int]]:
     return prompts_ids(session.loaded, session._asked(cell).prompts, session.chat)
 
 
-def test_scores_are_those_of_uncached_forwards(session_of: Callable[..., PromptSession]) -> None:
+def test_scores_are_those_of_uncached_forwards(session_of: Callable[..., LocalSession]) -> None:
     session = session_of()
     (found,) = outcomes(session, BASE)
     assert found.scores is not None
@@ -92,7 +92,7 @@ def test_scores_are_those_of_uncached_forwards(session_of: Callable[..., PromptS
         np.testing.assert_allclose(row, shares(log_likelihoods(session.loaded.model, prompt, answers)), atol=1e-5)
 
 
-def test_turns_are_the_tokens_of_the_whole_conversation(session_of: Callable[..., PromptSession]) -> None:
+def test_turns_are_the_tokens_of_the_whole_conversation(session_of: Callable[..., LocalSession]) -> None:
     session = session_of(chat="turns")
     (found,) = outcomes(session, BASE)
     assert found.scores is not None
@@ -111,7 +111,7 @@ def test_turns_are_the_tokens_of_the_whole_conversation(session_of: Callable[...
 
 
 def test_every_factor_moves_the_scores_and_the_same_cell_gives_the_same(
-    session_of: Callable[..., PromptSession],
+    session_of: Callable[..., LocalSession],
 ) -> None:
     session = session_of(calibration="contextual")
     factors = ("data_order", "sample_choice", "label_selection", "data_split")
@@ -125,7 +125,7 @@ def test_every_factor_moves_the_scores_and_the_same_cell_gives_the_same(
         assert not np.array_equal(first.scores, other.scores), factor
 
 
-def test_generated_answers_are_those_of_generate(session_of: Callable[..., PromptSession]) -> None:
+def test_generated_answers_are_those_of_generate(session_of: Callable[..., LocalSession]) -> None:
     session = session_of(decision="generate", prompt_format="D", max_new_tokens=5)
     (found,) = outcomes(session, BASE)
     assert found.predictions is not None

@@ -398,7 +398,10 @@ def test_steps_that_only_python_can_take_are_in_words(judged):
     advice = {"undecided": Advice("more_rows", "Use 40 rows.", 40)}
     found = replace(judged("undecided"), advice=advice, cells_failed=2)
     failed, more = steps(Shown(found), source)
-    assert (failed.said, failed.command) == ("2 runs failed. If you remove the cause, the same command trains the rest.", "")
+    assert (failed.said, failed.command) == (
+        "2 runs failed. If you remove the cause, the same command trains the rest.",
+        "",
+    )
     assert more.said == "More runs (mitigation_runs=40) probably settle undecided; finished ones count."
     assert more.command == ""
     other, gate = steps(Shown(judged("minor")), source)
@@ -424,3 +427,20 @@ def test_a_script_stands_behind_the_command_as_it_was_typed():
 )
 def test_a_share_is_one_in_so_many_only_if_that_is_right(share, words):
     assert changed_predictions(share) == f": **about {words}** with the seed"
+
+
+def test_agreement_that_is_not_reported_is_not_logged(importance, analysis):
+    found = analysis([importance("a")])
+    golden = replace(found.consistencies["golden"], pairs_of_predictions=200, fleiss_kappa=0.5, common_examples=20.0)
+    whole = replace(found, consistencies={"golden": golden}, examples=None)
+    names = {"consistency/golden", "correct_consistency/golden", "fleiss_kappa/golden"}
+    assert names <= set(whole.metrics())
+    few = replace(golden, common_examples=0.96)
+    for each in (few, replace(golden, pairs_of_predictions=9)):
+        withheld = replace(whole, consistencies={"golden": each})
+        assert not names & set(withheld.metrics())
+        assert Shown(withheld).agreement("golden") is None
+    assert (
+        "the runs share less than one of their test examples"
+        in answers(Shown(replace(whole, consistencies={"golden": few})))[2].lead
+    )

@@ -34,7 +34,7 @@ DOUBTS: Final[Mapping[Doubt, str]] = MappingProxyType(
     {
         "": "",
         "no_interval": "there is no interval",
-        "contains_0": "the interval contains 0",
+        "contains_0": "the interval contains 50 %",
         "collapse": "runs collapse (L3D005), so the interval does not hold",
         "L3D013": "the scores have long tails (L3D013), so the interval covers less than it claims",
         "L3D009": "columns share configurations (L3D009), so the interval is too narrow",

@@ -95,7 +95,8 @@ def components(table: pd.DataFrame) -> Components:
     mean_low, mean_high = mean_interval(row_means, shares=most < 1)
     rows, answers, judges = len(row_means), _size(answer), data["judge"].nunique()
     if judges == 1:
-        notes.append("One judge: the judge's luck is not known. Let a second judge rate the same answers.")
+        of = f" of {data['scorer'].iloc[0]}" if "scorer" in data else ""
+        notes.append(f"One judge{of}: the judge's luck is not known. Let a second judge rate the same answers.")
     is_of_mean = rows >= FEWEST_ROWS and most < 1 and len(effects) == 1
     if rows >= FEWEST_ROWS and most < 1:
         at = np.array([mean_low, min(0.5, unseen_share(rows, LEVEL)), min(max(0.5, mean_low), mean_high), mean_high])

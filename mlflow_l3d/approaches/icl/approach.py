@@ -19,7 +19,7 @@ from mlflow_l3d.approaches.icl.servers import dependencies_of, judge_identity, o
 from mlflow_l3d.approaches.models.pretrained import need_bitsandbytes
 from mlflow_l3d.approaches.models.references import PRESETS, default_quantisation, resolve, target
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
-from mlflow_l3d.approaches.shots import chosen_classes
+from mlflow_l3d.approaches.shots import chosen_classes, equal_orders
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import OF_TEXTS
 from mlflow_l3d.metrics.classification import unparsed_reasons
@@ -156,6 +156,10 @@ class InContextLearning(Approach):
         if hyperparameters["decision"] == "score":
             space["calibration"] = SearchChoices(("none", "batch"))
         return space
+
+    def equal_draws(self, task: Task, hyperparameters: Mapping[str, Value], cells: pd.DataFrame) -> tuple[str, ...]:
+        """Return which two columns of `data_order` put few examples into one order."""
+        return equal_orders(cells, int(hyperparameters["shots"]) * max(1, self.classes(task, hyperparameters)))
 
     def levels(self, task: Task, hyperparameters: Mapping[str, Value]) -> Mapping[str, int]:
         """Return how many formats, sets of class words and, of a few options, orders there are to choose from."""

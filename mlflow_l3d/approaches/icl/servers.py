@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.icl.endpoint.store import is_endpoint
@@ -12,6 +13,9 @@ from mlflow_l3d.approaches.models import gguf
 from mlflow_l3d.approaches.models.references import default_quantisation
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tasks.base import Task
+
+_LETTERS_AROUND: Final = 40
+"""Letters that a format puts around an example, about."""
 
 
 def revision_of(model: str) -> str:
@@ -64,9 +68,17 @@ def open_session(task: Task, recipe: Recipe, model: str, device: str, cache: Pat
         from mlflow_l3d.approaches.icl.endpoint.session import EndpointSession
 
         return EndpointSession(task, recipe, model, device, cache)
-    from mlflow_l3d.approaches.icl.session import PromptSession
+    from mlflow_l3d.approaches.icl.local_session import LocalSession
 
-    return PromptSession(task, recipe, model, device, cache)
+    return LocalSession(task, recipe, model, device, cache)
+
+
+def price_per_request(recipe: Recipe, task: Task, numerics: Mapping[str, str], classes: int) -> float:
+    """Return about what a request costs: four letters are a token, an answer takes what it may; 0 without prices."""
+    letters = sum(len(text) for column in task.texts for text in column) / max(1, len(task.labels))
+    asked = (1 + recipe.shots * max(1, classes)) * (letters + _LETTERS_AROUND) / 4
+    answered = recipe.new_tokens if numerics.get("endpoint_log_probabilities") == "nothing" else 1
+    return (asked * recipe.price_input + answered * recipe.price_output) / 1e6
 
 
 def requests_per_example(numerics: Mapping[str, str], classes: int) -> int:

@@ -1,50 +1,41 @@
-"""Prompting cell after cell with one loaded model."""
+"""Prompting cell after cell: prompts, and predictions read from answers."""
 
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from mlflow_l3d.approaches.base import CellwiseSession, answered
-from mlflow_l3d.approaches.icl.checks import check_model, conversation_in, cut_shares, most_tokens, uses_chat
+from mlflow_l3d.approaches.base import Session, answered
 from mlflow_l3d.approaches.icl.choices import PromptChoices
-from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, answers_ids, check_length, decode, prompts_ids, stop_ids
-from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling
-from mlflow_l3d.approaches.icl.judge import Bench, Question
-from mlflow_l3d.approaches.icl.loading import borrowed, engine_for
-from mlflow_l3d.approaches.icl.models import LoadedModel
 from mlflow_l3d.approaches.icl.prompts import decisions
-from mlflow_l3d.approaches.icl.prompts.composition import Prompt, PromptFormat, Shot
+from mlflow_l3d.approaches.icl.prompts.composition import Conversation, Prompt, PromptFormat, Shot
 from mlflow_l3d.approaches.icl.prompts.decisions import Written
 from mlflow_l3d.approaches.icl.recipe import JUDGE, Recipe
-from mlflow_l3d.approaches.models.features import Encoding, load_or_encode
 from mlflow_l3d.approaches.models.references import resolve
-from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
 from mlflow_l3d.cells.cell import Cell, Outcome
-from mlflow_l3d.cells.factors import REPLICATE
 from mlflow_l3d.metrics.classification import REASONS
 from mlflow_l3d.metrics.texts import references
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
+
+if TYPE_CHECKING:
+    from mlflow_l3d.approaches.icl.judge import Bench
 
 _log = logging.getLogger(__name__)
 
 Answers: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None, dict[str, float]]
 """Predictions, class scores if there are any, and metrics."""
 
-
-_MOST_KEPT: Final = 256
-"""Cells whose answers are kept for other judges."""
 
 EMPTY_INPUTS: Final = ("N/A", "[MASK]", "")
 """Inputs without content (Zhao et al. 2021, section 5)."""
@@ -73,8 +64,10 @@ class Asked:
     empty: Sequence[Prompt]
 
 
-class PromptSession(CellwiseSession):
-    """Answer the test examples of cell after cell; see :class:`mlflow_l3d.approaches.base.Session`.
+class PromptSession(Session):
+    """What sessions of prompts share, whoever runs the model; see :class:`mlflow_l3d.approaches.base.Session`.
+
+    This module does not import torch, so that who asks an endpoint does not wait for it.
 
     Parameters
     ----------
@@ -90,6 +83,9 @@ class PromptSession(CellwiseSession):
         looked for, and what needs no weights before they are read.
     """
 
+    chat: bool
+    conversation: Conversation | None
+
     def __init__(self, task: Task, recipe: Recipe, model: str, device: str, cache: Path) -> None:
         recipe.check_task(task)
         self.task, self.recipe = task, recipe
@@ -97,48 +93,29 @@ class PromptSession(CellwiseSession):
         self.choices = PromptChoices(task, recipe, self.classes)
         self.formats = tuple(self.choices.each())
         check_shots(task, self.classes, recipe.shots)
-        self.features, self.mentioned = None, False
+        self.features = None
         self.hinted = False
         self.bench: Bench | None = None
         self.kept: dict[frozenset[tuple[str, int]], Answers] = {}
-        questions = [Question.of(text, recipe.judge_words, len(task.texts)) for _, text in recipe.judges]
+        if recipe.judges:
+            from mlflow_l3d.approaches.icl.judge import Bench, Question
+
+            questions = [Question.of(text, recipe.judge_words, len(task.texts)) for _, text in recipe.judges]
         self._load(model, device, cache)
-        if questions:
+        if recipe.judges:
             with ExitStack() as opened:
                 opened.callback(self.close)
                 self.bench = Bench(task, questions, recipe, device, cache)
                 opened.pop_all()
         if recipe.selection == "similarity":
+            from mlflow_l3d.approaches.models.features import Encoding, load_or_encode
+
             encoder = resolve(recipe.selection_encoder)
             self.features = load_or_encode(task.texts, Encoding(encoder, device=device), cache)
 
+    @abstractmethod
     def _load(self, model: str, device: str, cache: Path) -> None:
-        """Load the model, and choose how prompts are put to it."""
-
-        def check(loaded: LoadedModel) -> None:
-            for each in self.formats:
-                check_model(loaded, self.recipe, each)
-
-        self.loaded = borrowed(model, device, self.recipe, cache, check)
-        self.chat = uses_chat(self.recipe.chat, self.loaded)
-        self.conversation = conversation_in(self.recipe.chat, self.loaded)
-        self.engine = engine_for(self.loaded, self.recipe)
-
-    def run_cell(self, cell: Cell) -> Outcome:
-        """Answer the test examples of a cell, with one thread."""
-        asked = self._asked(cell)
-        same = frozenset(pair for pair in cell.seeds.items() if pair[0] != JUDGE)
-        answers = None if cell.factor == REPLICATE else self.kept.pop(same, None)
-        if answers is None:
-            with one_thread(), torch.inference_mode(), self.loaded.precision():
-                answers = self._answers(cell, asked)
-            if isinstance(self.engine, CausalEngine):
-                answers[2]["packed"] = float(self.engine.packed)
-        if self.bench is not None:  # cells of other judges have the same answers
-            self.kept[same] = answers
-            if len(self.kept) > _MOST_KEPT:
-                del self.kept[next(iter(self.kept))]
-        return self._judged(cell, asked, *answers)
+        """Load the model or look at its server, and choose how prompts are put to it."""
 
     def _asked(self, cell: Cell) -> Asked:
         """Return what a cell asks."""
@@ -173,54 +150,6 @@ class PromptSession(CellwiseSession):
 
     def _same(self, text: str) -> tuple[str, ...]:
         return (text,) * len(self.task.texts)
-
-    def _tokens(
-        self, asked: Asked, answers: Sequence[Sequence[int]], new: int
-    ) -> tuple[list[list[int]], dict[str, float]]:
-        """Return the tokens of all prompts, cut if that is asked for, and what there is to say about them."""
-        loaded, side, count = self.loaded, self.recipe.truncation, asked.tested
-        most = most_tokens(loaded, answers, new)
-        texts = [*asked.prompts, *asked.empty]
-        whole = tokens = prompts_ids(loaded, texts, self.chat)
-        if side != "none":
-            tokens = prompts_ids(loaded, texts, self.chat, side=side, most=most)
-        check_length(tokens, answers, loaded, new_tokens=new)
-        longest = max(map(len, tokens), default=0)
-        if longest > loaded.context and not self.mentioned:
-            self.mentioned = True
-            trained = loaded.name, loaded.context, loaded.context_source
-            _log.warning("A prompt has %d tokens; %s was trained on %d (%s).", longest, *trained)
-        metrics = {"prompt_tokens": float(np.mean([len(ids) for ids in tokens[:count]]))}
-        if side != "none":
-            inputs = [self._prompt(asked.form, [], self._texts(at)) for at in asked.test[:count].tolist()]
-            frame = self._prompt(asked.form, [], self._same(PLACEHOLDER))
-            ids = whole[:count], tokens[:count]
-            metrics |= cut_shares(loaded, *ids, inputs, frame, chat=self.chat, side=side)
-        return tokens, metrics
-
-    def _answers(self, cell: Cell, asked: Asked) -> Answers:
-        loaded, recipe, form = self.loaded, self.recipe, asked.form
-        if recipe.decision == "generate":
-            most, stops = recipe.new_tokens, self._stops()
-            tokens, metrics = self._tokens(asked, [], most)
-            drawn = None
-            if recipe.temperature:
-                draws = decisions.token_draws(cell.seeds["model_randomness"], len(tokens), most)
-                drawn = Sampling(recipe.temperature, draws)
-
-            def ended(ids: Sequence[int]) -> bool:
-                return decisions.has_ended(decode(loaded, ids), stops, thinks=recipe.thinks)
-
-            written = self.engine.generate(tokens, most, stop_ids(loaded), sampling=drawn, ended=ended)
-            predictions, unparsed = self._read(
-                asked, [Written(decode(loaded, ids), len(ids) >= most) for ids in written]
-            )
-            return predictions, None, metrics | unparsed
-        answers = answers_ids(loaded, form, self.chat, self.conversation)
-        tokens, metrics = self._tokens(asked, answers, 0)
-        scores = self.engine.score(tokens, answers)
-        count = len(asked.prompts)
-        return self._decided(cell, scores[:count], scores[count:], metrics, asked.tested)
 
     def _judged(self, cell: Cell, asked: Asked, *answers: *Answers) -> Outcome:
         """Return the outcome, with what a judge says of the answers if there is one."""

@@ -108,6 +108,12 @@ class GenaiRequest:
         """Name of the app."""
         return str(getattr(self.app, "__name__", type(self.app).__name__))
 
+    @property
+    def title(self) -> str:
+        """Name of the run: the app, what varies, and how many rows there are."""
+        varied = [*(name for name, levels in self.factors.items() if len(levels) > 1), REPLICATE]
+        return f"genai: {self.app_name} · {', '.join(varied)} · {len(self.rows)} rows"
+
     @cached_property
     def cells(self) -> list[AnswerCell]:
         """The cells in the order of their work: all levels first, so that a budget leaves a balanced table."""

@@ -137,7 +137,7 @@ def concluded(work: Work, table: pd.DataFrame, notes: Sequence[str], metric: str
     return GenaiInvestigation(
         source.run_id,
         tuple(table["run_id"].unique()),
-        f"genai: {work.request.app_name}",
+        work.request.title,
         tuple(score_scorer(part, numbers=numbers) for part in parts.values()),
         tuple(notes),
         source,

@@ -1,4 +1,4 @@
-"""`genai.investigate`: the app answers once per cell, judges rate these answers, and nothing is paid twice.
+"""`genai.investigate`: the app answers once per cell, judges rate these answers, and no finished cell is paid twice.
 
 `genai.annotate` writes our own assessments onto the answers, for those who look at traces.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.judged.judges import unstable_rows
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
-from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.base import entry_point, say
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.genai.request import specify
 from mlflow_l3d.studies.genai.results import GenaiInvestigation, concluded
@@ -29,6 +29,8 @@ from mlflow_l3d.tracking.earlier.reader import parent_run
 from mlflow_l3d.tracking.evaluating import write_assessment
 from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.parent import current_experiment_id
+
+UNFINISHED: Final = "it asks only the cells that were under way again, from their start."
 
 
 def investigate(
@@ -64,7 +66,7 @@ def investigate(
         that rate the same thing. ``replicate``, ``judgement``: how many answers per row, and judgements per judge.
     budget
         The most that is done now: a number of cells, a time as in ``2h``, or ``200 requests``: answers and
-        judgements, also those of code. It stops between cells.
+        judgements, also those of code. It stops between cells. An interrupted cell is asked again from its start.
     workers
         Threads that call the app, or a scorer; by default those of MLFLOW_GENAI_EVAL_MAX_WORKERS, or 4.
     version
@@ -99,11 +101,15 @@ def investigate(
     with entry_point() as project_run:
         client = connect()
         request = specify(client, predict_fn, data, scorers, factors or {}, version)
-        title, parameters = f"genai: {request.app_name}", {**request.parameters, "budget": str(most)}
+        title, parameters = request.title, {**request.parameters, "budget": str(most)}
         with auxiliary_run(client, project_run.take(), role="genai", title=title, parameters=parameters) as opened:
             work = Work(request, client, opened.run_id, most, workers)
             with progress_bar("cells", "cell", total=work.total, shown=shows_progress(progress)) as bar:
-                table, notes = work.carry_out(bar)
+                try:
+                    table, notes = work.carry_out(bar)
+                except KeyboardInterrupt:
+                    say([f"Interrupted with {bar.n} of {work.total} cells done. The same call continues: {UNFINISHED}"])
+                    raise
             address, date = runs_page(client, current_experiment_id(client)), heading("")["date"][:10]
             source = Source(run_id=opened.run_id, address=address, date=date, is_typed=False)
             result = concluded(work, table, notes, metric, source)

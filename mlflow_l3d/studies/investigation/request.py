@@ -152,10 +152,13 @@ class InvestigationRequest(CellRequest):
         news = (pair for pair in self.setup.fixed_factors.items() if pair[0] not in self.setup.approach.on_request)
         left_out = (f"{name} has no effect and is left out: {why}" for name, why in news)
         each = (f"Each run: {sizes} examples.",) if sizes else ()
+        if self.setup.approach.only_evaluates and self.setup.approach.default_model:
+            each = (f"Each run: {len(split.scored):,} test examples; prompts draw from {len(split.train):,} others.",)
         why = (self.plan.why,) if self.plan.why else ()
         cells_seeds = ({**dict.fromkeys(TASK_FACTORS, 0), **cell.seeds} for cell in islice(self.design().cells(), 20))
         overlap = overlap_remarks(self.setup.origin.searched, self.setup.task, cells_seeds)
-        return (*each, *why, *super().notes(cells), *overlap, *left_out)
+        equal = self.setup.approach.equal_draws(self.setup.task, self.setup.hyperparameters, cells)
+        return (*each, *why, *equal, *super().notes(cells), *overlap, *left_out)
 
     def run_numbers(self) -> dict[str, str]:
         """Return the numbers of rows and golden runs as text."""

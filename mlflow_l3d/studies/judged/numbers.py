@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
@@ -18,7 +18,10 @@ from mlflow_l3d.analysis.judged.judges import judge_agreement, unstable_rows
 from mlflow_l3d.analysis.judged.pass_k import pass_table
 from mlflow_l3d.analysis.judged.results import Components, JudgedDifference
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.report.numbers import Unit, unit_of
+from mlflow_l3d.report.numbers import Unit, counted, listed, unit_of
+
+MOST_LOST: Final = 0.1
+"""Share of the answers of a side above which nothing is decided: see :func:`without_verdict`."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +107,15 @@ class Pair(OfScorer):
         Their names, and the difference.
     factor
         Of whose levels they are; else empty.
+    is_lossy
+        Whether too many answers are lost to decide anything.
     """
 
     first: str
     second: str
     record: JudgedDifference
     factor: str = ""
+    is_lossy: bool = False
 
     @property
     def is_decided(self) -> bool:
@@ -149,6 +155,24 @@ def pair_of(first: str, second: str, tables: Sequence[pd.DataFrame], *, factor: 
     if given.get("smallest_effect") is not None and is_binary:
         given["smallest_effect"] /= 100
     return Pair(str(tables[0]["scorer"].iloc[0]), is_binary, first, second, difference(*tables, **given), factor)
+
+
+def without_verdict(pair: Pair, lost: Mapping[str, tuple[int, int]]) -> Pair:
+    """Return a pair that nothing is decided about if a side lost more than :data:`MOST_LOST` of its answers.
+
+    Lost answers are rarely any answers: those that take long, or are wrong, fail more often.
+
+    Parameters
+    ----------
+    pair
+        Two systems by one scorer.
+    lost
+        System -> answers that failed, are missing or were not judged, and all of them.
+    """
+    if not any(missing > MOST_LOST * whole for missing, whole in lost.values()):
+        return pair
+    said = [f"{missing} of {counted(whole, 'answer')} of {name}" for name, (missing, whole) in lost.items()]
+    return replace(pair, is_lossy=True, record=replace(pair.record, obstacle=f"{listed(said)} are lost"))
 
 
 def level_pairs(table: pd.DataFrame, factors: Sequence[str], higher_is_better: bool) -> Iterator[Pair]:

@@ -16,7 +16,7 @@ from mlflow_l3d.metrics.known import named, split_direction
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.judged.numbers import adjusted, pair_of, score_scorer
+from mlflow_l3d.studies.judged.numbers import adjusted, pair_of, score_scorer, without_verdict
 from mlflow_l3d.studies.judged.results import JudgedComparison, JudgedEvaluation, finish_judged
 from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.studies.shown import shows_progress, under_way
@@ -126,7 +126,8 @@ def compare_judged(
     for (scorer, is_higher), (one, other) in product(chosen(metric, shared).items(), combinations(systems, 2)):
         tables = _paired_tables(scorer, sides[systems[one]], sides[systems[other]])
         given: dict[str, Any] = {"smallest_effect": smallest_effect, "higher_is_better": is_higher, "level": level}
-        pairs.append(pair_of(one, other, tables, **given))
+        lost = {name: sides[systems[name]].lost(scorer) for name in (one, other)}
+        pairs.append(without_verdict(pair_of(one, other, tables, **given), lost))
     if smallest_effect is not None and len({pair.is_binary for pair in pairs}) > 1:
         fix = f"Name one scorer, as in metric={pairs[0].scorer}."
         raise ParameterError("smallest_effect", smallest_effect, "would have several units, as the scorers have", fix)

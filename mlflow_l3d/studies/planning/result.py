@@ -63,6 +63,8 @@ class Plan(OnOneScreen):
         nothing is known.
     run_id
         The MLflow run that holds the plan; None if there is none.
+    requests
+        What the cells to compute send to an endpoint; empty if the model is here.
     """
 
     request: InvestigationRequest
@@ -82,6 +84,7 @@ class Plan(OnOneScreen):
     assurance: float = 0.8
     projection: pd.DataFrame | None = None
     run_id: str | None = None
+    requests: str = ""
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per factor."""
@@ -111,7 +114,7 @@ class Plan(OnOneScreen):
         notes = [note.partition(". ")[0].rstrip(".") + "." for note in more[:_NOTES]]
         return Document(
             title=f"plan: {self.request.title}",
-            headline=self._headline(),
+            headline=f"{self.requests}." if self.requests else self._headline(),
             about=source.about(),
             place=source.place(self.request.plan.words()),
             answers=[each for each in self._answers() if not each.lead.startswith("Not known")],

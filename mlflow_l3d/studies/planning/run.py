@@ -15,7 +15,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.studies.base import entry_point, expected_workers, specified
 from mlflow_l3d.studies.budget import Budget
-from mlflow_l3d.studies.dry_run import requests_note
+from mlflow_l3d.studies.dry_run import SENT, requests_text
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
@@ -148,10 +148,10 @@ def _assemble(
     project_run: str | None,
 ) -> Plan:
     setup = request.setup
-    workers = expected_workers(setup)
-    counts = cell_table(request, done)
+    workers, counts = expected_workers(setup), cell_table(request, done)
     factors = factor_table(request, known.factors, assurance)
     to_compute = int(counts["to_compute"].sum())
+    asked = requests_text(setup, to_compute)
     unsure = factors["total_index"].isna().any() or not factors["pilot_enough"].all()
     runs = {pilot.run_id for pilot in known.factors.values()}
     if pilot_run_id is None and len(runs) == 1:
@@ -174,7 +174,8 @@ def _assemble(
         designs=designs,
         guidance=guidance_table(request, assurance) if unsure else None,
         assurance=assurance,
-        notes=(*remarks, *filter(None, [requests_note(setup, to_compute)]), *more),
+        notes=(*remarks, *[SENT] * bool(asked), *more),
+        requests=asked,
         run_id=project_run,
     )
 

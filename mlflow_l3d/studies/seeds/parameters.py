@@ -87,6 +87,7 @@ class RepeatsOptions(_Asked, shared.Columns, shared.Place, total=False):
 
     model: Annotated[str, Of("auto", "(required) model behind an endpoint, openai:NAME")]
     repeats: Annotated[int, Of("20", "times that each request is sent", low=2, high=100_000)]
+    hyperparameters: Annotated[shared.Settings, Of("auto", "those of icl")]
     test_size: Annotated[int | Auto, Of("50", "rows: test examples to ask about", low=2)]
 
 

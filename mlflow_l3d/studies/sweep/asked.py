@@ -269,6 +269,9 @@ def over_of(value: Any) -> dict[str, list[Any]]:
         raise ParameterError("over", value, 'must be a mapping: hyperparameter -> values, as in {"shots": [2, 4]}')
     values_by_name = {str(name): listed(values) for name, values in value.items()}
     for name, values in values_by_name.items():
+        if name in MAIN:
+            fix = f"Use {MAIN[name].option} {','.join(map(str, values))}."
+            raise ParameterError(f"over.{name}", values, "is a parameter, not a hyperparameter", fix)
         if not values or any(each is None or isinstance(each, list | dict) for each in values):
             raise ParameterError(f"over.{name}", values, "must be values of that hyperparameter, at least one")
     return values_by_name

@@ -51,7 +51,7 @@ def make_plan(request: SweepRequest, client: Client) -> SweepPlan:
     plan = plan_cells(client, request.title, {str(number): each for number, each in enumerate(request.points)})
     choices = pd.DataFrame([point.choices for point in request.points])
     parts = pd.concat([choices, plan.parts.drop(columns="part")], axis=1)
-    return SweepPlan(request.title, parts, plan.workers, request=request)
+    return SweepPlan(request.title, parts, plan.workers, request=request, requests=plan.requests)
 
 
 def turns(steps: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -80,7 +80,7 @@ def _read_traces(client: MlflowClient, run: Run, keys: dict[str, str]) -> RunJud
     good = answers[~answers["failed"]]
     incomplete = _incomplete(judgements[judgements["answer"].isin(good["answer"])], len(good))
     notes = *_left_out(run, traces, answers), *incomplete
-    return RunJudgements(*_about(client, run), answers, judgements, notes, apps)
+    return RunJudgements(*_about(client, run), answers, judgements, notes, apps, expected=_rows_expected(run) or 0)
 
 
 def _traces(client: MlflowClient, run: Run, *, spans: bool = False) -> Iterator[Trace]:

@@ -36,6 +36,8 @@ class RunJudgements:
         Digest and logged model of the app that answered; empty if they are not known.
     contents
         Column -> hash of its content, of a table whose rows are known by their place alone.
+    expected
+        Rows of data; 0 if the run does not say.
     """
 
     run_id: str
@@ -47,6 +49,7 @@ class RunJudgements:
     notes: tuple[str, ...] = ()
     apps: tuple[str, str] = ("", "")
     contents: Mapping[str, str] = field(default_factory=dict)
+    expected: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,16 @@ class Judged:
         """The scorers with at least one number that counts, by their names."""
         counts = self.table["value"].notna() & self.table["failed"].eq("")
         return sorted(set(self.table.loc[counts, "scorer"]))
+
+    def lost(self, scorer: str) -> tuple[int, int]:
+        """Return how many answers failed, are missing or were not judged by a scorer, and of how many.
+
+        A scorer that declines to rate an answer, with a text or None, did judge it.
+        """
+        answers = {answer for run in self.runs for answer in run.answers["answer"]}
+        whole = len(answers) + sum(max(0, run.expected - len(run.answers)) for run in self.runs)
+        judged = self.of(scorer)
+        return whole - judged.loc[judged["failed"].eq(""), "answer"].nunique(), whole
 
     def of(self, scorer: str) -> pd.DataFrame:
         """Return the judgements of one scorer."""

@@ -19,7 +19,7 @@ from stores import copy_store
 
 import mlflow_l3d
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.judged.numbers import score_scorer
+from mlflow_l3d.studies.judged.numbers import score_scorer, without_verdict
 from mlflow_l3d.studies.judged.results import JudgedEvaluation
 from mlflow_l3d.studies.judged.run import compare_evaluations, compare_judged, evaluate_judged
 from mlflow_l3d.tracking.judged import read_judged
@@ -129,6 +129,17 @@ def test_failed_answers_do_not_count(made: dict[str, str]) -> None:
     assert "Left out: 1 of 4 answers on which the scorer good raised." in text
 
 
+def test_no_verdict_if_more_than_a_tenth_of_the_answers_is_lost(made: dict[str, str]) -> None:
+    result = compare_judged(made["a0"], made["failing"])
+    headline = "No verdict on exact: 0 of 12 answers of a0 and 1 of 5 answers of failing are lost."
+    assert result.report().headline == headline.replace("failing", result.pairs[0].second)
+    assert result.pairs[0].record.verdict == "undecided"
+    assert "**Not known**" in str(result.report().answers[0])
+    pair = compare_judged(made["a0"], made["b0"], log=False).pairs[0]
+    assert without_verdict(pair, {"a0": (0, 20), "b0": (2, 20)}) is pair
+    assert without_verdict(pair, {"a0": (3, 20), "b0": (0, 20)}).record.obstacle
+
+
 def test_the_better_system_is_the_subject(made: dict[str, str]) -> None:
     pairs = {system: [made[f"{system}{number}"] for number in range(len(RIGHT[system]))] for system in RIGHT}
     result = compare_evaluations(pairs["a"], pairs["b"], metric="exact")
@@ -136,6 +147,10 @@ def test_the_better_system_is_the_subject(made: dict[str, str]) -> None:
     assert record.difference == pytest.approx((12 / 3 - 11) / ROWS)
     assert (record.verdict, record.rows, record.repeats_first, record.repeats_second) == ("worse", ROWS, 3, 1)
     assert result.report().headline == "b0 is better than a0 and 2 more by 58.3 points on exact."
+    table = result.report().table
+    assert table is not None
+    assert (str(table.rows[0][1]), str(table.rows[0][3])[:5]) == ("better", "+58.3")
+    assert table.note.startswith("Verdict and difference: of b0")
     run = MlflowClient().get_run(result.run_id)
     assert run.data.metrics["exact/difference"] == record.difference
     assert run.info.experiment_id == MlflowClient().get_run(made["a0"]).info.experiment_id
@@ -271,7 +286,16 @@ def test_one_row_has_no_interval(made: dict[str, str]) -> None:
     client = MlflowClient()
     judged = {name: read_judged(client, made[name]) for name in ("a0", "b0")}
     right = judged["a0"].table.query("scorer == 'exact' and value == 1")["row"].iloc[0]
-    of_row = {made[name]: replace(each, table=each.table[each.table["row"].eq(right)]) for name, each in judged.items()}
+    of_row = {
+        made[name]: replace(
+            each,
+            table=each.table[each.table["row"].eq(right)],
+            runs=tuple(
+                replace(run, answers=run.answers[run.answers["row"].eq(right)], expected=1) for run in each.runs
+            ),
+        )
+        for name, each in judged.items()
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mlflow_l3d.studies.judged.run.read_judged", lambda client, *run_ids: of_row[run_ids[0]])
         alone = evaluate_judged(made["a0"], metric="exact", log=False)

@@ -204,8 +204,9 @@ def cells(table: Table | None) -> list[list[str]]:
 
 def test_first_table_holds_luck_share_and_verdict_of_each_point(sized: ShownSweep) -> None:
     rows = sized.rows.to_dict("records")
-    for (name, luck, verdict), row in zip(cells(first_table(sized, {})), rows, strict=True):
+    for (name, mean, luck, verdict), row in zip(cells(first_table(sized, {})), rows, strict=True):
         assert name == f"{row['choice.num_labelled']:.0f}"
+        assert mean == f"{100 * row['score_mean']:.1f}"
         assert luck == f"± {100 * row['golden_std']:.1f}"
         share = f"{100 * total_index_of(row['importance_corrected']):.0f} %"
         assert verdict == (share if row["verdict"] in ("dominates", "minor") else f"({share})")
@@ -217,13 +218,13 @@ def test_first_table_has_twelve_points_and_five_factors_and_the_rest_is_folded()
     sweep = analyse_sweep(drawn_sweep({"shots": [1, 2, 4, 8, 16, 32, 64], "prompt_format": ["A", "B"]}, factors))
     document = sweep_document(sweep, title="t", source=SOURCE)
     assert document.table is not None
-    assert (len(document.table.rows), len(document.table.head)) == (12, 7)
+    assert (len(document.table.rows), len(document.table.head)) == (12, 8)
     assert document.table.note.endswith("Not shown: 2 points and 2 factors.")
     stds = sorted(sweep.rows.drop_duplicates("point")["golden_std"], reverse=True)[:12]
-    assert [row[1] for row in document.table.rows] == [f"± {100 * std:.1f}" for std in stds]
+    assert [row[2] for row in document.table.rows] == [f"± {100 * std:.1f}" for std in stds]
     (rest,) = document.sections[0].parts
     assert isinstance(rest, Table)
-    assert (len(rest.rows), len(rest.head)) == (14, 9)
+    assert (len(rest.rows), len(rest.head)) == (14, 10)
     assert len(document.to_text().splitlines()) <= 25
 
 
@@ -290,7 +291,7 @@ def test_page_is_short_and_links_its_runs(sized: ShownSweep) -> None:
     assert '<a href="https://mlflow.example/#/runs/top">MLflow</a>' in html
     assert all(f'href="{link}"' in html for link in links.values())
     first = Page(document.to_html(folded=False)).text
-    assert len(first.split("num_labelled luck")[0].split()) <= 120
+    assert len(first.split("num_labelled mean")[0].split()) <= 120
     assert len(first.split()) <= 600
     assert document.pictures == []
 

@@ -62,7 +62,7 @@ class Client:
         self._renamed: Mapping[str, str] = {}
 
     def _connected(self) -> Any:
-        """Return the client of `openai`, which counts every attempt at a request before it is sent."""
+        """Return the client of `openai`, which counts attempts at a request before they are sent."""
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         class Counting(AsyncOpenAI):
@@ -72,7 +72,7 @@ class Client:
 
         async def answered(response: Any) -> None:
             if response.is_error and response.request.content:  # what is refused costs nothing
-                self.store.settle(self._most(json.loads(response.request.content)), 0.0)
+                self.store.take_back(self._most(json.loads(response.request.content)))
 
         connections = DefaultAsyncHttpxClient(event_hooks={"response": [answered]})
         settings: dict[str, Any] = {"base_url": self.endpoint.base_url, "max_retries": _RETRIES, "timeout": _SECONDS}

@@ -173,7 +173,7 @@ def final_error(error: Exception, base_url: str, secret: str) -> L3DError:
         return UnreachableError(f"no answer from {base_url} ({cause}). Start the server, or correct base_url.")
     line = f"{base_url} refuses ({status}): {server_message(error, secret)}"
     if status in _UNAUTHORISED:
-        return EndpointError(f"{line} Set OPENAI_API_KEY to a key of this server.")
+        return EndpointError(f"{line.rstrip('.')}. Set OPENAI_API_KEY to a key of this server.")
     return EndpointError(line) if status in {404, 429} else RefusedError(line)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
@@ -69,7 +70,7 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
     client, recipe
         Whom to ask, and for what.
     again
-        Whether to find out again what it gives; else a server that still says the same of itself is asked once.
+        Whether to find out again what it gives. A server that still says and gives the same is asked once.
 
     Raises
     ------
@@ -84,13 +85,19 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
     tried = {"none": (False,), AUTO: (True, False)}.get(recipe.chat, (True,))
     description = _described(rows, name)
     place = key_of("look", description, tried, score)
-    if not again and (stored := client.store.find(place)) is not None:
+    if (stored := client.store.find(place)) is not None and not (again and stored["gives"] == "prompt"):
         served = Served(**stored)
-        identity = _names(
-            replies.common(await client.send(CHAT if served.chat else TEXT, asked(_QUESTION, chat=served.chat)))
-        )
-        if identity == {"model": served.model, "fingerprint": served.fingerprint}:
-            return served
+        more = listed(served.top or _TOP[0], chat=served.chat) if again and score else {}
+        with suppress(RefusedError, AttributeError, KeyError, IndexError, TypeError, ValueError):
+            reply = await client.send(CHAT if served.chat else TEXT, asked(_QUESTION, chat=served.chat) | more)
+            same_gives = not more or ("top" in replies.if_given(replies.first_tokens, reply)) == (
+                served.gives == "first"
+            )
+            if same_gives and _names(replies.common(reply)) == {
+                "model": served.model,
+                "fingerprint": served.fingerprint,
+            }:
+                return served
     refused: RefusedError | EndpointError | None = None
     for chat in tried:
         try:

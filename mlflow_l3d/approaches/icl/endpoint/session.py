@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+import signal
+import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +38,9 @@ class EndpointSession(PromptSession):
         """Look at the server; the prompts of chats alternate between user and assistant, which every template takes."""
         recipe, self.connection = self.recipe, Connection(model, self.recipe, cache)
         served, self._asks = self.connection.served, self.connection.engine
+        if parent_process() is not None and threading.current_thread() is threading.main_thread():
+            # A worker that is stopped keeps the answers that are under way: closing the session waits for them.
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         self.chat = served.chat
         self.conversation = "mistral" if recipe.chat == "turns" else None
         ways = (

@@ -40,7 +40,8 @@ class Endpoint:
     concurrency
         Requests under way at once.
     max_requests, max_cost
-        Most that may be sent, and spent, 0 for any: over all processes and commands that share a cache folder.
+        Most that may be sent, and spent, 0 for any: on this model, over all processes and commands that share a cache
+        folder. What the server refuses does not count.
     prices
         Of a million tokens, of the prompt and of the answer, in the unit of `max_cost`.
     """
@@ -144,9 +145,13 @@ class Store:
         self._execute("COMMIT")
 
     def settle(self, reserved: float, cost: float) -> None:
-        """Count what a request without an answer cost in the place of what was reserved for it: 0 if it was refused."""
+        """Count what a request without an answer cost in the place of what was reserved for it."""
         if reserved:
             self._settle(reserved, cost)
+
+    def take_back(self, reserved: float) -> None:
+        """Count a request no more that the server refused (429, 500): nobody pays for it."""
+        self._execute("UPDATE spent SET requests = requests - 1, cost = cost - ?", (reserved,))
 
     def _settle(self, reserved: float, cost: float) -> None:
         self._execute("UPDATE spent SET cost = cost + ?", (cost - reserved,))
@@ -174,9 +179,10 @@ class Store:
         sent, spent = self.spent()
         reached, value = ("max_requests", f"{requests}") if requests and sent >= requests else ("max_cost", f"{most:g}")
         where = f"{self._endpoint.name} at {self._endpoint.base_url}"
+        held = f" with what requests under way may cost; the next one may cost {cost:.6g}" * (reached == "max_cost")
         raise BudgetError(
-            f"{reached}={value}: the budget is spent ({sent} requests to {where} so far, cost {spent:.6g}). Finished "
-            f"cells stay, and so do answers; the same command with a larger {reached} continues."
+            f"{reached}={value}: the budget is spent ({sent} requests to {where} so far, cost {spent:.6g}{held}). "
+            f"Finished cells stay, and so do answers; the same command with a larger {reached} continues."
         )
 
     def spent(self) -> tuple[int, float]:

@@ -139,9 +139,11 @@ def _stable(shown: Shown, group: Consistency) -> Iterator[str]:
 
 def _too_few(shown: Shown, group: Consistency) -> str:
     """Return why the report has no agreement of a group."""
-    seen, votes = shown.examples_behind(group), shown.analysis.examples
+    seen, votes = shown.analysis.examples_behind(group), shown.analysis.examples
     is_known = shown.analysis.few_tests or (votes is not None and group.group == "golden")
     what = "test example" if is_known else "comparison"
+    if seen >= FEWEST_EXAMPLES:
+        return f"Two runs share {plain(group.common_examples)} test examples on average. Use reference_size=200."
     return (
         f"How far {_compared(shown, group.group)} agree is not reported: there are {counted(seen, what)}, and at least "
         f"{FEWEST_EXAMPLES} are needed. Use reference_size=200, or one test set for all runs, test_selection=fixed."

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.examples import MOST, fragile_examples
 from mlflow_l3d.report.html import Snippet, subheading
-from mlflow_l3d.report.numbers import counted, metric_text, percent, shorten
+from mlflow_l3d.report.numbers import counted, metric_text, percent, points, shorten
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
 from mlflow_l3d.report.remedies import remedy_bars
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.strip import score_strip
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.investigation.report import cite, factor_tables, more_tables
-from mlflow_l3d.studies.investigation.report.details import early_stops
+from mlflow_l3d.studies.investigation.report.details import early_stops, stable_group
 from mlflow_l3d.studies.investigation.report.prediction_tables import prediction_parts
 from mlflow_l3d.studies.investigation.report.runs import Runs, convergence, scores_table, script_data
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, by_code
@@ -24,6 +24,9 @@ from mlflow_l3d.studies.investigation.report.words import answers, headline, ste
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MANY_UNREAD: Final = 0.02
+"""Share of unreadable predictions above which a first screen reports them."""
 
 
 def investigation_document(
@@ -62,7 +65,7 @@ def investigation_document(
     sections = [
         Section(_titled("Checks", len(by_code(analysis.checks))), _checks(shown), name="checks"),
         Section("Factors in numbers", [factor_tables.numbers_table(shown)], name="factors"),
-        *_factor_sections(shown, paths()),
+        *_factor_sections(shown, paths(), source),
         Section("Fragile examples", [*prediction_parts(shown), examples], name="examples"),
         Section("Runs that collapse", [more_tables.collapse_table(shown)]),
         Section("When to stop", [*early_stops(analysis), more_tables.interim_table(analysis)]),
@@ -115,6 +118,8 @@ def _short_notes(shown: Shown) -> list[str]:
     golden = ", golden runs included," if shown.golden_runs == "golden runs" else ""
     warnings = [check for check in by_code(shown.analysis.checks) if check.severity == "warning"]
     notes = [f"{failed} runs of the plan{golden} have no score; the verdicts are from the rest."] if failed else []
+    if (group := stable_group(shown)) is not None and group.unparsed_share > MANY_UNREAD:
+        notes.append(f"{points(group.unparsed_share, 1)} % of the predictions could not be read and count as wrong.")
     if warnings:
         notes.append("To watch: " + "; ".join(f"{check.title} ({check.code})" for check in warnings[:4]) + ".")
     return notes
@@ -138,7 +143,7 @@ def _check_lines(shown: Shown) -> list[str]:
     return lines
 
 
-def _factor_sections(shown: Shown, paths: Mapping[str, pd.DataFrame]) -> list[Section]:
+def _factor_sections(shown: Shown, paths: Mapping[str, pd.DataFrame], source: Source) -> list[Section]:
     """Return the runs of each factor, and how its share settled."""
     sections = []
     for at, record in enumerate(shown.records):
@@ -148,7 +153,7 @@ def _factor_sections(shown: Shown, paths: Mapping[str, pd.DataFrame]) -> list[Se
             settled = convergence(record, steps_done.sort_values("rows"))
         caption = shown.design.words.table.format(factor=record.factor)
         heading = subheading("How it settled") if settled else None
-        parts: list[str | Drawing | Snippet | None] = [scores_table(shown, record), caption, heading, settled]
+        parts: list[str | Drawing | Snippet | None] = [scores_table(shown, record, source), caption, heading, settled]
         sections.append(Section(f"Every run of {record.factor}", parts, name=f"factor-{at + 1}"))
     return sections
 

@@ -21,6 +21,7 @@ from mlflow_l3d.report.html import Snippet
 from mlflow_l3d.report.numbers import counted, percent
 from mlflow_l3d.report.page import Drawing
 from mlflow_l3d.report.scatter import path
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
 MOST_CELLS: Final = 4000
@@ -93,14 +94,14 @@ def rows_shown(shown: Shown) -> int:
     return max(5, MOST_CELLS // max(1, width))
 
 
-def scores_table(shown: Shown, record: Importance) -> Snippet:
-    """Return the table of a factor's scores, in colours that all factors share."""
+def scores_table(shown: Shown, record: Importance, source: Source) -> Snippet:
+    """Return the table of a factor's scores, in colours that all factors share; columns of a list have names."""
     low, high = _range(shown)
     most = rows_shown(shown)
     columns = record.table.shape[1]
     table = record.table[:most]
     paired = shown.design.words.draws_pairs
-    heads = ["base run", "redrawn"] if paired else [str(number + 1) for number in range(columns)]
+    heads = ["base run", "redrawn"] if paired else source.levels(record.factor if shown.design.lists else "", columns)
     rows = []
     for number, scores in enumerate(table):
         mean = float(np.nanmean(scores)) if np.isfinite(scores).any() else math.nan

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.luck import dependent_spread
@@ -117,24 +116,13 @@ class Shown:
 
     def agreement(self, name: str) -> Consistency | None:
         """Return how much runs agree if a factor, or `golden`, changes; None if too few examples were compared."""
-        group = self.analysis.consistencies.get(name)
-        return group if group is not None and self.examples_behind(group) >= FEWEST_EXAMPLES else None
+        return self.analysis.reported_agreement(name)
 
     def prediction_importance(self, factor: str) -> PredictionImportance | None:
         """Return the importance of a factor for single predictions; None where too few examples were compared."""
         if self.agreement(factor) is None or self.agreement("golden") is None:
             return None
         return self.analysis.prediction_importances.get(factor)
-
-    def examples_behind(self, group: Consistency) -> int:
-        """Return on how many test examples an agreement rests, or at most rests: comparisons, if that is known.
-
-        Runs with too few test examples for any answer have no more, unless they share a reference set.
-        """
-        if self.analysis.few_tests and not group.common_examples >= FEWEST_EXAMPLES:
-            return self.analysis.test_examples
-        votes = self.analysis.examples if group.group == "golden" else None
-        return group.pairs_of_predictions if votes is None else len(votes.frame)
 
     def say(self, text: str) -> str:
         """Return a sentence of the design with the words in braces filled in."""

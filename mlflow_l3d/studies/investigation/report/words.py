@@ -6,6 +6,7 @@ import json
 import math
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -62,7 +63,22 @@ def _limit(shown: Shown, records: Sequence[Importance]) -> str:
 
 def answers(shown: Shown, source: Source | None = None) -> tuple[Answer, ...]:
     """Return the questions that the report opens with, answered in plain words."""
-    return _luck(shown), _which(shown), _stable(shown), *_cured(shown, source or Source())
+    source = source or Source()
+    which = _which(shown)
+    if shown.design.lists:
+        means = " ".join(_level_means(shown, record, source) for record in shown.records)
+        which = replace(which, sentences=(f"{which.lead} {means}", *which.sentences[1:]))
+    return _luck(shown, source), which, _stable(shown), *_cured(shown, source)
+
+
+def _level_means(shown: Shown, record: Importance, source: Source) -> str:
+    """Return the mean score of each level of a list over the same rows, the highest first."""
+    whole = record.table[np.isfinite(record.table).all(axis=1)]
+    if not len(whole):
+        return f"No row has a score at every level of {record.factor}."
+    means = sorted(zip(whole.mean(axis=0), source.levels(record.factor, whole.shape[1]), strict=True), reverse=True)
+    texts = [f"{name} **{shown.unit.text(float(mean), 1)}**" for mean, name in means]
+    return f"Mean by {record.factor} over {counted(len(whole), 'row')}: {listed(texts)}."
 
 
 def _cured(shown: Shown, source: Source) -> Iterator[Answer]:
@@ -86,18 +102,19 @@ def _must_prevent_collapse(shown: Shown) -> bool:
     return many or (collapse is not None and bool(collapse.collapsed))
 
 
-def _luck(shown: Shown) -> Answer:
+def _luck(shown: Shown, source: Source) -> Answer:
     question, scores, unit = "How much is luck?", shown.golden_scores, shown.unit
     if len(scores) < 2:
         return Answer(question, "", (f"{len(scores)} {shown.golden_runs} have a score; at least 2 are needed.",))
     std = shown.golden_deviation
     numbers = (scores.mean(), scores.min(), scores.max(), std)
     mean, low, high, deviation = (unit.text(float(value), unit.digits(std)) for value in numbers)
-    runs = f"Repeating the training **{len(scores):,} times** with other seeds gave"
+    noun = "training" if source.trains else "run"
+    runs = f"Repeating the {noun} **{len(scores):,} times** with other seeds gave"
     if shown.runs > len(scores):
-        runs = f"Of {shown.runs:,} trainings, **{len(scores):,} with everything redrawn** gave"
+        runs = f"Of {shown.runs:,} {noun}s, **{len(scores):,} with everything redrawn** gave"
     if shown.golden_word == "pooled":
-        runs = f"The **{len(scores):,} trainings** of all tables scored"
+        runs = f"The **{len(scores):,} {noun}s** of all tables scored"
     metric = f"{shown.analysis.metric}, %" if unit.scale > 1 else str(shown.analysis.metric)
     lead = f"{runs} **{low} to {high}** ({metric}), [[typically|std]] **{mean} ± {deviation}**."
     lead += few_runs(shown.spread(shown.records)[2])
@@ -182,7 +199,12 @@ def _stable(shown: Shown) -> Answer:
     if group is None:
         return Answer(question, "", details)
     if shown.agreement(group.group) is None:
-        lead = f"Not reported: the runs share fewer than {FEWEST_EXAMPLES} test examples."
+        few = (
+            f"fewer than {FEWEST_EXAMPLES}"
+            if shown.analysis.examples_behind(group) < FEWEST_EXAMPLES
+            else "less than one of their"
+        )
+        lead = f"Not reported: the runs share {few} test examples."
     elif shown.graded:
         lead = f"[[Two runs agree|agree]] to **{points(group.consistency, 1)} %** ({shown.analysis.agreement})."
     else:

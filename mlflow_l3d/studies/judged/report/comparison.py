@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED
+from mlflow_l3d.analysis.comparison.results import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from mlflow_l3d.report.draw import Axis, difference_cell
 from mlflow_l3d.report.numbers import between, counted, listed, percent
 from mlflow_l3d.report.page import Document, Section
@@ -22,6 +23,7 @@ _NUMBERS = (
     "Verdicts as shares. low and high: alone; joint: for all comparisons together (Holm). row std: of the true "
     "differences of rows; answer std: luck of answers and judgements; judge std: what other judges would add."
 )
+_TURNED: Final = {BETTER: WORSE, WORSE: BETTER}
 
 
 def comparison_document(
@@ -71,16 +73,14 @@ def _headline(pairs: Sequence[Pair]) -> str:
             words.append(f"by {pair.unit.size(abs(pair.record.difference))} on {pair.scorer}")
     if wins:
         return "; ".join(f"{one} is better than {other} {listed(words)}" for (one, other), words in wins.items()) + "."
+    if lossy := [pair for pair in pairs if pair.is_lossy]:
+        return f"No verdict on {_scorers(lossy, 'or')}: {lossy[0].record.obstacle}."
     both, effect = listed(list(dict.fromkeys(name for pair in pairs for name in pair.sides))), pairs[0].record
     if all(pair.record.verdict == EQUIVALENT for pair in pairs):
         size = pairs[0].unit.size(effect.smallest_effect)
         return f"{both} are equivalent on {_scorers(pairs)} within {size}."
     tied = ": all rows tie" if all(1 < pair.record.rows == pair.record.ties for pair in pairs) else ""
     return f"No difference between {both} is established on {_scorers(pairs, 'or')}{tied}."
-
-
-def _limits(pair: Pair) -> str:
-    return between(pair.record.joint_low, pair.record.joint_high, pair.unit.change)
 
 
 def best_level(pairs: Sequence[Pair]) -> str:
@@ -115,6 +115,7 @@ def _luck(lead: Pair, count: int) -> str:
     if math.isnan(one.joint_low):
         return f"**Not known**: {ahead} on {lead.scorer}; no luck is seen in {counted(one.rows, 'paired row')}."
     opening = "It is too small to matter" if one.verdict == EQUIVALENT else "**Yes**"
+    opening = "**Not known**" if lead.is_lossy else opening
     return f"{'**Unlikely**' if lead.is_decided else opening}: {said}"
 
 
@@ -155,26 +156,29 @@ def _steps(lead: Pair, source: Source, *, several: bool) -> Iterator[Step]:
 
 
 def differences_table(pairs: Sequence[Pair]) -> Table:
-    """Return the comparisons as a first screen has them: verdict, interval around 0, and the difference."""
+    """Return the comparisons as a first screen has them: verdict, interval around 0, and the second less the first.
+
+    Who compares names the old system first, as a rule.
+    """
     rows, axes, several = [], {}, len({(pair.first, pair.second) for pair in pairs}) > 1
     for unit in dict.fromkeys(pair.unit for pair in pairs):
-        ends = [(0.0, pair.record.joint_low, pair.record.joint_high) for pair in pairs if pair.unit == unit]
+        ends = [(0.0, -pair.record.joint_high, -pair.record.joint_low) for pair in pairs if pair.unit == unit]
         axes[unit] = Axis.over((unit.scale * value for values in ends for value in values), ticks=4)
     for pair in pairs:
         one, scale = pair.record, pair.unit.scale
-        value, low, high = (scale * number for number in (one.difference, one.joint_low, one.joint_high))
+        value, low, high = (-scale * number for number in (one.difference, one.joint_high, one.joint_low))
         margin = 0.0 if math.isnan(one.smallest_effect) else scale * one.smallest_effect
-        said = f"{pair.unit.change(one.difference)}\n({_limits(pair)})"
+        said = f"{pair.unit.change(-one.difference)}\n({between(-one.joint_high, -one.joint_low, pair.unit.change)})"
         bar = difference_cell(value, low, high, axes[pair.unit], said.replace("\n", " "), margin=margin)
-        name = f"{pair.scorer}\n{pair.first} - {pair.second}" if several else pair.scorer
-        rows.append((name, verdict_cell(one.verdict), bar, said))
+        name = f"{pair.scorer}\n{pair.second} - {pair.first}" if several else pair.scorer
+        rows.append((name, verdict_cell(_TURNED.get(one.verdict, one.verdict)), bar, said))
     lower = ", ".join(dict.fromkeys(pair.scorer for pair in pairs if not pair.record.higher_is_better))
     return Table(
         ("scorer", "verdict", next(iter(axes.values())).head("difference") if len(axes) == 1 else "", "difference"),
         tuple(rows),
-        f"Verdict and difference: of {'the first of a pair' if several else pairs[0].first}. Higher values are "
+        f"Verdict and difference: of {'the first of a pair' if several else pairs[0].second}. Higher values are "
         f"better{f', except for {lower}' * bool(lower)}.",
         texts=frozenset({1, 2}),
         kind="bars",
-        kinds=tuple(pair.record.verdict for pair in pairs),
+        kinds=tuple(_TURNED.get(pair.record.verdict, pair.record.verdict) for pair in pairs),
     )

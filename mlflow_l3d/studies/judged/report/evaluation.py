@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from mlflow_l3d.report.draw import Axis, dot, svg, text, whisker
-from mlflow_l3d.report.numbers import between, counted, listed, plain, share_text, with_limits
+from mlflow_l3d.report.numbers import MISSING, between, counted, listed, plain, share_text, with_limits
 from mlflow_l3d.report.page import Document, Drawing, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
@@ -143,10 +143,12 @@ def _scorer_table(scorers: Sequence[ScorerNumbers]) -> Table:
     for one in scorers:
         values = one.summary()
         cells = {"scorer": one.scorer, "mean": with_limits(one.shown(values["mean"]), _limits(one), "({})")}
-        cells |= {"luck of\nthe mean": f"± {one.shown(values['mean_std'])}" if values["mean_std"] > 0 else "n/a"}
-        cells |= {"MLflow's\nmean": one.shown(values["mlflow_mean"])}
-        rows.append(cells | {name.replace("_", "\n"): str(values[name]) for name in list(values)[5:]})
-    note = "Luck of the mean: its standard error if rows, answers, judges and prompts were all drawn again."
-    return Table.of(rows, f"In brackets: 95 % intervals, clustered by row. {note}").without_empty(
-        ["luck of\nthe mean", "MLflow's\nmean"]
+        std = f"± {one.shown(values['mean_std'])}" if values["mean_std"] > 0 else MISSING
+        cells |= {"std. error, all\ndrawn again": std, "MLflow's\nmean": one.shown(values["mlflow_mean"])}
+        cells |= {name.replace("_", "\n"): str(values[name]) for name in list(values)[5:]}
+        rows.append(cells | {"unstable\nrows": MISSING} if one.components.judgements == one.components.rows else cells)
+    note = (
+        "In brackets: 95 % intervals for these judges and prompts, clustered by row. Std. error: if judges and prompts "
+        "were drawn again, too."
     )
+    return Table.of(rows, note).without_empty(["std. error, all\ndrawn again", "MLflow's\nmean"])

@@ -218,6 +218,8 @@ class AnswerChanges:
         Requests per row, and rows.
     changed, score_changed
         Rows with more than one answer, and those of them whose answers differ in their score, too.
+    unread
+        Rows with more than one answer whose answers are the same, but for those that nothing could be read from.
     interval
         Of the share of rows with more than one answer: exactly binomial (Clopper and Pearson 1934), over rows.
     scored_by
@@ -230,6 +232,7 @@ class AnswerChanges:
     score_changed: int
     interval: tuple[float, float]
     scored_by: str
+    unread: int = 0
 
     def metrics(self) -> dict[str, float]:
         """Return the numbers by name, for the parent run."""
@@ -255,6 +258,8 @@ def answer_changes(predictions: pd.DataFrame, kind: str, metric: Metric) -> Answ
     scores = of_each(form.labels(answers["label"].tolist()), form.predictions(answers["prediction"].tolist()))
     scored = answers.assign(score=scores).groupby("example_id")["score"]
     rows, changed, score_changed = scored.ngroups, int((scored.size() > 1).sum()), int((scored.nunique() > 1).sum())
+    read = answers[answers["prediction"].notna() & ~answers["prediction"].isin([UNPARSED, ""])]
+    unread = changed - int((read.groupby("example_id").size() > 1).sum())
     low, high = binomtest(changed, rows).proportion_ci(LEVEL)
     counts = predictions["seed"].nunique(), rows, changed, score_changed
-    return AnswerChanges(*counts, (float(low), float(high)), name)
+    return AnswerChanges(*counts, (float(low), float(high)), name, unread)

@@ -73,6 +73,11 @@ def _changed_rows(changes: AnswerChanges, whom: str = "") -> str:
     if not changes.changed:
         return f"{requests} gave the same answer for each of {rows}."
     scored = f"{changes.score_changed:,} of these change{'s' * (changes.score_changed == 1)} the score"
+    if changes.unread:
+        each = f"{changes.changed - changes.unread:,} change the answer, {changes.unread:,} are sometimes unreadable"
+        if not whom:
+            return f"{requests}: of {rows} {each}."
+        return f"{requests} gave different answers for {changes.changed:,} of {rows}: {each}."
     return f"{requests} gave different answers for {changes.changed:,} of {rows}; {scored}."
 
 

@@ -147,6 +147,7 @@ def first_table(
     cells = tuple(
         (
             _linked(name, links.get(row["run_id"])),
+            shown.unit.text(row["score_mean"], 1),
             _luck(shown, row, largest),
             *(_verdict(shown, places.get(factor)) for factor in factors),
         )
@@ -156,8 +157,13 @@ def first_table(
     parts = [counted(number, name) for name, number in hidden.items() if number]
     note = rule.format(percent(shown.sweep.level)) + (f" Not shown: {' and '.join(parts)}." if parts else "")
     unit = f" ({shown.unit.noun})" if shown.unit.behind else ""
-    head = (shown.names_head, f"luck, [[typically|std]]{unit}", *(shorten(name, 30) for name in factors))
-    return Table(head, cells, note, texts=frozenset({1}), kind="points")
+    head = (
+        shown.names_head,
+        f"mean{' (%)' * bool(shown.unit.behind)}",
+        f"luck, [[typically|std]]{unit}",
+        *(shorten(name, 30) for name in factors),
+    )
+    return Table(head, cells, note, texts=frozenset({2}), kind="points")
 
 
 def _luck(shown: ShownSweep, row: Mapping[Any, Any], largest: float) -> str:

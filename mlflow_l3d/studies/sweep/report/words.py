@@ -24,6 +24,7 @@ from mlflow_l3d.studies.sweep.report.shown import ShownSweep, short
 
 _STEPS: Final = 2
 """Steps that are named at most."""
+_SIZES: Final = ("mitigation_runs", "investigation_runs")
 _NAMED: Final = 3
 """Factors and points that a sentence names at most; notes of a first screen."""
 _NO_SCORE: Final = "No point has a score."
@@ -225,11 +226,12 @@ def _next_steps(shown: ShownSweep, source: Source) -> Iterator[Step]:
     sweep, command, can_repeat = shown.sweep, source.command("sweep") if source.given else "", bool(source.given)
     if sweep.failed and can_repeat:
         yield Step(f"{counted(len(sweep.failed), 'point')} without a score: the same command tries again:", command)
-    rows = _rows_needed(shown)
-    if rows and can_repeat and "mitigation_runs" not in sweep.choices:
-        more = "" if command else f" (mitigation_runs={max(rows)})"
-        text = f"More rows{more} decide {len(rows)} of the undecided verdicts; finished runs count:"
-        yield Step(text, source.command("sweep", mitigation_runs=str(max(rows))))
+    sizes = _sizes_needed(shown)
+    if sizes and can_repeat and not {*_SIZES} & set(sweep.choices):
+        largest = {name: str(max(each)) for name, *each in zip(_SIZES, *sizes, strict=True) if any(each)}
+        more = "" if command else f" ({', '.join(f'{name}={size}' for name, size in largest.items())})"
+        text = f"More runs{more} decide {len(sizes)} of the undecided verdicts; finished ones count:"
+        yield Step(text, source.command("sweep", **largest))
     if len(sweep.factors) == 1 and can_repeat:
         else_ = "What else moves the score?" + " factor=all shows it." * (not command)
         yield Step(else_, source.command("sweep", factor="all"))
@@ -238,15 +240,15 @@ def _next_steps(shown: ShownSweep, source: Source) -> Iterator[Step]:
         yield Step(f"What is behind the luck at {ends[0][0]}? Its own report:", f"mlflow-l3d view {run_id}")
 
 
-def _rows_needed(shown: ShownSweep) -> list[int]:
-    """Return for each verdict that more rows alone decide how many that takes."""
+def _sizes_needed(shown: ShownSweep) -> list[tuple[int, int]]:
+    """Return for each verdict that larger tables decide how many rows, and columns if there must be more."""
     advice = [
         advise(design, record, analysis.verdict(record.factor))
         for analysis in shown.analyses
         if not (design := design_named(analysis.design)).baseline
         for record in analysis.importances.values()
     ]
-    return [each.rows for each in advice if each.action == "more_rows" and each.rows]
+    return [(each.rows or 0, each.columns or 0) for each in advice if each.action in ("more_rows", "larger_table")]
 
 
 def short_notes(shown: ShownSweep) -> list[str]:

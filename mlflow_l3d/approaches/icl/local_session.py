@@ -1,0 +1,112 @@
+"""Prompting cell after cell with one loaded model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+
+from mlflow_l3d.approaches.base import CellwiseSession
+from mlflow_l3d.approaches.icl.checks import check_model, conversation_in, cut_shares, most_tokens, uses_chat
+from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, answers_ids, check_length, decode, prompts_ids, stop_ids
+from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling
+from mlflow_l3d.approaches.icl.loading import borrowed, engine_for
+from mlflow_l3d.approaches.icl.models import LoadedModel
+from mlflow_l3d.approaches.icl.prompts import decisions
+from mlflow_l3d.approaches.icl.prompts.decisions import Written
+from mlflow_l3d.approaches.icl.recipe import JUDGE
+from mlflow_l3d.approaches.icl.session import Answers, Asked, PromptSession
+from mlflow_l3d.approaches.numerics import one_thread
+from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.factors import REPLICATE
+
+_log = logging.getLogger(__name__)
+
+_MOST_KEPT: Final = 256
+"""Cells whose answers are kept for other judges."""
+
+
+class LocalSession(CellwiseSession, PromptSession):
+    """Answer the test examples of cell after cell with a model that is here."""
+
+    mentioned = False
+
+    def _load(self, model: str, device: str, cache: Path) -> None:
+        """Load the model, and choose how prompts are put to it."""
+
+        def check(loaded: LoadedModel) -> None:
+            for each in self.formats:
+                check_model(loaded, self.recipe, each)
+
+        self.loaded = borrowed(model, device, self.recipe, cache, check)
+        self.chat = uses_chat(self.recipe.chat, self.loaded)
+        self.conversation = conversation_in(self.recipe.chat, self.loaded)
+        self.engine = engine_for(self.loaded, self.recipe)
+
+    def run_cell(self, cell: Cell) -> Outcome:
+        """Answer the test examples of a cell, with one thread."""
+        asked = self._asked(cell)
+        same = frozenset(pair for pair in cell.seeds.items() if pair[0] != JUDGE)
+        answers = None if cell.factor == REPLICATE else self.kept.pop(same, None)
+        if answers is None:
+            with one_thread(), torch.inference_mode(), self.loaded.precision():
+                answers = self._answers(cell, asked)
+            if isinstance(self.engine, CausalEngine):
+                answers[2]["packed"] = float(self.engine.packed)
+        if self.bench is not None:  # cells of other judges have the same answers
+            self.kept[same] = answers
+            if len(self.kept) > _MOST_KEPT:
+                del self.kept[next(iter(self.kept))]
+        return self._judged(cell, asked, *answers)
+
+    def _tokens(
+        self, asked: Asked, answers: Sequence[Sequence[int]], new: int
+    ) -> tuple[list[list[int]], dict[str, float]]:
+        """Return the tokens of all prompts, cut if that is asked for, and what there is to say about them."""
+        loaded, side, count = self.loaded, self.recipe.truncation, asked.tested
+        most = most_tokens(loaded, answers, new)
+        texts = [*asked.prompts, *asked.empty]
+        whole = tokens = prompts_ids(loaded, texts, self.chat)
+        if side != "none":
+            tokens = prompts_ids(loaded, texts, self.chat, side=side, most=most)
+        check_length(tokens, answers, loaded, new_tokens=new)
+        longest = max(map(len, tokens), default=0)
+        if longest > loaded.context and not self.mentioned:
+            self.mentioned = True
+            trained = loaded.name, loaded.context, loaded.context_source
+            _log.warning("A prompt has %d tokens; %s was trained on %d (%s).", longest, *trained)
+        metrics = {"prompt_tokens": float(np.mean([len(ids) for ids in tokens[:count]]))}
+        if side != "none":
+            inputs = [self._prompt(asked.form, [], self._texts(at)) for at in asked.test[:count].tolist()]
+            frame = self._prompt(asked.form, [], self._same(PLACEHOLDER))
+            ids = whole[:count], tokens[:count]
+            metrics |= cut_shares(loaded, *ids, inputs, frame, chat=self.chat, side=side)
+        return tokens, metrics
+
+    def _answers(self, cell: Cell, asked: Asked) -> Answers:
+        loaded, recipe, form = self.loaded, self.recipe, asked.form
+        if recipe.decision == "generate":
+            most, stops = recipe.new_tokens, self._stops()
+            tokens, metrics = self._tokens(asked, [], most)
+            drawn = None
+            if recipe.temperature:
+                draws = decisions.token_draws(cell.seeds["model_randomness"], len(tokens), most)
+                drawn = Sampling(recipe.temperature, draws)
+
+            def ended(ids: Sequence[int]) -> bool:
+                return decisions.has_ended(decode(loaded, ids), stops, thinks=recipe.thinks)
+
+            written = self.engine.generate(tokens, most, stop_ids(loaded), sampling=drawn, ended=ended)
+            predictions, unparsed = self._read(
+                asked, [Written(decode(loaded, ids), len(ids) >= most) for ids in written]
+            )
+            return predictions, None, metrics | unparsed
+        answers = answers_ids(loaded, form, self.chat, self.conversation)
+        tokens, metrics = self._tokens(asked, answers, 0)
+        scores = self.engine.score(tokens, answers)
+        count = len(asked.prompts)
+        return self._decided(cell, scores[:count], scores[count:], metrics, asked.tested)
