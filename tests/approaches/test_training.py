@@ -1,5 +1,6 @@
 """The decorator, and estimators of scikit-learn: what decides a result is in the key, or a factor."""
 
+import ast
 import hashlib
 import importlib
 import linecache
@@ -24,6 +25,7 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.functions.content import content_texts
 from mlflow_l3d.approaches.functions.estimator import Estimator, random_states
+from mlflow_l3d.approaches.functions.sources import said_of
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.processes import pickled
@@ -425,6 +427,10 @@ HELPERS = """
 import functools, threading
 
 K, TABLE, LOCK, CACHE = 1, {"a": 1}, threading.Lock(), dict(a=threading)
+if K:
+    SIZE = 2
+else:
+    SIZE = 3
 
 def make(depth):
     def inner(x):
@@ -453,6 +459,7 @@ LOCAL = {
     "variable": "helpers.K = {}\ndef f(): return helpers.K",
     "variable of a function there": "helpers.K = {}\nf = helpers.used",
     "variable, imported within": "helpers.K = {}\ndef f():\n    from helpers import K\n    return K",
+    "one of two branches": "helpers.SIZE = {}\ndef f(): return helpers.SIZE",
     "entry": "helpers.TABLE['a'] = {}\ndef f(): return helpers.TABLE",
     "function replaced": "def f(): return helpers.make(1)\nhelpers.make = lambda depth: {}",
     "frozenset of a class": "L = [{}]\nclass f:\n    stop = frozenset(L)",
@@ -519,3 +526,24 @@ def test_workers_see_what_was_set_in_a_local_module(local_module, version, monke
         monkeypatch.delitem(sys.modules, name)
     assert pickle.loads(sent).function(None)() == (7, 8)
     assert sys.modules["helpers"].CACHE["a"].__name__ == "threading"
+
+
+def test_what_a_source_says_of_a_name():
+    body = ast.parse(
+        "'text'\nK = 1\nL: int = 2\nL += 1\nM, N = 3, f()\nwith o() as P: ...\n"
+        "def g():\n    global Q\n    K = 5\n    Q = 6\n"
+        "for R in S: T = 7\nif K:\n    U = frozenset({8})\nelse:\n    U = 9\n"
+    ).body
+    said = {name: said_of(body, name) for name in "KLMNPQRTUV"}
+    assert said == {
+        "K": ([1], False),
+        "L": ([2, 1], False),
+        "M": ([3], False),
+        "N": ([], True),
+        "P": ([], True),
+        "Q": ([], True),
+        "R": ([], True),
+        "T": ([7], True),
+        "U": ([frozenset({8}), 9], False),
+        "V": ([], False),
+    }

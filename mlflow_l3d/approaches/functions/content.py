@@ -260,7 +260,7 @@ class _Content(DataTexts):
             text = ""
         if not (text or known or is_computed or name.startswith("_")):
             self.refuse(called, value)
-        if any(self.data_of(each, called) == text for each in constants):
+        if len(constants) == 1 and self.data_of(constants[0], called) == text:  # several stand in branches
             return ""
         self.texts = before if known or not text else {**self.texts, called: text}
         return text

@@ -95,10 +95,12 @@ def _assigned(node: Any) -> Iterator[tuple[ast.AST, Any]]:
     """Yield targets of a statement, and their values if it is an assignment."""
     if isinstance(node, ast.For | ast.With):
         yield from ((each, None) for each in ast.walk(node) if isinstance(each, ast.Name))
-    elif getattr(node, "value", None):
+    elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value:
         for target in getattr(node, "targets", [getattr(node, "target", None)]):
-            parts = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
-            yield from zip(target.elts, node.value.elts, strict=False) if parts else [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                yield from zip(target.elts, node.value.elts, strict=False)
+            else:
+                yield target, node.value
 
 
 def _constant(expression: ast.expr) -> Any:

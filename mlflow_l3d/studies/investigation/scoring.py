@@ -19,16 +19,19 @@ from mlflow_l3d.analysis.consistency.consistency import Stability
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Design
 from mlflow_l3d.designs.analyse import Planned, analyse
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.known import score as score_of
 from mlflow_l3d.studies.investigation.members import MemberRows, chosen_by_other, drawn_factors, run_predictions
 from mlflow_l3d.studies.investigation.remedies import foresee
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.earlier.predictions import has_reference
+from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_SAME: Final = 1e-6
+"""Scores that differ by less are equal."""
 _PLACE: Final = ("cell_key", *names.COORDINATES)
 
 
@@ -90,6 +93,8 @@ def score(
         validation = f"validation_{metric.name}" * (not chosen_by_other(cells, metric))
         counted = _Counted(planned.design_of(cells), *varied, (agreement, metric.agreement), writer, validation)
         for cell, table in zip(cells.itertuples(index=False), predictions, strict=True):
+            if table is not None and getattr(cell, "cell_key", None):
+                check_stored(cell, table, metric, planned.classes or 0)
             counted.add(cell, table)
         counted.close_row()
     stability = counted.stability
@@ -112,6 +117,22 @@ def score(
         tests_drawn=members.draw_tests,
     )
     return Scored(analysis, counted.steps, counted.agreement_of_cells())
+
+
+def check_stored(cell: Any, table: pa.Table, metric: Metric, classes: int) -> None:
+    """Raise L3DError if the stored score of one of our cells is not that of its predictions."""
+    answers, stored = test_rows(table), getattr(cell, metric.name, math.nan)
+    labels, predictions = (answers[name].to_numpy() for name in ("label", "prediction"))
+    if metric.function is None or labels.dtype == object or not len(labels) or not math.isfinite(stored):
+        return
+    # An approach may leave classes out of its macro averages, and old cells have those that occur.
+    counts = (classes or None, None, *range(2, classes)) if metric.scores_classes else (None,)
+    found = [score_of(metric, labels, predictions, counts[0])]
+    if math.isclose(found[0], stored, abs_tol=_SAME) or not math.isfinite(found[0]):
+        return
+    if not any(math.isclose(score_of(metric, labels, predictions, each), stored, abs_tol=_SAME) for each in counts[1:]):
+        differ = f"has {metric.name} {stored:g}, and its predictions {found[0]:g}: one of them was changed"
+        raise L3DError(f"Run {cell.run_id} {differ}. Delete it: the same command trains it again.")
 
 
 class _Counted:

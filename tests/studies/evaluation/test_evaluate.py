@@ -6,6 +6,7 @@ import html
 import json
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -17,12 +18,13 @@ from run_helpers import CELLS, Place
 import mlflow_l3d
 from mlflow_l3d import cli
 from mlflow_l3d.designs.analyse import Planned, analyse
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.metrics.known import score as score_of
 from mlflow_l3d.studies.evaluation.deletion import delete
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.run import Investigation
-from mlflow_l3d.studies.investigation.scoring import score
+from mlflow_l3d.studies.investigation.scoring import check_stored, score
 
 pytestmark = pytest.mark.slow
 
@@ -164,3 +166,14 @@ def test_golden_runs_of_other_code_without_a_factor_are_a_seeds_study(place: Pla
             assert len(evaluate(parent).studies[0].seeds) == 10
         else:
             assert "seed.seed" in refusal(evaluate, parent)
+
+
+def test_a_stored_score_that_is_not_that_of_the_predictions_is_named() -> None:
+    labels, predictions = np.array([0, 1, 1, 2, 0, 1]), np.array([0, 1, 0, -1, 0, 1])
+    table = pa.table({"example_id": np.arange(6), "label": labels, "prediction": predictions})
+    for name, classes in (("accuracy", 3), ("f1_macro", 3), ("f1_macro", 2), ("f1_macro", None)):
+        metric = named(name)
+        stored = score_of(metric, labels, predictions, classes)
+        check_stored(SimpleNamespace(run_id="r1", **{name: stored}), table, metric, 3)
+        with pytest.raises(L3DError, match=rf"^Run r1 has {name} .*, and its predictions .*: one of them was changed"):
+            check_stored(SimpleNamespace(run_id="r1", **{name: stored + 0.01}), table, metric, 3)
