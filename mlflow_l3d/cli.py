@@ -240,22 +240,25 @@ def _set_command(options: argparse.Namespace, command: str) -> None:
 
 def _unknown_option(rest: Sequence[str], options: argparse.Namespace) -> ParameterError:
     """Return the error for an unknown option, which often is one of a command without --, or a hyperparameter."""
-    word, verb = rest[0], verbs()[options.verb]
+    (word, *_), verb = rest, verbs()[options.verb]
     option, _, value = word.partition("=")
     name, typed = option.removeprefix("--").replace("-", "_"), str(getattr(options, verb.first, ""))
     if not word.startswith("-") or typed.endswith(".py"):
         fix = f"One command takes one {verb.first.replace('_', ' ')}: repeat it with {word}." * bool(verb.first)
         if "command" in verb.parameters and (shutil.which(typed) or {*f"{typed}.{word}".split(".")} & {"py", "sh"}):
-            is_whole = typed.endswith(".py") or "{" in "".join(rest)
-            command = "python " * typed.endswith(".py") + shlex.join([typed, *rest]) if is_whole else "COMMAND"
+            python = "python " * typed.endswith(".py")
+            command = python + shlex.join([typed, *rest]) if python or "{" in "".join(rest) else "COMMAND"
             fix = f"Write a command behind --: mlflow-l3d {verb.name} -- {command}"
         return ParameterError("option", repr(word), "belongs to no parameter", fix)
     if {"approach", "hyperparameters"} <= set(verb.parameters):
         approach = verb.parameters["approach"].read(options.approach)
         hyperparameters = getattr(registry.load("approach", approach), "hyperparameters", None)
         if isinstance(hyperparameters, Mapping) and name in hyperparameters:
-            fix = f"Use --hyperparameters {name}={value or '...'}"
-            return ParameterError("option", repr(option), f"is a hyperparameter of approach={approach}", fix)
+            allowed, fix = (
+                f"is a hyperparameter of approach={approach}",
+                f"Use --hyperparameters {name}={value or '...'}",
+            )
+            return ParameterError("option", repr(option), allowed, fix)
     if name in {*verbs()["investigate"].parameters} - {*verb.parameters}:
         return ParameterError("option", repr(option), f"is of investigate, not of {options.verb}", "Leave it out.")
     return unknown_name("option", option, [parameter.option for parameter in verb.parameters.values()])
@@ -269,9 +272,8 @@ def _run(verb: str, options: dict[str, str]) -> Any:
         if options.get(name, "").lower() == value:
             del options[name]
             module, _, function_name = target.partition(":")
-    for name, parameter in DRY_RUN.items() if row.plans else ():
-        if parameter.read(options.pop(name)):
-            module, _, function_name = row.plans.partition(":")
+    if row.plans and any([parameter.read(options.pop(name)) for name, parameter in DRY_RUN.items()]):
+        module, _, function_name = row.plans.partition(":")
     function = getattr(import_module(module), function_name)
     more = {"progress": True} if "progress" in signature(function).parameters else {}
     return function(**({"ask": not options.pop("yes")} if row.asks else {}), **options, **more)

@@ -127,7 +127,7 @@ class Analysis:
         if self.few_tests and not group.common_examples >= FEWEST_EXAMPLES:
             return self.test_examples
         votes = self.examples if group.group == "golden" else None
-        return group.pairs_of_predictions if votes is None else len(votes.frame)
+        return group.pairs_of_predictions if votes is None or votes.frame.empty else len(votes.frame)
 
     def reported_agreement(self, name: str) -> Consistency | None:
         """Return how much runs agree if a factor, or `golden`, changes; None if that is neither shown nor logged.

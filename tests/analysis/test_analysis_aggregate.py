@@ -96,8 +96,9 @@ def test_collapse_is_judged_only_where_chance_is_one_in_classes():
 def test_consistencies_are_passed_through():
     frame, _, _ = investigation()
     counter = VoteCounter()
-    counter.add(0, [0, 1], [0, 1], [0, 1])
-    counter.add(0, [0, 1], [0, 1], [0, 0])
+    ids, labels = list(range(10)), [0, 1] * 5
+    counter.add(0, ids, labels, labels)
+    counter.add(0, ids, labels, [0] * 10)
     found = analyse(frame, Planned(factors=["seed"]), metric="f1_macro", consistencies={"seed": counter.result("seed")})
     assert found.metrics()["consistency"] == 0.5
     assert found.metrics()["correct_consistency"] == 0.5
