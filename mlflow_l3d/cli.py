@@ -240,8 +240,7 @@ def _set_command(options: argparse.Namespace, command: str) -> None:
 
 def _unknown_option(rest: Sequence[str], options: argparse.Namespace) -> ParameterError:
     """Return the error for an unknown option, which often is one of a command without --, or a hyperparameter."""
-    (word, *_), verb = rest, verbs()[options.verb]
-    option, _, value = word.partition("=")
+    verb, (option, _, value) = verbs()[options.verb], (word := rest[0]).partition("=")
     name, typed = option.removeprefix("--").replace("-", "_"), str(getattr(options, verb.first, ""))
     if not word.startswith("-") or typed.endswith(".py"):
         fix = f"One command takes one {verb.first.replace('_', ' ')}: repeat it with {word}." * bool(verb.first)
@@ -254,11 +253,8 @@ def _unknown_option(rest: Sequence[str], options: argparse.Namespace) -> Paramet
         approach = verb.parameters["approach"].read(options.approach)
         hyperparameters = getattr(registry.load("approach", approach), "hyperparameters", None)
         if isinstance(hyperparameters, Mapping) and name in hyperparameters:
-            allowed, fix = (
-                f"is a hyperparameter of approach={approach}",
-                f"Use --hyperparameters {name}={value or '...'}",
-            )
-            return ParameterError("option", repr(option), allowed, fix)
+            allowed = f"is a hyperparameter of approach={approach}"
+            return ParameterError("option", repr(option), allowed, f"Use --hyperparameters {name}={value or '...'}")
     if name in {*verbs()["investigate"].parameters} - {*verb.parameters}:
         return ParameterError("option", repr(option), f"is of investigate, not of {options.verb}", "Leave it out.")
     return unknown_name("option", option, [parameter.option for parameter in verb.parameters.values()])
@@ -272,8 +268,9 @@ def _run(verb: str, options: dict[str, str]) -> Any:
         if options.get(name, "").lower() == value:
             del options[name]
             module, _, function_name = target.partition(":")
-    if row.plans and any([parameter.read(options.pop(name)) for name, parameter in DRY_RUN.items()]):
-        module, _, function_name = row.plans.partition(":")
+    for name, parameter in DRY_RUN.items() if row.plans else ():
+        if parameter.read(options.pop(name)):
+            module, _, function_name = row.plans.partition(":")
     function = getattr(import_module(module), function_name)
     more = {"progress": True} if "progress" in signature(function).parameters else {}
     return function(**({"ask": not options.pop("yes")} if row.asks else {}), **options, **more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any, Final, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.cured.approach import Cured
 from mlflow_l3d.approaches.hyperparameters import Value
-from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.cells.cell import Cell, content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.report.numbers import share_text
@@ -168,14 +169,19 @@ def share_validated_on(task: Task, seeds: Iterable[Mapping[str, int]], positions
     return float(np.isin(tests, positions).mean()) if len(tests) else 0.0
 
 
-def overlap_remarks(document: Mapping[str, Any], task: Task, seeds: Iterable[Mapping[str, int]]) -> tuple[str, ...]:
-    """Return what is to be said if test examples of these splits scored the trials of the search; empty if none did."""
+_OVERLAP_OF: Final = 20
+"""Cells whose test examples are compared with those of a search."""
+
+
+def overlap_remarks(document: Mapping[str, Any], task: Task, cells: Iterable[Cell]) -> tuple[str, ...]:
+    """Return what is to be said if test examples of the first cells scored trials of the search; empty if none did."""
     searched_on = [each for each in document.get("searched_on", []) if set(TASK_FACTORS) <= set(each)]
     if document.get("task_fingerprint") != task.fingerprint or not searched_on:
         return ()
     settings: Mapping[str, Any] = document.get("settings") or {}
     recorded = {name: settings[name] for name in (*_SETTINGS, *_MORE_SETTINGS, _REFERENCE) if name in settings}
     searched = replace(task, settings=replace(task.settings, **recorded))
+    seeds = [{**dict.fromkeys(TASK_FACTORS, 0), **cell.seeds} for cell in islice(cells, _OVERLAP_OF)]
     if not (share := share_validated_on(task, seeds, validated_on(searched, searched_on))):
         return ()
     why = "of the test examples scored the trials of the search that found the hyperparameters"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from typing import Any, Final
 
 import pandas as pd
@@ -154,11 +153,9 @@ class InvestigationRequest(CellRequest):
         each = (f"Each run: {sizes} examples.",) if sizes else ()
         if self.setup.approach.only_evaluates and self.setup.approach.default_model:
             each = (f"Each run: {len(split.scored):,} test examples; prompts draw from {len(split.train):,} others.",)
-        why = (self.plan.why,) if self.plan.why else ()
-        cells_seeds = ({**dict.fromkeys(TASK_FACTORS, 0), **cell.seeds} for cell in islice(self.design().cells(), 20))
-        overlap = overlap_remarks(self.setup.origin.searched, self.setup.task, cells_seeds)
+        overlap = overlap_remarks(self.setup.origin.searched, self.setup.task, self.design().cells())
         equal = self.setup.approach.equal_draws(self.setup.task, self.setup.hyperparameters, cells)
-        return (*each, *why, *equal, *super().notes(cells), *overlap, *left_out)
+        return (*each, *filter(None, [self.plan.why]), *equal, *super().notes(cells), *overlap, *left_out)
 
     def run_numbers(self) -> dict[str, str]:
         """Return the numbers of rows and golden runs as text."""
