@@ -191,21 +191,20 @@ class StudyRequest(ABC):
         address
             What stands before a run id in links, see :func:`mlflow_l3d.tracking.pages.runs_page`.
         """
-        setup, public = self.setup, self.public()
         return Source(
-            task=setup.task.name,
-            approach=setup.approach.name,
-            model=setup.model,
+            task=self.setup.task.name,
+            approach=self.setup.approach.name,
+            model=self.setup.model,
             run_id=run_id,
             address=address,
-            given={name: value for name, value in public.items() if value != self.parameters[name].default},
-            classes=tuple(setup.task.class_names),
-            texts=texts_of(setup.task) if self.given.get("show_texts") == "true" else {},
+            given={name: value for name, value in self.public().items() if value != self.parameters[name].default},
+            classes=tuple(self.setup.task.class_names),
+            texts=texts_of(self.setup.task) if self.given.get("show_texts") == "true" else {},
             date=heading(run_id)["date"][:10],
             version=__version__,
             root_seed=self.given.get("root_seed", ""),
-            unused_tests=None if setup.approach.brings_data else unused_test_examples(setup.task),
-            trains=not (setup.approach.only_evaluates and setup.approach.default_model),
+            unused_tests=None if self.setup.approach.brings_data else unused_test_examples(self.setup.task),
+            trains=not (self.setup.approach.only_evaluates and self.setup.approach.default_model),
             is_typed=is_typed(self.given),
         )
 
@@ -229,8 +228,8 @@ def is_typed(given: Mapping[str, str]) -> bool:
     """Return whether a command can name approach and task: installed, a file, a data set of the hub, or the default."""
     task = given.get("task", "auto")
     is_place = task.startswith(PREFIX) or PurePath(task).suffix.lower() in SUFFIXES or "/" in task
-    has_name = task in ("auto", "none") or task in registry.names("task")
-    return (is_place or has_name) and given.get("approach") in registry.names("approach")
+    is_known = is_place or task in ("auto", "none", *registry.names("task"))
+    return is_known and given.get("approach") in registry.names("approach")
 
 
 class HasCells(Protocol):
