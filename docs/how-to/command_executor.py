@@ -35,7 +35,7 @@ class CommandWorker(Worker):
         self.give(job)
 
     def give(self, message):
-        with suppress(OSError):  # the worker is gone; `_listen` reports it
+        with suppress(OSError, ValueError):  # the worker is gone, or its pipe; `_listen` reports it
             pickle.dump(message, self.process.stdin)
             self.process.stdin.flush()
 

@@ -130,9 +130,10 @@ class Analysis:
         return group.pairs_of_predictions if votes is None or votes.frame.empty else len(votes.frame)
 
     def reported_agreement(self, name: str) -> Consistency | None:
-        """Return how much runs agree if a factor, or `golden`, changes; None if that is neither shown nor logged.
+        """Return how much runs agree if a factor, or `golden`, changes; None if no report shows that.
 
-        So it is with fewer than :data:`FEWEST_EXAMPLES` examples, or if two runs share less than one on average.
+        So it is with fewer than :data:`FEWEST_EXAMPLES` examples, or if two runs share less than one on average. Then
+        it is not logged either.
         """
         group = self.consistencies.get(name)
         too_few = group is None or self.examples_behind(group) < FEWEST_EXAMPLES or group.common_examples < 1
@@ -151,7 +152,8 @@ class Analysis:
         """
         values: dict[str, float] = {}
         for group in (*self.importances, "golden"):
-            withheld = _OF_AGREEMENT if self.reported_agreement(group) is None else ()
+            agreement = self.consistencies.get(group)
+            withheld = _OF_AGREEMENT if agreement is not None and agreement.common_examples < 1 else ()
             suffix = "" if [group] == list(self.importances) else f"/{group}"
             for name, value in self.numbers(group, details=details).items():
                 if name in OF_ALL_FACTORS:

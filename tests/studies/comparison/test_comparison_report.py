@@ -54,7 +54,7 @@ def said(comparison, at):
         (FIRST, {}, "No difference between A and B is established."),
         (CLOSE, {"smallest_effect": 0.01}, "A and B are equivalent within 1 point."),
         (CLOSE, {"smallest_effect": 0.015}, "A and B are equivalent within 1.5 points."),
-        (APART, {"metric": "rmse"}, "B is better than A by 0.100."),
+        (APART, {"metric": "rmse"}, "B is better than A by 0.1000."),
         (CLOSE, {"metric": "rmse", "smallest_effect": 0.01}, "A and B are equivalent within 0.01."),
     ],
 )
