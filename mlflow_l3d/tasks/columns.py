@@ -114,18 +114,21 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
 def _guessed(parameter: str, table: Table, taken: Sequence[str]) -> str:
     """Return the only column that a parameter can mean by its values; else raise an error that says what to type."""
     plausible: dict[str, list[str]] = {"text_column": [], "label_column": [*taken][:1]}
-    for name in (name for name in table.names if name not in (*taken, *_NO_TEXTS)):
+    others: list[str] = []  # may be the labels as well: numbers, short texts
+    for name in (name for name in table.names if name not in taken and name.strip().casefold() not in _NO_TEXTS):
         values = [value for value in table.column(name) if not blank(value)]
         are_texts = all(isinstance(value, str) for value in values)
         if values and are_texts and np.mean([len(value.split()) for value in values]) >= _WORDS:
             plausible["text_column"].append(name)
         elif 1 < len({*map(str, values)}) <= max(2, len(values) // 10) and not taken:
             plausible["label_column"].append(name)
-    if len(plausible[parameter]) == 1:
+        elif not taken and not ({*map(type, values)} == {int} and len({*values}) == len(values)):  # else ids
+            others.append(name)
+    if len(plausible[parameter]) == 1 and not others:
         return plausible[parameter][0]
     asked = [f"--{each.replace('_', '-')} {shlex.quote(found[0])}" for each, found in plausible.items() if found]
-    others = " or ".join(shorten(name) for found in plausible.values() for name in found[1:])
-    fix = f"Add {' '.join(asked)}{f', or name {others}' * bool(others)}." if plausible[parameter] else ""
+    rest = " or ".join(map(shorten, [*(name for found in plausible.values() for name in found[1:]), *others]))
+    fix = f"Add {' '.join(asked)}{f', or name {rest}' * bool(rest)}." if plausible[parameter] else ""
     if parameter == "label_column":
         raise no_column(parameter, kinds.USUAL.label_column, table.names, fix)
     allowed = f"no column has a name that is known; there are {', '.join(map(shorten, table.names))}"

@@ -514,6 +514,24 @@ def test_what_cannot_be_seen_is_refused(local_module, text, named):
         content_texts(local_module(text).train, "train")
 
 
+def test_what_functions_change_themselves_and_what_is_of_a_process_is_not_in_the_key(
+    local_module, tmp_path, monkeypatch
+):
+    (tmp_path / "state.py").write_text(
+        "import time\nSTART = time.time()\nCALLS, ALPHA, CACHE, MODELS = 0, 1, {}, {}\n"
+        "def used(key):\n    global CALLS\n    CALLS += 1\n    CACHE[key] = key\n"
+        "    MODELS.setdefault('m', object())\n    return START, CALLS, ALPHA\n"
+    )
+    monkeypatch.delitem(sys.modules, "state", raising=False)
+    module = local_module("import state\nf = state.used")
+    before = content_texts(module.train, "train")
+    module.state.used("key")
+    module.state.START += 1.0
+    assert content_texts(module.train, "train") == before
+    module.state.ALPHA = 2
+    assert content_texts(module.train, "train") != before
+
+
 @pytest.mark.parametrize("version", ["", "1"])
 def test_workers_see_what_was_set_in_a_local_module(local_module, version, monkeypatch):
     import pickle

@@ -17,14 +17,16 @@ from mlflow_l3d.approaches.functions.local_modules import local_modules
 from mlflow_l3d.approaches.functions.parts import (
     ATTRIBUTES,
     IMPORTS,
+    changed,
     decorated,
+    enclosed,
     full_name,
     functions,
     module_of,
     named,
     source,
 )
-from mlflow_l3d.approaches.functions.sources import Sources, restored, said_of
+from mlflow_l3d.approaches.functions.sources import Sources, is_of_process, restored, said_of
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
@@ -123,6 +125,10 @@ class _Content(DataTexts):
         self.set_at_run_time: dict[tuple[str, str], Any] = {}
         self._followed: set[int] = set()
         self._sources = Sources(plain)
+        self._changed: set[tuple[str, str]] = set()
+        self.strict = False  # first: what do the functions change themselves?
+        self.refer(getattr(thing, "__name__", name), thing)
+        self.strict, self.texts, self.set_at_run_time, self._followed = strict, {}, {}, set()
         self.refer(getattr(thing, "__name__", name), thing)
 
     def refer(self, called: str, value: Any) -> None:
@@ -189,6 +195,8 @@ class _Content(DataTexts):
                 continue
             if isinstance(value, always):
                 self.refer(f"{called}.{name}", value)
+            elif (module_of(thing), f".{name}") in self._changed:
+                continue
             elif not (name.startswith("_") and not always) and type(value) not in (thing, type, ModuleType):
                 self._unless_said(f"{called}.{name}", value, self._sources.of_class(thing), name)
 
@@ -198,6 +206,7 @@ class _Content(DataTexts):
             code, module = function.__code__, module_of(function)
             if not own and not self._sources.is_local(module):
                 continue
+            self._changed |= {(module, each) for each in changed(function)}
             attributes = {*named(code, ATTRIBUTES)}
             for each in named(code):
                 value = function.__globals__.get(each)
@@ -211,9 +220,8 @@ class _Content(DataTexts):
                     self._variable(module, each, value, known=own)
             for each in named(code, IMPORTS):
                 self._module(sys.modules.get(each.partition(".")[0]), attributes)
-            if own or ("<locals>" in code.co_qualname and code.co_filename != "<string>"):  # that is a dataclass's
-                cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
-                held = [(name, cell.cell_contents) for name, cell in cells if name != "__class__"]
+            if code.co_filename != "<string>" and (own or "<locals>" in code.co_qualname):  # that is a dataclass's
+                held = [*enclosed(function)]
                 defaults = [*enumerate(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
                 for place, value in (*held, *defaults):
                     self.refer(f"{called}.{place}", value)
@@ -240,9 +248,11 @@ class _Content(DataTexts):
             if not known:
                 (self.refer if is_own else self.look_into)(called, value)
             return
+        if (module, name) in self._changed:  # a counter or cache: no setting of the user
+            return
         body = self._sources.of_module(module)
         # Tables, caches and models are as the module makes them.
-        if said_of(body, name)[1] and not isinstance(value, SHOWN):
+        if is_of_process(body, name) or (said_of(body, name)[1] and not isinstance(value, SHOWN)):
             return
         if self._unless_said(called, value, body, name, known=known):
             looked_up, _, as_name = called.rpartition(".")
@@ -258,7 +268,8 @@ class _Content(DataTexts):
             text = self.data_of(value, called)
         except Exception:  # noqa: BLE001 - as in text_of
             text = ""
-        if not (text or known or is_computed or name.startswith("_")):
+        is_filled = any(isinstance(each, dict | list | set) for each in constants)  # by its module, or by its functions
+        if not (text or known or is_computed or is_filled or name.startswith("_")):
             self.refuse(called, value)
         if len(constants) == 1 and self.data_of(constants[0], called) == text:  # several stand in branches
             return ""

@@ -6,8 +6,10 @@ import ast
 import dis
 import hashlib
 import inspect
+import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
+from tokenize import TokenError
 from types import CodeType, FunctionType
 from typing import Any, Final
 
@@ -85,6 +87,37 @@ def named(code: CodeType, operations: tuple[str, ...] = GLOBALS) -> Iterator[str
     for each in code.co_consts:
         if isinstance(each, CodeType):
             yield from named(each, operations)
+
+
+def enclosed(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield the variables of enclosing functions that a function names and that have a value."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # it has none yet
+            if name != "__class__":
+                yield name, cell.cell_contents
+
+
+_FILLS: Final = frozenset({"add", "append", "clear", "extend", "insert", "pop", "popitem", "setdefault", "update"})
+
+
+def changed(function: FunctionType) -> set[str]:
+    """Return the global variables, and with a dot the attributes, that a function changes while it runs."""
+    global_names = {*named(function.__code__)}
+    changes = {*named(function.__code__, ("STORE_GLOBAL",))}
+    with suppress(OSError, TypeError, SyntaxError, TokenError):
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function.__code__)))):
+            stored = isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load)
+            place: Any = node if stored else None
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FILLS:
+                place = node.func.value
+            while isinstance(place, ast.Subscript):
+                place = place.value
+            if isinstance(place, ast.Name) and place.id in global_names:
+                changes.add(place.id)
+            elif isinstance(place, ast.Attribute):
+                of_instance = place is node and getattr(place.value, "id", "") not in {*global_names, "cls"}
+                changes |= set() if of_instance else {f".{place.attr}"}
+    return changes
 
 
 def digest(content: bytes | memoryview) -> str:

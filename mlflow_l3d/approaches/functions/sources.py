@@ -23,6 +23,13 @@ _PURE: Final[dict[str, Any]] = {
 """What an expression of constants may call."""
 
 
+_OF_PROCESS: Final = frozenset(
+    {"time", "perf_counter", "monotonic", "now", "utcnow", "today", "uuid1", "uuid4", "__file__"}
+    | {"getpid", "mkdtemp", "mkstemp", "gettempdir", "gethostname"}
+)
+"""What an expression names whose value is of a process, its time or its place, and not a setting."""
+
+
 class Sources:
     """Sources of the local modules around a function."""
 
@@ -40,7 +47,9 @@ class Sources:
     def of_module(self, module: str) -> Sequence[ast.stmt]:
         """Return the statements of a module; none if it has no source."""
         file = getattr(sys.modules.get(module), "__file__", None) or ""
-        return _parsed(Path(file).read_text("utf-8")) if file.endswith(".py") and Path(file).is_file() else []
+        with suppress(OSError, SyntaxError, ValueError):  # being edited, say
+            return _parsed(Path(file).read_bytes()) if file.endswith(".py") else []
+        return []
 
     def of_class(self, thing: Any) -> Sequence[ast.stmt]:
         """Return the statements of a class; none if it has no source, or is a function."""
@@ -63,7 +72,7 @@ class Sources:
 
 
 @cache
-def _parsed(text: str) -> list[ast.stmt]:
+def _parsed(text: str | bytes) -> list[ast.stmt]:
     return ast.parse(text).body
 
 
@@ -80,6 +89,16 @@ def said_of(body: Sequence[ast.stmt], name: str) -> tuple[list[Any], bool]:
             except Exception:  # noqa: BLE001 - it is no expression of constants
                 is_computed = True
     return constants, is_computed
+
+
+def is_of_process(body: Sequence[ast.stmt], name: str) -> bool:
+    """Return whether statements give a name what differs from process to process, or from folder to folder."""
+    for target, value in chain.from_iterable(map(_assigned, _statements(body))):
+        if value is not None and any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(target)):
+            words = {getattr(each, "id", getattr(each, "attr", "")) for each in ast.walk(value)}
+            if words & _OF_PROCESS:
+                return True
+    return False
 
 
 def _statements(body: Sequence[ast.AST]) -> Iterator[ast.AST]:

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import interval, spread
 from mlflow_l3d.analysis.comparison.system import System, graded, join_predictions, systems
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.intervals import LEVEL, known, t_quantile
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
 from mlflow_l3d.metrics.base import Metric
@@ -121,7 +122,9 @@ def _unseen(
     runs = len(sides[0]) if sides else 0
     if runs < 2 or metric.function is None or any(len(side) < runs for side in known):
         return None
-    parts = ([table[~table["example_id"].isin(searched)] for table in side] for side in known)
+    parts = [[table[~table["example_id"].isin(searched)] for table in side] for side in known]
+    if min(len(table) for side in parts for table in side) < FEWEST_EXAMPLES:
+        return None
     tables = [graded(join_predictions(enumerate(side), runs), metric) for side in parts]
     if (found := tables[0]) is None or (default := tables[1]) is None:
         return None

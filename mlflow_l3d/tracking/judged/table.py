@@ -88,8 +88,9 @@ class Judged:
 
         A scorer that declines to rate an answer, with a text or None, did judge it.
         """
-        answers = {answer for run in self.runs for answer in run.answers["answer"]}
-        whole = len(answers) + sum(max(0, run.expected - len(run.answers)) for run in self.runs)
+        runs = [run for run in self.runs if run.judgements["scorer"].eq(scorer).any()]
+        answers = {answer for run in runs for answer in run.answers["answer"]}
+        whole = len(answers) + sum(max(0, run.expected - len(run.answers)) for run in runs)
         judged = self.of(scorer)
         return whole - judged.loc[judged["failed"].eq(""), "answer"].nunique(), whole
 

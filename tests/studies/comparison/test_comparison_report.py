@@ -116,7 +116,7 @@ def test_first_answer_of_an_error_is_positive_if_the_one_ahead_is_better():
     found = compared(APART, metric="rmse")
     one = found.differences[0]
     assert one.difference > 0
-    assert f"interval {one.joint_low:+.3f} to {one.joint_high:+.3f}. It" in said(found, 0)
+    assert f"interval {one.joint_low:+.4f} to {one.joint_high:+.4f}. It" in said(found, 0)
 
 
 def test_first_answer_gives_the_p_value_if_it_claims_more_than_the_joint_interval():

@@ -25,6 +25,8 @@ from mlflow_l3d.studies.sweep.report.shown import ShownSweep, short
 _STEPS: Final = 2
 """Steps that are named at most."""
 _SIZES: Final = ("mitigation_runs", "investigation_runs")
+_MOST_TIMES: Final = 10
+"""No step asks for more than so many times the runs."""
 _NAMED: Final = 3
 """Factors and points that a sentence names at most; notes of a first screen."""
 _NO_SCORE: Final = "No point has a score."
@@ -241,14 +243,17 @@ def _next_steps(shown: ShownSweep, source: Source) -> Iterator[Step]:
 
 
 def _sizes_needed(shown: ShownSweep) -> list[tuple[int, int]]:
-    """Return for each verdict that larger tables decide how many rows, and columns if there must be more."""
-    advice = [
-        advise(design, record, analysis.verdict(record.factor))
-        for analysis in shown.analyses
-        if not (design := design_named(analysis.design)).baseline
-        for record in analysis.importances.values()
-    ]
-    return [(each.rows or 0, each.columns or 0) for each in advice if each.action in ("more_rows", "larger_table")]
+    """Return for each verdict that larger tables decide how many rows, and columns: at most ten times as many runs."""
+    sizes = []
+    for analysis in shown.analyses:
+        design = design_named(analysis.design)
+        for record in analysis.importances.values() if not design.baseline else ():
+            advice = advise(design, record, analysis.verdict(record.factor))
+            rows, columns = advice.rows or 0, advice.columns or 0
+            runs = max(rows, record.table.shape[0]) * max(columns, record.table.shape[1])
+            if advice.action in ("more_rows", "larger_table") and runs <= _MOST_TIMES * record.table.size:
+                sizes.append((rows, columns))
+    return sizes
 
 
 def short_notes(shown: ShownSweep) -> list[str]:
