@@ -189,7 +189,7 @@ class Skewed(NamedTuple):
 def component_lines(evaluations: int) -> Iterator[list[object]]:
     """Yield mean over truth, and coverage, of the variance of each source; joined ones under the name of the first.
 
-    The truth of yes/no is that of shares: the variance of the probability to pass over rows, judges and so on.
+    The truth of yes/no scores is the variance of the probability to pass over rows, judges and so on.
     """
     normal = App(prompt=0.3, row_prompt=0.35, judge_prompt=0.2)
     half = normal._replace(judge=0.2, threshold=0.0)

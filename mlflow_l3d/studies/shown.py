@@ -160,8 +160,6 @@ class OnOneScreen:
         if document is None:
             return f"<pre>{escape(repr(self))}</pre>"
         page = escape(document.to_html(folded=False))
-        style, grows = (
-            f"width:100%;height:{_HEIGHT}px;border:0",
-            "this.style.height=this.contentDocument.body.scrollHeight+'px'",
-        )
+        style = f"width:100%;height:{_HEIGHT}px;border:0"
+        grows = "this.style.height=this.contentDocument.body.scrollHeight+'px'"
         return f'<iframe srcdoc="{page}" style="{style}" onload="{grows}" title="Report"></iframe>'

@@ -42,7 +42,7 @@ AUTO_TEXT: Final = (
 )
 """Text columns that need no name; the first complete group is used."""
 _WORDS: Final = 3
-"""Words that the texts of a column have on average if it is taken for the text without being named."""
+"""Words that the texts of a column have on average if we guess that it holds the texts."""
 _NO_TEXTS: Final = ("split", "id", "example_id")
 AUTO_CONTEXT: Final = (("premise", "question"), ("premise",), ("context", "question"), ("context",), ("question",))
 """Likewise, the part that all choices of a multiple-choice task share."""

@@ -120,7 +120,7 @@ class _Content(DataTexts):
 
     def __init__(self, thing: Any, name: str, *, strict: bool = True) -> None:
         plain = inspect.unwrap(getattr(thing, "func", thing))
-        self.name, self.module, self.strict = name, getattr(plain, "__module__", None), strict
+        self.name, self.module = name, getattr(plain, "__module__", None)
         self.texts: dict[str, str] = {}
         self.set_at_run_time: dict[tuple[str, str], Any] = {}
         self._followed: set[int] = set()
@@ -271,7 +271,7 @@ class _Content(DataTexts):
         is_filled = any(isinstance(each, dict | list | set) for each in constants)  # by its module, or by its functions
         if not (text or known or is_computed or is_filled or name.startswith("_")):
             self.refuse(called, value)
-        if len(constants) == 1 and self.data_of(constants[0], called) == text:  # several stand in branches
+        if len(constants) == 1 and self.data_of(constants[0], called) == text:  # of several, each is in a branch
             return ""
         self.texts = before if known or not text else {**self.texts, called: text}
         return text

@@ -21,8 +21,6 @@ _PURE: Final[dict[str, Any]] = {
     each.__name__: each for each in (bool, bytes, complex, dict, float, frozenset, int, list, range, set, str, tuple)
 }
 """What an expression of constants may call."""
-
-
 _OF_PROCESS: Final = frozenset(
     {"time", "perf_counter", "monotonic", "now", "utcnow", "today", "uuid1", "uuid4", "__file__"}
     | {"getpid", "mkdtemp", "mkstemp", "gettempdir", "gethostname"}
@@ -86,7 +84,7 @@ def said_of(body: Sequence[ast.stmt], name: str) -> tuple[list[Any], bool]:
             try:
                 assert isinstance(target, ast.Name)
                 constants.append(_constant(value))
-            except Exception:  # noqa: BLE001 - it is no expression of constants
+            except Exception:  # noqa: BLE001 - not an expression of constants
                 is_computed = True
     return constants, is_computed
 

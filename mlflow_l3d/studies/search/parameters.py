@@ -7,17 +7,7 @@ from typing import Annotated, Final, Literal, TypedDict
 
 from mlflow_l3d.annotations import Of
 from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
-from mlflow_l3d.parameters.shared import (
-    SEED,
-    Approach,
-    Columns,
-    Metric,
-    Place,
-    Settings,
-    Sizes,
-    Task,
-    Trained,
-)
+from mlflow_l3d.parameters.shared import SEED, Approach, Columns, Metric, Place, Settings, Sizes, Task, Trained
 from mlflow_l3d.parameters.verbs import Verb
 
 MOST_TRIALS: Final = 100_000

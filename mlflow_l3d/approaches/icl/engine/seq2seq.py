@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,11 @@ class Seq2SeqEngine(Engine):
 
     Parameters and attributes as for :class:`~mlflow_l3d.approaches.icl.engine.base.Engine`.
     """
+
+    @cached_property
+    def cache_argument(self) -> str:
+        """What the model calls its cache."""
+        return cache_argument(self.model)
 
     @property
     def start_id(self) -> int:
@@ -78,7 +84,7 @@ class Seq2SeqEngine(Engine):
 
     def _decode(self, tokens: torch.Tensor, shared: dict[str, Any], cache: Any) -> torch.Tensor:
         """Run (B, T) decoder tokens behind a cache, which grows; return logits (B, T, vocabulary)."""
-        output = self.model(decoder_input_ids=tokens, use_cache=True, **{cache_argument(self.model): cache}, **shared)
+        output = self.model(decoder_input_ids=tokens, use_cache=True, **{self.cache_argument: cache}, **shared)
         logits: torch.Tensor = output.logits
         return logits
 
