@@ -25,7 +25,6 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.functions.content import content_texts
 from mlflow_l3d.approaches.functions.estimator import Estimator, random_states
-from mlflow_l3d.approaches.functions.sources import said_of
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.processes import pickled
@@ -544,24 +543,3 @@ def test_workers_see_what_was_set_in_a_local_module(local_module, version, monke
         monkeypatch.delitem(sys.modules, name)
     assert pickle.loads(sent).function(None)() == (7, 8)
     assert sys.modules["helpers"].CACHE["a"].__name__ == "threading"
-
-
-def test_what_a_source_says_of_a_name():
-    body = ast.parse(
-        "'text'\nK = 1\nL: int = 2\nL += 1\nM, N = 3, f()\nwith o() as P: ...\n"
-        "def g():\n    global Q\n    K = 5\n    Q = 6\n"
-        "for R in S: T = 7\nif K:\n    U = frozenset({8})\nelse:\n    U = 9\n"
-    ).body
-    said = {name: said_of(body, name) for name in "KLMNPQRTUV"}
-    assert said == {
-        "K": ([1], False),
-        "L": ([2, 1], False),
-        "M": ([3], False),
-        "N": ([], True),
-        "P": ([], True),
-        "Q": ([], True),
-        "R": ([], True),
-        "T": ([7], True),
-        "U": ([frozenset({8}), 9], False),
-        "V": ([], False),
-    }

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session, answered
 from mlflow_l3d.approaches.command.scores import Printed, unscaled
-from mlflow_l3d.approaches.functions.content import Carried, content_texts
+from mlflow_l3d.approaches.functions.content import Carried, OwnChanges, content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS
@@ -156,7 +156,11 @@ class FunctionApproach(Carried, Approach):
         read_only = {name: array.view() for name, array in arrays.items() if array is not None}
         for array in read_only.values():
             array.flags.writeable = False
-        return CallableSession(self, replace(task, **read_only), dict(hyperparameters))
+        return CallableSession(self, replace(task, **read_only), dict(hyperparameters), self.own_changes())
+
+    def own_changes(self) -> OwnChanges | None:
+        """Return what notes the changes that runs make; None if the version does not depend on them."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,12 @@ class CallableSession(CellwiseSession):
     approach: FunctionApproach
     task: Task
     hyperparameters: Mapping[str, Value]
+    changes: OwnChanges | None
+
+    def close(self) -> None:
+        """Let what the runs changed be no other version."""
+        if self.changes:
+            self.changes.note()
 
     def run_cell(self, cell: Cell) -> Outcome:
         """Call the function for a cell."""

@@ -2,40 +2,219 @@
 
 from __future__ import annotations
 
-import ast
+import functools
+import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence, Set
-from types import FunctionType, MethodType, ModuleType
-from typing import Any
+from collections.abc import Callable, Mapping, Set
+from types import FunctionType, ModuleType
+from typing import Any, Final
 
 import numpy as np
 
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.approaches.functions.data import SHOWN, VERSION, WITHOUT_CONTENT, DataTexts
-from mlflow_l3d.approaches.functions.local_modules import local_modules
+from mlflow_l3d.approaches.functions.data import VERSION, DataTexts, is_code
+from mlflow_l3d.approaches.functions.local_modules import folders_of, is_local, local_modules
 from mlflow_l3d.approaches.functions.parts import (
     ATTRIBUTES,
     IMPORTS,
-    changed,
     decorated,
     enclosed,
     full_name,
     functions,
+    is_of_process,
     module_of,
     named,
     source,
 )
-from mlflow_l3d.approaches.functions.sources import Sources, is_of_process, restored, said_of
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
+
+_HIDING: Final = frozenset({"globals", "exec", "eval", "__import__", "import_module"})
+"""What a code calls to refer to what it does not name."""
+_BY_TEXT: Final = frozenset({"getattr", "vars", "__dict__"})
+"""What a code names to look up any variable of a module."""
+
+
+class Content(DataTexts):
+    """Texts of a function and of all that it refers to: code of local modules by its source, data by their value.
+
+    Parameters
+    ----------
+    thing
+        The function, or data.
+    name
+        What errors call it.
+    hashed
+        Whether large data are read.
+
+    Attributes
+    ----------
+    root
+        The name of the function in its module.
+    texts
+        Name -> source or data.
+    variables
+        Name -> text of a variable of a local module, or of an attribute of a function or class.
+    carried
+        Module and name -> value of each variable that workers need.
+    """
+
+    def __init__(self, thing: Any, name: str, *, hashed: bool = True) -> None:
+        super().__init__(hashed=hashed)
+        plain = inspect.unwrap(getattr(thing, "func", thing))
+        self.name, self.module = name, getattr(plain, "__module__", None)
+        self.root = full_name(plain if hasattr(plain, "__qualname__") else type(plain))
+        self.texts: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
+        self.carried: dict[tuple[str, str], Any] = {}
+        self._folders, self._followed = folders_of(plain), set[Any]()
+        self.refer(getattr(thing, "__name__", name), thing)
+
+    def is_local(self, module: str) -> bool:
+        """Return whether a module is the user's own code."""
+        return module in (self.module, "__main__") or is_local(module, self._folders)
+
+    def refer(self, called: str, value: Any) -> None:
+        """Add what is behind a name, and its decorations."""
+        value = value.function if isinstance(value, Approach) and hasattr(value, "function") else value
+        for layer in decorated(value):
+            self._refer_plainly(f"{called}, decorated", layer)
+            for kind, function in getattr(layer, "registry", {}).items():  # of functools.singledispatch
+                self.refer(f"{called}, of {full_name(kind)}", function)
+        self._refer_plainly(called, inspect.unwrap(value))
+
+    def _refer_plainly(self, called: str, value: Any) -> None:
+        if isinstance(value, FunctionType | type) and self.is_local(module_of(value)):
+            self._follow(called, value)
+        elif is_code(value):
+            self._name(called, value)
+        elif value is not None:
+            self._add(called, self.text_of(value, called))
+
+    def _add(self, called: str, text: str) -> None:
+        while self.texts.setdefault(called, text) != text:  # two things of one name
+            called += "'"
+
+    def _name(self, called: str, value: Any) -> None:
+        """Add what a package brings along, which its name says; and what it is bound to, or encloses."""
+        if (full := full_name(value)) not in (called, f"builtins.{called}"):
+            self._add(called, full)
+        owner = getattr(value, "__self__", None)
+        if isinstance(value, np.ufunc) and "(vectorized)" in value.__name__:
+            self._add(called, self.refuse(called, value))
+        if getattr(value, "__module__", "") is None and not isinstance(owner, ModuleType | type | None):
+            self._add(f"{called}, of", self.text_of(owner, called))
+        if isinstance(value, FunctionType) and self._is_new(value):
+            for place, held in enclosed(value):
+                if isinstance(held, FunctionType | type | str | int | float):
+                    self.refer(f"{called}.{place}", held)
+
+    def _is_new(self, what: Any) -> bool:
+        key = what if isinstance(what, tuple) else id(what)
+        is_new = key not in self._followed
+        self._followed.add(key)
+        return is_new
+
+    def _follow(self, called: str, thing: FunctionType | type) -> None:
+        """Add a source, and what it refers to."""
+        try:
+            self._add(called, source(thing))
+        except (OSError, TypeError):
+            if module_of(thing) in (self.module, "__main__") and self.hashed:
+                allowed = f"has no source of {called} to distinguish it by"
+                raise ParameterError("function", self.name, allowed, VERSION) from None
+            self._add(called, full_name(thing))  # its file is in the key
+        if not self._is_new(thing):
+            return
+        for base in (*thing.__bases__, type(thing)) if isinstance(thing, type) else ():
+            self.refer(base.__name__, base)
+        for name, value in vars(thing).items():
+            is_machinery = name.startswith("__") or name == "_abc_impl" or type(value) is thing
+            is_bound = hasattr(type(value), "__get__") and not isinstance(value, functools.partial)
+            if not (is_machinery or (is_bound and not self.is_local(type(value).__module__))):
+                self._variable(module_of(thing), f"{thing.__qualname__}.{name}", value)
+        for function in functions(thing):
+            if self.is_local(module_of(function)) and function.__code__.co_filename != "<string>":  # a dataclass's
+                self._names(called, function)
+
+    def _names(self, called: str, function: FunctionType) -> None:
+        """Add what a function looks up, encloses and has as defaults."""
+        code, module, variables = function.__code__, module_of(function), function.__globals__
+        names, attributes = {*named(code)}, {*named(code, ATTRIBUTES)}
+        for each in sorted(_HIDING & ((names - {*variables}) | ({"import_module"} & (names | attributes)))):
+            self._add(f"{each}()", self.refuse(f"{each}()", variables))
+        for each in sorted(names & {*variables}):
+            self._variable(module, each, variables[each], names | attributes)
+        for each in named(code, IMPORTS):
+            self._module(sys.modules.get(each.partition(".")[0]), names | attributes)
+        held, defaults = [*enclosed(function)], [*enumerate(function.__defaults__ or ())]
+        for place, value in (*held, *defaults, *(function.__kwdefaults__ or {}).items()):
+            self.refer(f"{called}.{place}", value)
+
+    def _variable(self, module: str, name: str, value: Any, looked_up: Set[str] = frozenset()) -> None:
+        """Add a variable by its value."""
+        called = name if module == self.module else f"{module}.{name}"
+        if isinstance(value, ModuleType) and self.is_local(value.__name__):
+            self._module(value, looked_up)
+        elif is_code(value):
+            self.refer(called, value)
+        elif self._is_new((module, name)) and not is_of_process(module, name, value):
+            unknown = len(self.unknown)
+            self.variables[f"{called} ="] = self.text_of(value, called)
+            if len(self.unknown) == unknown and is_local(module, self._folders) and "<locals>" not in name:
+                self.carried[module, name] = value
+
+    def _module(self, module: ModuleType | None, looked_up: Set[str]) -> None:
+        """Add those variables of a local module that a code may look up by these names."""
+        if module and self.is_local(module.__name__) and self._is_new((module.__name__, frozenset(looked_up))):
+            names = {*vars(module)} if _BY_TEXT & looked_up else looked_up & {*vars(module)}
+            for each in sorted(name for name in names if not name.startswith("__")):
+                self._variable(module.__name__, each, vars(module)[each], looked_up)
+
+
+_LEFT: Final[dict[str, tuple[dict[str, tuple[str, str]], Any]]] = {}
+"""Function -> variable -> its text after the runs of the function, and before them; and objects, which live on."""
+
+
+def _asked(thing: Any, name: str) -> tuple[Content, dict[str, str]]:
+    """Return content, and its variables as they were before the function's own runs changed them."""
+    content = Content(thing, name)
+    variables, (left, _) = dict(content.variables), _LEFT.get(content.root, ({}, None))
+    for each, (after, before) in [*left.items()]:
+        if variables.get(each, "") == after:
+            variables[each] = before
+        else:  # someone else changed it since
+            del left[each]
+    return content, variables
+
+
+class OwnChanges:
+    """What the runs of a function change until :meth:`note`: counters, caches and loaded models are no settings."""
+
+    def __init__(self, thing: Any, name: str) -> None:
+        self.thing, self.name = thing, name
+        self.before = _asked(thing, name)[1]
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None:
+        self.note()
+
+    def note(self) -> None:
+        """Let the variables that changed count as they were before."""
+        content, before = Content(self.thing, self.name), self.before
+        texts = {
+            each: (content.variables.get(each, ""), before.get(each, "")) for each in (*before, *content.variables)
+        }
+        _LEFT[content.root] = {each: pair for each, pair in texts.items() if pair[0] != pair[1]}, content.unknown
 
 
 def content_texts(thing: Any, name: str) -> dict[str, str]:
     """Return name -> source or content, of a function (or of data) and of all that it refers to.
 
-    These are the functions and classes of its module that it names, what these refer to, and data: globals, variables
+    These are the functions and classes of local modules that it names, what these refer to, and data: variables, those
     of an enclosing function, default arguments, and arguments of a ``functools.partial``.
 
     Parameters
@@ -50,11 +229,14 @@ def content_texts(thing: Any, name: str) -> dict[str, str]:
     ParameterError
         If there is no source, as in an interactive interpreter, or the content of an object is not known.
     """
-    return _Content(thing, name).texts
+    content, variables = _asked(thing, name)
+    texts = {**content.texts, **{each: text for each, text in variables.items() if text}}
+    content.check(texts.values())
+    return texts
 
 
 class Carried:
-    """An object that takes what was set at run time along to workers, which import local modules afresh.
+    """An object that takes the variables of local modules along to workers, which import these modules afresh.
 
     Attributes
     ----------
@@ -66,12 +248,17 @@ class Carried:
     name: str
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes, and the variables of local modules that differ from what their source says."""
-        return {**vars(self), "set_at_run_time": _Content(self.function, self.name, strict=False).set_at_run_time}
+        """Return the attributes, and the variables of local modules that the function refers to."""
+        return {**vars(self), "carried": Content(self.function, self.name, hashed=False).carried}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Set these variables here, too."""
-        restored(state.pop("set_at_run_time"))
+        """Set the variables that differ here: the user's program set them."""
+        for (module, name), value in state.pop("carried").items():
+            *outer, last = name.split(".")
+            place = functools.reduce(getattr, outer, importlib.import_module(module))
+            here, there = Content(getattr(place, last, None), name), Content(value, name)
+            if (here.texts, here.variables) != (there.texts, there.variables):
+                setattr(place, last, value)
         vars(self).update(state)
 
 
@@ -106,172 +293,10 @@ class BySource(Carried):
             self.texts = {**texts, **local_modules(self.function, "\n".join(texts.values()))}
         return {"source": content_key(self.texts)} if self.texts else {}
 
+    def own_changes(self) -> OwnChanges | None:
+        """Return what notes the changes that runs make from now on; None if the version does not depend on them."""
+        return None if self.is_versioned or not self.texts else OwnChanges(self.function, self.name)
+
     def __getstate__(self) -> dict[str, Any]:
         """Let workers, which may have no source, take the answer with the object."""
         return {**super().__getstate__(), "is_versioned": self.is_versioned or bool(self.texts)}
-
-
-class _Content(DataTexts):
-    """Texts of one function and of what it refers to.
-
-    Of its own module these are sources and data. Sources of other local modules are in the key anyway: of these it is
-    what they do not say, such as enclosed variables and variables that were set at run time.
-    """
-
-    def __init__(self, thing: Any, name: str, *, strict: bool = True) -> None:
-        plain = inspect.unwrap(getattr(thing, "func", thing))
-        self.name, self.module = name, getattr(plain, "__module__", None)
-        self.texts: dict[str, str] = {}
-        self.set_at_run_time: dict[tuple[str, str], Any] = {}
-        self._followed: set[int] = set()
-        self._sources = Sources(plain)
-        self._changed: set[tuple[str, str]] = set()
-        self.strict = False  # first: what do the functions change themselves?
-        self.refer(getattr(thing, "__name__", name), thing)
-        self.strict, self.texts, self.set_at_run_time, self._followed = strict, {}, {}, set()
-        self.refer(getattr(thing, "__name__", name), thing)
-
-    def refer(self, called: str, value: Any) -> None:
-        """Add what is behind a name."""
-        value = value.function if isinstance(value, Approach) and hasattr(value, "function") else value
-        for layer in decorated(value):
-            self._refer_plainly(f"{called}, decorated", layer)
-            for kind, function in getattr(layer, "registry", {}).items():  # of functools.singledispatch
-                self.refer(f"{called}, of {full_name(kind)}", function)
-        self._refer_plainly(called, inspect.unwrap(value))
-
-    def _refer_plainly(self, called: str, value: Any) -> None:
-        """Add what is behind a name, whatever is decorated by it."""
-        if called in self.texts or value is None:
-            return
-        if isinstance(value, FunctionType | type) and module_of(value) == self.module:
-            self._follow(called, value)
-        elif isinstance(value, MethodType):
-            self.texts[called] = self.text_of(value, called)
-        elif isinstance(value, (FunctionType, type, *WITHOUT_CONTENT)) or inspect.isroutine(value):
-            # What another package brings along is what its name says.
-            if (full := full_name(value)) not in (called, f"builtins.{called}"):
-                self.texts[called] = full
-            self.look_into(called, value)
-        else:
-            self.texts[called] = self.text_of(value, called)
-
-    def _follow(self, called: str, thing: FunctionType | type) -> None:
-        """Add a source, and what it refers to."""
-        try:
-            self.texts[called] = source(thing)
-        except (OSError, TypeError):
-            if not self.strict:
-                return
-            allowed = f"has no source of {called} to distinguish it by"
-            raise ParameterError("function", self.name, allowed, VERSION) from None
-        if id(thing) in self._followed:
-            return
-        self._followed.add(id(thing))
-        for base in (*thing.__bases__, type(thing)) if isinstance(thing, type) else ():
-            self.refer(base.__name__, base)
-        self._attributes(called, thing, (*SHOWN, list, dict, tuple, set, np.ndarray))
-        self._names(called, thing, own=True)
-
-    def look_into(self, called: str, value: Any) -> None:
-        """Add what no source says of an object of another module: what it is bound to, and what it encloses."""
-        owner = getattr(value, "__self__", None)
-        if isinstance(value, np.ufunc) and "(vectorized)" in value.__name__:
-            self.refuse(called, value)
-        if getattr(value, "__module__", "") is None and not isinstance(owner, ModuleType | type | None):
-            self.texts[f"{called}, of"] = self.text_of(owner, called)
-        is_local = isinstance(value, FunctionType | type) and self._sources.is_local(module_of(value))
-        if is_local and id(value) not in self._followed:
-            self._followed.add(id(value))
-            for base in value.__bases__ if isinstance(value, type) else ():
-                self.look_into(base.__name__, base)
-            self._attributes(called, value)
-            self._names(called, value, own=False)
-
-    def _attributes(self, called: str, thing: FunctionType | type, always: tuple[type, ...] = ()) -> None:
-        """Add data that are attributes of a function or class: of some types always, others if no source says them."""
-        for name, value in vars(thing).items():
-            if name.startswith("__") or inspect.isroutine(value) or hasattr(type(value), "__get__"):
-                continue
-            if isinstance(value, always):
-                self.refer(f"{called}.{name}", value)
-            elif (module_of(thing), f".{name}") in self._changed:
-                continue
-            elif not (name.startswith("_") and not always) and type(value) not in (thing, type, ModuleType):
-                self._unless_said(f"{called}.{name}", value, self._sources.of_class(thing), name)
-
-    def _names(self, called: str, thing: FunctionType | type, *, own: bool) -> None:
-        """Add what functions look up; of other modules what was set at run time, and what their functions enclose."""
-        for function in functions(thing):
-            code, module = function.__code__, module_of(function)
-            if not own and not self._sources.is_local(module):
-                continue
-            self._changed |= {(module, each) for each in changed(function)}
-            attributes = {*named(code, ATTRIBUTES)}
-            for each in named(code):
-                value = function.__globals__.get(each)
-                if own:
-                    self.refer(each, value)
-                if each == "globals" and value is None:
-                    self.refuse("globals()", function.__globals__)
-                elif isinstance(value, ModuleType):
-                    self._module(value, attributes)
-                elif each in function.__globals__:
-                    self._variable(module, each, value, known=own)
-            for each in named(code, IMPORTS):
-                self._module(sys.modules.get(each.partition(".")[0]), attributes)
-            if code.co_filename != "<string>" and (own or "<locals>" in code.co_qualname):  # that is a dataclass's
-                held = [*enclosed(function)]
-                defaults = [*enumerate(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
-                for place, value in (*held, *defaults):
-                    self.refer(f"{called}.{place}", value)
-
-    def _module(self, module: ModuleType | None, names: Set[str]) -> None:
-        """Add those variables of a local module, and of its submodules, that a code may look up by these names."""
-        if module is None or not self._sources.is_local(module.__name__):
-            return
-        for name, value in sorted(pair for pair in vars(module).items() if pair[0] in names):
-            if not isinstance(value, ModuleType):
-                self._variable(module.__name__, name, value)
-            elif value.__name__.startswith(f"{module.__name__}."):
-                self._module(value, names)
-
-    def _variable(self, module: str, name: str, value: Any, *, known: bool = False) -> None:
-        """Add a variable of a local module if its source does not say it; `known` if it is in the key anyway."""
-        called = f"{module}.{name}"
-        if origin := self._sources.imported(module, name):
-            module, name = origin
-        if not self._sources.is_local(module):
-            return
-        if isinstance(value, FunctionType | type | ModuleType) or inspect.isroutine(value):
-            is_own = isinstance(value, FunctionType | type) and module_of(value) == self.module != module
-            if not known:
-                (self.refer if is_own else self.look_into)(called, value)
-            return
-        if (module, name) in self._changed:  # a counter or cache: no setting of the user
-            return
-        body = self._sources.of_module(module)
-        # Tables, caches and models are as the module makes them.
-        if is_of_process(body, name) or (said_of(body, name)[1] and not isinstance(value, SHOWN)):
-            return
-        if self._unless_said(called, value, body, name, known=known):
-            looked_up, _, as_name = called.rpartition(".")
-            self.set_at_run_time |= {(module, name): value, (looked_up, as_name): value}
-
-    def _unless_said(self, called: str, value: Any, body: Sequence[ast.stmt], name: str, *, known: bool = False) -> str:
-        """Add data that the source of their module or class does not say; return them as text, empty if it does.
-
-        If their content is not known, a source that computes them decides; else they were set at run time.
-        """
-        (constants, is_computed), before = said_of(body, name), dict(self.texts)
-        try:
-            text = self.data_of(value, called)
-        except Exception:  # noqa: BLE001 - as in text_of
-            text = ""
-        is_filled = any(isinstance(each, dict | list | set) for each in constants)  # by its module, or by its functions
-        if not (text or known or is_computed or is_filled or name.startswith("_")):
-            self.refuse(called, value)
-        if len(constants) == 1 and self.data_of(constants[0], called) == text:  # of several, each is in a branch
-            return ""
-        self.texts = before if known or not text else {**self.texts, called: text}
-        return text

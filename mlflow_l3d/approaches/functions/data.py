@@ -1,4 +1,4 @@
-"""Data as text: what plain data, arrays and tables show of themselves, and a refusal of everything else."""
+"""Data as text: what plain data, arrays and tables show of themselves; of everything else the content is not known."""
 
 from __future__ import annotations
 
@@ -7,27 +7,39 @@ import dataclasses
 import datetime as dt
 import enum
 import functools
+import hashlib
 import inspect
 import logging
-import random
 import re
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from pathlib import PurePath
-from types import MethodType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
-from mlflow_l3d.approaches.functions.parts import arrow_bytes, digest, full_name
+from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.functions.parts import arrow_bytes, full_name
 from mlflow_l3d.errors import ParameterError
 
-NUMBERS: Final = (bool, int, float, complex, np.generic, range, slice, type(None), type(...), dt.date, dt.time)
-SHOWN: Final = (*NUMBERS, str, bytes, re.Pattern, PurePath, np.dtype, dt.timedelta, enum.Enum)
+_NUMBERS: Final = (bool, int, float, complex, np.generic, range, slice, type(None), type(...), dt.date, dt.time)
+_SHOWN: Final = (*_NUMBERS, str, bytes, PurePath, np.dtype, dt.timedelta, enum.Enum)
 """What these show of themselves is all that they are."""
-WITHOUT_CONTENT: Final = (ModuleType, np.ufunc, logging.Logger)
-"""Packages whose objects are known by name alone: their content is the version of the package."""
+_EMPTY: Final = ("object", "_thread.lock", "_thread.RLock")
+"""Types whose objects hold nothing."""
+_BUILT_IN: Final = (object, dict, list, tuple, set, frozenset)
 VERSION: Final = 'Give a version, which you change with it: version="1".'
+
+
+def is_code(value: Any) -> bool:
+    """Return whether a value is a function, a class or a module, decorated or not."""
+    if isinstance(value, MethodType | Approach):
+        return hasattr(value, "function")
+    is_kind = isinstance(value, FunctionType | type | ModuleType | np.ufunc | logging.Logger)
+    return is_kind or inspect.isroutine(value) or hasattr(value, "__wrapped__")
 
 
 class DataTexts(ABC):
@@ -37,26 +49,31 @@ class DataTexts(ABC):
     ----------
     name, module
         What errors call the function, and its module.
-    strict
-        Whether data of unknown content are an error.
+    hashed
+        Whether large data are read; if not, their text is their type.
+    unknown
+        Path and value of each object whose content is not known.
     """
 
     name: str
     module: str | None
-    strict: bool
+
+    def __init__(self, *, hashed: bool) -> None:
+        self.hashed = hashed
+        self.unknown: list[tuple[str, Any]] = []
+
+    @abstractmethod
+    def is_local(self, module: str) -> bool:
+        """Return whether a module is the user's own code."""
 
     @abstractmethod
     def refer(self, called: str, value: Any) -> None:
         """Add what is behind a name."""
 
-    @abstractmethod
-    def look_into(self, called: str, value: Any) -> None:
-        """Add what no source says of an object of another module."""
-
     def text_of(self, value: Any, path: str) -> str:
         """Return data as text; functions in it are added."""
         try:
-            text = self.data_of(value, path)
+            text = self._data_of(value, path)
         except ParameterError:
             raise
         except Exception:  # noqa: BLE001 - whatever a stranger's object raises, its content is not known
@@ -64,58 +81,88 @@ class DataTexts(ABC):
         return text or self.refuse(path, value)
 
     def refuse(self, path: str, value: Any) -> str:
-        """Raise the error of an object whose content is not known; without `strict` return a text for it."""
-        if not self.strict:
-            return "unknown"
-        allowed = f"refers to {path}, of type {type(value).__name__}, whose content is not known"
-        raise ParameterError("function", self.name, allowed, VERSION)
+        """Return a text for an object whose content is not known, and note it."""
+        self.unknown.append((path, value))
+        return f"object {id(value)};"
 
-    def data_of(self, value: Any, path: str) -> str:
+    def check(self, texts: Iterable[str]) -> None:
+        """Raise an error if texts have an object whose content is not known."""
+        everything = "\n".join(texts) if self.unknown else ""
+        for path, value in self.unknown:
+            if f"object {id(value)};" in everything:
+                allowed = f"refers to {path}, of type {type(value).__name__}, whose content is not known"
+                raise ParameterError("function", self.name, allowed, VERSION)
+
+    def _digest(self, content: Callable[[], Any]) -> str:
+        return hashlib.sha256(content()).hexdigest() if self.hashed else ""
+
+    def _data_of(self, value: Any, path: str) -> str:
         """Return data as text, if it is plain as Python shows it; the empty text if its content is not known."""
         kind, library = type(value).__qualname__, type(value).__module__.partition(".")[0]
         if isinstance(value, MethodType):
             return self.text_of([value.__func__, value.__self__], path)
         if isinstance(value, functools.partial):
             return self.text_of([value.func, list(value.args), value.keywords], path)
-        if inspect.isroutine(value) or isinstance(value, (type, *WITHOUT_CONTENT)) or hasattr(value, "__wrapped__"):
-            if getattr(value, "__module__", None) == self.module:
-                self.refer(path, value)
-            else:
-                self.look_into(path, inspect.unwrap(value))
-            return f"{kind} {full_name(value)}"
-        if value is getattr(random, "_inst", None):  # what functions of `random` are methods of
-            return kind
+        if is_code(value):
+            self.refer(path, value)
+            return f"{kind} {full_name(inspect.unwrap(value))}"
         if library == "mlflow" and kind == "PromptVersion":  # the version decides the content
             return f"{kind}({value.uri})"
         if isinstance(value, re.Pattern):  # shows its first 200 characters
             return f"{kind}({value.pattern!r}, {value.flags})"
-        if isinstance(value, SHOWN) or (library == "torch" and kind in ("dtype", "device")):
+        if isinstance(value, _SHOWN) or (library == "torch" and kind in ("dtype", "device")):
             return repr(value)
-        if isinstance(value, list | tuple):
-            parts = ", ".join(self.text_of(each, f"{path}[{place}]") for place, each in enumerate(value))
-            return f"[{parts}]" if isinstance(value, list) else f"({parts}{',' * (len(value) == 1)})"
-        if isinstance(value, set | frozenset):
-            return f"{kind}({', '.join(sorted(self.text_of(each, path) for each in value))})"
-        if isinstance(value, dict):
-            pairs = (
-                f"{self.text_of(key, path)}: {self.text_of(each, f'{path}[{key!r}]')}" for key, each in value.items()
-            )
-            default = getattr(value, "default_factory", None)
-            return f"{{{', '.join(pairs)}}}" + (f", else {self.text_of(default, path)}" if default else "")
-        if dataclasses.is_dataclass(value) or isinstance(value, argparse.Namespace):
-            self.refer(kind, type(value))
-            return f"{kind}({self.text_of(dict(vars(value)), path)})"
         if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
-            content = self.text_of(value.tolist(), path) if value.dtype.hasobject else digest(value.tobytes())
+            is_mixed = value.dtype.hasobject
+            content = self.text_of(value.tolist(), path) if is_mixed else self._digest(lambda: _bytes_of(value))
             return f"{kind}({np.lib.format.dtype_to_descr(value.dtype)}, {value.shape}, {content})"
         if library == "torch" and hasattr(value, "detach"):
             raw = value.detach().cpu().contiguous().reshape(-1).view(sys.modules["torch"].uint8).numpy()
-            return f"{kind}({value.dtype}, {tuple(value.shape)}, {digest(raw.tobytes())})"
+            return f"{kind}({value.dtype}, {tuple(value.shape)}, {self._digest(lambda: raw.data)})"
         if library == "scipy" and hasattr(value, "tocoo"):
             sparse = value.tocoo()
             return f"{kind}{self.text_of([value.shape, sparse.row, sparse.col, sparse.data], path)}"
         if library == "pandas":
             frame = value if hasattr(value, "columns") else value.to_frame()
             names = self.text_of([list(frame.columns), list(frame.index.names), list(map(str, frame.dtypes))], path)
-            return f"{kind}({names}, {digest(arrow_bytes(frame))})"
-        return f"{kind}({digest(arrow_bytes(value))})" if hasattr(value, "__arrow_c_stream__") else ""
+            return f"{kind}({names}, {self._digest(lambda: arrow_bytes(frame))})"
+        if hasattr(value, "__arrow_c_stream__"):
+            return f"{kind}({self._digest(lambda: arrow_bytes(value))})"
+        items = self._items_of(value, path)
+        is_record = dataclasses.is_dataclass(value) or isinstance(value, argparse.Namespace)
+        if is_record or self._is_of_own_class(type(value)) or (items and getattr(value, "__dict__", None)):
+            self.refer(kind, type(value))
+            return f"{kind}({items}{self.text_of(dict(vars(value)), path)})"
+        is_empty = full_name(type(value)).removeprefix("builtins.") in _EMPTY
+        return items or (kind if is_empty else self._name_in_package(value))
+
+    def _is_of_own_class(self, kind: type) -> bool:
+        """Return whether what the user's classes say of an object, and its attributes, are all that it is."""
+        own = [each for each in kind.__mro__ if each not in _BUILT_IN]
+        return bool(own) and all(self.is_local(each.__module__) and "__slots__" not in vars(each) for each in own)
+
+    def _items_of(self, value: Any, path: str) -> str:
+        """Return a container as text; the empty text of anything else."""
+        if isinstance(value, list | tuple):
+            parts = ", ".join(self.text_of(each, f"{path}[{place}]") for place, each in enumerate(value))
+            return f"[{parts}]" if isinstance(value, list) else f"({parts}{',' * (len(value) == 1)})"
+        if isinstance(value, set | frozenset):
+            return f"{type(value).__qualname__}({', '.join(sorted(self.text_of(each, path) for each in value))})"
+        if isinstance(value, dict):
+            pairs = (
+                f"{self.text_of(key, path)}: {self.text_of(each, f'{path}[{key!r}]')}" for key, each in value.items()
+            )
+            default = getattr(value, "default_factory", None)
+            return f"{{{', '.join(pairs)}}}" + (f", else {self.text_of(default, path)}" if default else "")
+        return ""
+
+    def _name_in_package(self, value: Any) -> str:
+        """Return the name of an object that its package has, such as a logger; the empty text if it has none."""
+        module = type(value).__module__
+        package = None if self.is_local(module) else sys.modules.get(module.partition(".")[0])
+        names = (name for name, each in vars(package).items() if each is value) if package else ()
+        return next((f"{module}.{name}" for name in names), "")
+
+
+def _bytes_of(array: npt.NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
 from mlflow_l3d.approaches.command.folder import MOST_FILES, walk
+from mlflow_l3d.approaches.functions.parts import without_comments
 
 _IMPORT: Final = re.compile(r"^\s*(?:from|import)\s+(.+)", re.MULTILINE)
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
@@ -39,7 +41,7 @@ def local_modules(function: Callable[..., Any], source: str) -> dict[str, str]:
         for start, path in [(start, path) for start, place in places for path in _files(place)]:
             if path.resolve() not in followed:
                 followed.add(path.resolve())
-                texts.append(path.read_text("utf-8", "replace"))
+                texts.append(without_comments(path.read_text("utf-8", "replace")))
                 sources.setdefault(path.relative_to(start).as_posix(), texts[-1])
     return dict(sorted(sources.items()))
 
@@ -49,6 +51,15 @@ def folders_of(function: Any) -> list[Path]:
     file = Path(getattr(getattr(function, "__code__", None), "co_filename", ""))
     folders = [*([file.resolve().parent] if file.is_file() else []), Path.cwd()]
     return [folder for folder in folders if _INSTALLED.isdisjoint(folder.parts)]
+
+
+def is_local(module: str, folders: Iterable[Path]) -> bool:
+    """Return whether an imported module is in one of these folders."""
+    top, file = module.partition(".")[0], getattr(sys.modules.get(module), "__file__", None)
+    if file is None or top in ("__main__", "mlflow_l3d"):
+        return False
+    path = Path(file).resolve()
+    return any(path == folder / f"{top}.py" or path.is_relative_to(folder / top) for folder in folders)
 
 
 def _imported(function: Any) -> Iterator[str]:

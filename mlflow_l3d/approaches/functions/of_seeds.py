@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -14,12 +16,14 @@ import numpy.typing as npt
 
 from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, Command
 from mlflow_l3d.approaches.command.folder import MOST_FILES, Stamps
+from mlflow_l3d.approaches.command.in_place import FirstRun
 from mlflow_l3d.approaches.command.template import Output
-from mlflow_l3d.approaches.command.written import Written
+from mlflow_l3d.approaches.command.written import CommandSession, Written
 from mlflow_l3d.approaches.functions.content import BySource
 from mlflow_l3d.approaches.global_seeds import globally_seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.tasks.base import Task
 
 _OF_TORCH: Final = ("torch", "transformers", "lightning", "pytorch_lightning")
 
@@ -94,6 +98,15 @@ class SeedFunction(BySource, Command):
         del hyperparameters
         return str(getattr(self.function, "__name__", self.name))
 
+    def prepare(self, task: Task, hyperparameters: Mapping[str, Value], **given: Any) -> CommandSession:
+        """Return a session that calls the function once a cell."""
+        del given
+        return _Session(self, partial(self.execute, hyperparameters=hyperparameters), task)
+
+    def _first_run(self, hyperparameters: Mapping[str, Value]) -> FirstRun:
+        with self.own_changes() or nullcontext():
+            return super()._first_run(hyperparameters)
+
     def _why_alone(self, before: Stamps) -> str:
         """Return why later calls follow one another: a function has no other folder than ours."""
         if len(before) >= MOST_FILES:
@@ -124,6 +137,20 @@ class SeedFunction(BySource, Command):
             raise
         except Exception as error:
             raise L3DError(f"{type(error).__name__}: {error}") from error
+
+
+class _Session(CommandSession):
+    """Calls a function for one cell after the other, and notes what these calls change."""
+
+    def __init__(self, approach: SeedFunction, execute: Callable[[Mapping[str, int]], Written], task: Task) -> None:
+        super().__init__(execute, approach.what, approach.metric, task)
+        self.changes = approach.own_changes()
+
+    def close(self) -> None:
+        """Let what the calls changed be no other version."""
+        if self.changes:
+            self.changes.note()
+        super().close()
 
 
 def _seeds_of(function: Callable[..., Any]) -> Iterator[str]:

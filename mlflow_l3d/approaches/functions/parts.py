@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import ast
 import dis
-import hashlib
 import inspect
+import re
+import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from contextlib import suppress
-from tokenize import TokenError
 from types import CodeType, FunctionType
 from typing import Any, Final
 
 
+def without_comments(text: str) -> str:
+    """Return a source without comments; as it is if it is none, or only a part of a statement."""
+    try:
+        return ast.unparse(ast.parse(textwrap.dedent(text)))
+    except (SyntaxError, ValueError, RecursionError):
+        return text
+
+
 def source(thing: FunctionType | type) -> str:
-    """Return a source; of a class of a notebook it comes from the cell of its methods.
+    """Return a source without comments; of a class of a notebook it comes from the cell of its methods.
 
     Raises
     ------
@@ -25,11 +34,11 @@ def source(thing: FunctionType | type) -> str:
     if isinstance(thing, FunctionType):
         text = inspect.getsource(thing.__code__)
         if thing.__name__ != "<lambda>" or text.count("lambda") < 2:
-            return text
+            return without_comments(text)
         columns = [column for _, _, column, end in thing.__code__.co_positions() if column is not None and end]
         return f"{text}@{min(columns)}"  # which of several on a line
     try:
-        return inspect.getsource(thing)
+        return without_comments(inspect.getsource(thing))
     except (OSError, TypeError):
         for code in (each.__code__ for each in vars(thing).values() if isinstance(each, FunctionType)):
             with suppress(OSError, SyntaxError):
@@ -37,7 +46,7 @@ def source(thing: FunctionType | type) -> str:
                 classes = [node for node in ast.walk(ast.parse(cell)) if isinstance(node, ast.ClassDef)]
                 for node in (node for node in classes if node.name == thing.__name__):
                     if node.lineno <= code.co_firstlineno <= (node.end_lineno or 0):
-                        return ast.get_source_segment(cell, node) or ""
+                        return without_comments(ast.get_source_segment(cell, node) or "")
         raise
 
 
@@ -62,21 +71,20 @@ def decorated(value: Any) -> Iterator[Any]:
 
 
 def functions(thing: FunctionType | type) -> Iterator[FunctionType]:
-    """Yield a function, or those of a class, with the decorations that its module has."""
+    """Yield a function, or those of a class, with their decorations."""
     if isinstance(thing, FunctionType):
         yield thing
         return
     for each in vars(thing).values():
-        for held in (each, *(getattr(each, name, None) for name in ("__func__", "fget", "func"))):
-            layers = (layer for layer in decorated(held) if isinstance(layer, FunctionType))
-            yield from (layer for layer in layers if module_of(layer) == thing.__module__)
-            if isinstance(function := inspect.unwrap(held) if callable(held) else None, FunctionType):
-                yield function
+        for held in (each, *(getattr(each, name, None) for name in ("__func__", "fget", "fset", "func"))):
+            layers = (*decorated(held), inspect.unwrap(held) if callable(held) else None)
+            yield from (layer for layer in layers if isinstance(layer, FunctionType))
 
 
 GLOBALS: Final = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 ATTRIBUTES: Final = ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")
 IMPORTS: Final = ("IMPORT_NAME",)
+_OF_PROCESS: Final = r"\b(time|perf_counter|monotonic|getpid|mkdtemp|mkstemp|gettempdir)\("
 
 
 def named(code: CodeType, operations: tuple[str, ...] = GLOBALS) -> Iterator[str]:
@@ -97,32 +105,13 @@ def enclosed(function: FunctionType) -> Iterator[tuple[str, Any]]:
                 yield name, cell.cell_contents
 
 
-_FILLS: Final = frozenset({"add", "append", "clear", "extend", "insert", "pop", "popitem", "setdefault", "update"})
-
-
-def changed(function: FunctionType) -> set[str]:
-    """Return the global variables, and with a dot the attributes, that a function changes while it runs."""
-    global_names = {*named(function.__code__)}
-    changes = {*named(function.__code__, ("STORE_GLOBAL",))}
-    with suppress(OSError, TypeError, SyntaxError, TokenError):
-        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function.__code__)))):
-            stored = isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load)
-            place: Any = node if stored else None
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FILLS:
-                place = node.func.value
-            while isinstance(place, ast.Subscript):
-                place = place.value
-            if isinstance(place, ast.Name) and place.id in global_names:
-                changes.add(place.id)
-            elif isinstance(place, ast.Attribute):
-                of_instance = place is node and getattr(place.value, "id", "") not in {*global_names, "cls"}
-                changes |= set() if of_instance else {f".{place.attr}"}
-    return changes
-
-
-def digest(content: bytes | memoryview) -> str:
-    """Return the hash of bytes."""
-    return hashlib.sha256(content).hexdigest()
+def is_of_process(module: str, name: str, value: Any) -> bool:
+    """Return whether a variable is of this process: a clock, a number of it or a temporary folder, as its file says."""
+    if not (isinstance(value, int | float) or str(value).startswith(tempfile.gettempdir())):
+        return False
+    with suppress(OSError, TypeError):
+        return bool(re.search(rf"^{name}\b.*=.*{_OF_PROCESS}", inspect.getsource(sys.modules[module]), re.MULTILINE))
+    return False
 
 
 def arrow_bytes(frame: Any) -> memoryview:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pandas as pd
 
 from mlflow_l3d.analysis.judged.judges import unstable_rows
+from mlflow_l3d.approaches.functions.content import OwnChanges
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
@@ -104,7 +105,10 @@ def investigate(
         title, parameters = request.title, {**request.parameters, "budget": str(most)}
         with auxiliary_run(client, project_run.take(), role="genai", title=title, parameters=parameters) as opened:
             work = Work(request, client, opened.run_id, most, workers)
-            with progress_bar("cells", "cell", total=work.total, shown=shows_progress(progress)) as bar:
+            with (
+                OwnChanges(predict_fn, "predict_fn"),
+                progress_bar("cells", "cell", total=work.total, shown=shows_progress(progress)) as bar,
+            ):
                 try:
                     table, notes = work.carry_out(bar)
                 except KeyboardInterrupt:
