@@ -29,7 +29,7 @@ def outcomes_of(function, cells=2, **given):
     return approach, task, [cell.seeds["seed"] % 2**31 for cell in trained], list(session.run(trained))
 
 
-LOCK = threading.Lock()
+EVENT = threading.Event()
 
 
 def by_number(seed):
@@ -136,6 +136,30 @@ def test_an_edit_of_a_local_module_makes_another_key(tmp_path, monkeypatch):
     assert approach.dependencies({}, "") != before
 
 
+def test_runs_in_this_process_make_no_other_key_and_an_edit_between_them_does(tmp_path, monkeypatch):
+    (tmp_path / "l3d_state.py").write_text("SETTINGS = {'rate': 1}\nCACHE = {}\n")
+    source = (
+        "    l3d_state.CACHE[seed] = l3d_state.SETTINGS['seed'] = seed\n    return l3d_state.SETTINGS['rate'] / 8\n"
+    )
+    (tmp_path / "l3d_stateful.py").write_text(f"import l3d_state\ndef train(seed):\n{source}")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("l3d_stateful")
+    keys = []
+    for rate in (1, 1, 2, 1):
+        module.l3d_state.SETTINGS["rate"] = rate
+        keys.append(SeedFunction(module.train).dependencies({}, "")["source"])
+        approach = SeedFunction(module.train)
+        hyperparameters = resolve_hyperparameters(approach, {})
+        task = approach.own_task(hyperparameters, tmp_path / "cache")
+        assert approach.dependencies({}, "")["source"] == keys[-1]
+        session = approach.prepare(task, hyperparameters, model="", device="cpu", cache=tmp_path)
+        (outcome,) = session.run([one_cell(approach.factors)])
+        assert outcome.metrics == {"score": rate / 8}
+        session.close()
+    assert keys[0] == keys[1] != keys[2]
+    assert len(module.l3d_state.CACHE) > 1
+
+
 def test_the_source_of_a_class_of_a_notebook_is_in_the_cell_of_its_methods(monkeypatch):
     cell = "class Net:\n    def score(self):\n        return 0.5\n\ndef train(seed):\n    return Net().score()\n"
     monkeypatch.setitem(linecache.cache, "<cell 1>", (len(cell), None, cell.splitlines(keepends=True), "<cell 1>"))
@@ -143,7 +167,8 @@ def test_the_source_of_a_class_of_a_notebook_is_in_the_cell_of_its_methods(monke
     exec(compile(cell, "<cell 1>", "exec"), names)
     approach = SeedFunction(names["train"])
     approach.dependencies({}, "")
-    assert approach.texts == {"train": cell[cell.index("def train") :], "Net": cell[: cell.index("\n\n")]}
+    train, net = "def train(seed):\n    return Net().score()", "class Net:\n\n    def score(self):\n        return 0.5"
+    assert approach.texts == {"train": train, "Net": net}
 
 
 def by_predictions(seed):
@@ -174,7 +199,7 @@ def test_labels_and_predictions_of_a_function():
             r"none of the numbers that the function wrote \(x, y\).*--metric x, or return it",
         ),
         (lambda seed: 1 / 0, "^ZeroDivisionError: division by zero$"),
-        (lambda seed: LOCK, r"content is not known. Give a version, .*SeedFunction\(<lambda>, version="),
+        (lambda seed: EVENT, r"content is not known. Give a version, .*SeedFunction\(<lambda>, version="),
     ],
 )
 def test_a_function_that_cannot_be_used_says_why(function, why):

@@ -1,6 +1,5 @@
 """The decorator, and estimators of scikit-learn: what decides a result is in the key, or a factor."""
 
-import ast
 import hashlib
 import importlib
 import linecache
@@ -23,8 +22,8 @@ from sklearn.svm import LinearSVC
 from mlflow_l3d import training
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
-from mlflow_l3d.approaches.functions.content import content_texts
 from mlflow_l3d.approaches.functions.estimator import Estimator, random_states
+from mlflow_l3d.approaches.functions.versions import OwnChanges, content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.processes import pickled
@@ -180,18 +179,18 @@ def test_text_of_data_has_no_order_and_no_address_of_this_process():
     letters = "', '".join("abcdefgh")
     texts = content_texts({(1, frozenset("abcdefgh")): [len, np.zeros(2)]}, "x")
     array = f"ndarray(<f8, (2,), {hashlib.sha256(bytes(16)).hexdigest()})"
-    assert texts == {"x": f"{{(1, frozenset('{letters}')): [{LEN}, {array}]}}"}
+    assert texts["x"] == f"{{(1, frozenset('{letters}')): [{LEN}, {array}]}}"
 
 
 @pytest.mark.parametrize(
     ("expression", "named"),
     [
-        ("threading.Lock()", "D, of type lock"),
-        ("{'x': [threading.Lock()]}", "D['x'][0], of type lock"),
+        ("threading.Event()", "D, of type Event"),
+        ("{'x': [threading.Event()]}", "D['x'][0], of type Event"),
         ("pd.DataFrame({'a': [threading.Lock()]})", "D, of type DataFrame"),
         ("np.random.default_rng(0)", "D, of type Generator"),
         ("functools.partial(scale, open)", ""),
-        ("enclosed(threading.Lock())", "D.held, of type lock"),
+        ("enclosed(threading.Event())", "D.held, of type Event"),
         ("np.ma.masked_array([1, 2], [True, False])", "D, of type MaskedArray"),
         ("torch.nn.Linear(1, 1)", "D, of type Linear"),
     ],
@@ -424,8 +423,12 @@ def test_what_a_name_stands_for_is_in_the_key(
 
 HELPERS = """
 import functools, threading
+import numpy as np
 
-K, TABLE, LOCK, CACHE = 1, {"a": 1}, threading.Lock(), dict(a=threading)
+class Own:
+    rate = 1
+
+K, TABLE, LOCK, CACHE, ARRAY, OBJECT = 1, {"a": 1}, threading.Lock(), dict(a=threading), np.zeros(3), Own()
 if K:
     SIZE = 2
 else:
@@ -464,6 +467,14 @@ LOCAL = {
     "frozenset of a class": "L = [{}]\nclass f:\n    stop = frozenset(L)",
     "partial of a class": "L = {}\nclass f:\n    stop = functools.partial(pow, L)",
     "tensor of a class": "import torch\nL = {}\nclass f:\n    stop = torch.ones(3) * L",
+    "array changed in place": "helpers.ARRAY[0] = {}\ndef f(): return helpers.ARRAY",
+    "attribute of an object": "helpers.OBJECT.rate = {}\ndef f(): return helpers.OBJECT",
+    "attribute of a class": "helpers.Own.rate = {}\ndef f(): return helpers.Own()",
+    "object of a class": "class A:\n    def __init__(self, k): self.k = k\nf = A({})",
+    "bound method": "class A:\n    def __init__(self, k): self.k = k\n    def g(self): ...\nf = A({}).g",
+    "by the name in a text": "helpers.NEW = {}\ndef f(): return getattr(helpers, 'N' + 'EW')",
+    "function in a dictionary": "helpers.TABLE['f'] = lambda: {}\ndef f(): return helpers.TABLE",
+    "classes of one name": "def made(k):\n    class A:\n        rate = k\n    return A\nf = [made(0), made({})]",
     "one of two lambdas": "a, b = (lambda: 0), (lambda: 1)\nf = (a, b)[{} % 2]",
 }
 
@@ -493,11 +504,10 @@ def test_what_local_modules_make_and_what_is_set_in_them_is_in_the_key(local_mod
     assert parted[0] == parted[1] != parted[2]
 
 
-def test_what_the_source_of_a_local_module_says_is_not_in_the_key_again(local_module):
-    module = local_module("f = helpers.used")
-    assert set(content_texts(module.train, "train")) == {"train", "f"}
-    module.helpers.CACHE["b"] = 1  # it is computed there: a table or a cache of that module
-    assert set(content_texts(module.train, "train")) == {"train", "f"}
+def test_a_lock_and_what_a_local_module_computes_need_no_version(local_module):
+    texts = [content_texts(local_module("f = helpers.used").train, "train") for _ in range(2)]
+    assert texts[0] == texts[1]
+    assert texts[0]["helpers.LOCK ="] == "lock"
 
 
 @pytest.mark.parametrize(
@@ -505,7 +515,9 @@ def test_what_the_source_of_a_local_module_says_is_not_in_the_key_again(local_mo
     [
         ("import numpy as np\nf = np.frompyfunc(len, 1, 1)", "f, of type ufunc"),
         ("X = 1\ndef f(): return globals()['X']", "globals(), of type dict"),
-        ("import threading\nhelpers.K = threading.Lock()\nf = helpers.used", "helpers.K, of type lock"),
+        ("import threading\nhelpers.K = threading.Event()\nf = helpers.used", "helpers.K, of type Event"),
+        ("def f(): return eval('helpers.K')", "eval(), of type dict"),
+        ("import importlib\ndef f(): return importlib.import_module('other').K", "import_module(), of type dict"),
     ],
 )
 def test_what_cannot_be_seen_is_refused(local_module, text, named):
@@ -513,22 +525,72 @@ def test_what_cannot_be_seen_is_refused(local_module, text, named):
         content_texts(local_module(text).train, "train")
 
 
-def test_what_functions_change_themselves_and_what_is_of_a_process_is_not_in_the_key(
-    local_module, tmp_path, monkeypatch
-):
-    (tmp_path / "state.py").write_text(
-        "import time\nSTART = time.time()\nCALLS, ALPHA, CACHE, MODELS = 0, 1, {}, {}\n"
-        "def used(key):\n    global CALLS\n    CALLS += 1\n    CACHE[key] = key\n"
-        "    MODELS.setdefault('m', object())\n    return START, CALLS, ALPHA\n"
-    )
+STATE = """
+import threading, time
+
+START, CALLS, ALPHA, CACHE, MODEL, SETTINGS = time.time(), 0, 1, {}, None, {"rate": 1}
+
+class Seen:
+    keys = []
+
+def used(key):
+    global CALLS, MODEL
+    CALLS += 1
+    MODEL = MODEL or threading.Event()
+    SETTINGS["seed"] = key
+    Seen.keys.append(key)
+    return START, ALPHA, MODEL
+"""
+
+
+@pytest.fixture
+def stateful(local_module, tmp_path, monkeypatch):
+    """Return a module whose function `train` changes variables of its own and of another module."""
+    (tmp_path / "state.py").write_text(STATE)
     monkeypatch.delitem(sys.modules, "state", raising=False)
-    module = local_module("import state\nf = state.used")
-    before = content_texts(module.train, "train")
-    module.state.used("key")
-    module.state.START += 1.0
-    assert content_texts(module.train, "train") == before
-    module.state.ALPHA = 2
-    assert content_texts(module.train, "train") != before
+    return local_module(
+        "import state\nOWN = []\ndef f(key):\n    state.CACHE[key] = OWN.append(key)\n    state.used(key)"
+    )
+
+
+def test_what_runs_change_and_clocks_are_not_in_the_key(stateful):
+    before = content_texts(stateful.train, "train")
+    for key in ("one", "two"):
+        with OwnChanges(stateful.train, "train"):
+            stateful.f(key)
+        stateful.state.START += 1.0
+        assert content_texts(stateful.train, "train") == before
+    assert stateful.state.CACHE.keys() == {"one", "two"} == {*stateful.OWN}
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("ALPHA", 2),
+        ("CALLS", 5),
+        ("CACHE", {}),
+        ("SETTINGS", {"rate": 2, "seed": "one"}),
+        ("MODEL", ()),
+    ],
+)
+def test_an_edit_of_a_variable_that_runs_change_is_in_the_key(stateful, name, changed):
+    stateful.state.CACHE["zero"] = 0
+    before = content_texts(stateful.train, "train")
+    with OwnChanges(stateful.train, "train"):
+        stateful.f("one")
+    assert content_texts(stateful.train, "train") == before
+    setattr(stateful.state, name, changed)
+    after = content_texts(stateful.train, "train")
+    assert {each for each in after if after[each] != before.get(each)} == {f"state.{name} ="}
+
+
+def test_a_model_that_someone_else_puts_in_the_place_of_a_loaded_one_is_refused(stateful):
+    content_texts(stateful.train, "train")
+    with OwnChanges(stateful.train, "train"):
+        stateful.f("one")
+    stateful.state.MODEL = type(stateful.state.MODEL)()
+    with pytest.raises(ParameterError, match=r"refers to state\.MODEL, of type Event, whose content is not known"):
+        content_texts(stateful.train, "train")
 
 
 @pytest.mark.parametrize("version", ["", "1"])

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Set
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.functions.data import VERSION, DataTexts, is_code
-from mlflow_l3d.approaches.functions.local_modules import folders_of, is_local, local_modules
+from mlflow_l3d.approaches.functions.local_modules import folders_of, is_local
 from mlflow_l3d.approaches.functions.parts import (
     ATTRIBUTES,
     IMPORTS,
@@ -27,8 +26,6 @@ from mlflow_l3d.approaches.functions.parts import (
     named,
     source,
 )
-from mlflow_l3d.approaches.hyperparameters import Value
-from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 
 _HIDING: Final = frozenset({"globals", "exec", "eval", "__import__", "import_module"})
@@ -93,8 +90,8 @@ class Content(DataTexts):
         elif value is not None:
             self._add(called, self.text_of(value, called))
 
-    def _add(self, called: str, text: str) -> None:
-        while self.texts.setdefault(called, text) != text:  # two things of one name
+    def _add(self, called: str, text: str, texts: dict[str, str] | None = None) -> None:
+        while (self.texts if texts is None else texts).setdefault(called, text) != text:  # two things of one name
             called += "'"
 
     def _name(self, called: str, value: Any) -> None:
@@ -130,7 +127,7 @@ class Content(DataTexts):
             return
         for base in (*thing.__bases__, type(thing)) if isinstance(thing, type) else ():
             self.refer(base.__name__, base)
-        for name, value in vars(thing).items():
+        for name, value in [*vars(thing).items()]:
             is_machinery = name.startswith("__") or name == "_abc_impl" or type(value) is thing
             is_bound = hasattr(type(value), "__get__") and not isinstance(value, functools.partial)
             if not (is_machinery or (is_bound and not self.is_local(type(value).__module__))):
@@ -160,9 +157,9 @@ class Content(DataTexts):
             self._module(value, looked_up)
         elif is_code(value):
             self.refer(called, value)
-        elif self._is_new((module, name)) and not is_of_process(module, name, value):
+        elif ("." in name or self._is_new((module, name))) and not is_of_process(module, name, value):
             unknown = len(self.unknown)
-            self.variables[f"{called} ="] = self.text_of(value, called)
+            self._add(f"{called} =", self.text_of(value, called), self.variables)
             if len(self.unknown) == unknown and is_local(module, self._folders) and "<locals>" not in name:
                 self.carried[module, name] = value
 
@@ -172,131 +169,3 @@ class Content(DataTexts):
             names = {*vars(module)} if _BY_TEXT & looked_up else looked_up & {*vars(module)}
             for each in sorted(name for name in names if not name.startswith("__")):
                 self._variable(module.__name__, each, vars(module)[each], looked_up)
-
-
-_LEFT: Final[dict[str, tuple[dict[str, tuple[str, str]], Any]]] = {}
-"""Function -> variable -> its text after the runs of the function, and before them; and objects, which live on."""
-
-
-def _asked(thing: Any, name: str) -> tuple[Content, dict[str, str]]:
-    """Return content, and its variables as they were before the function's own runs changed them."""
-    content = Content(thing, name)
-    variables, (left, _) = dict(content.variables), _LEFT.get(content.root, ({}, None))
-    for each, (after, before) in [*left.items()]:
-        if variables.get(each, "") == after:
-            variables[each] = before
-        else:  # someone else changed it since
-            del left[each]
-    return content, variables
-
-
-class OwnChanges:
-    """What the runs of a function change until :meth:`note`: counters, caches and loaded models are no settings."""
-
-    def __init__(self, thing: Any, name: str) -> None:
-        self.thing, self.name = thing, name
-        self.before = _asked(thing, name)[1]
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None:
-        self.note()
-
-    def note(self) -> None:
-        """Let the variables that changed count as they were before."""
-        content, before = Content(self.thing, self.name), self.before
-        texts = {
-            each: (content.variables.get(each, ""), before.get(each, "")) for each in (*before, *content.variables)
-        }
-        _LEFT[content.root] = {each: pair for each, pair in texts.items() if pair[0] != pair[1]}, content.unknown
-
-
-def content_texts(thing: Any, name: str) -> dict[str, str]:
-    """Return name -> source or content, of a function (or of data) and of all that it refers to.
-
-    These are the functions and classes of local modules that it names, what these refer to, and data: variables, those
-    of an enclosing function, default arguments, and arguments of a ``functools.partial``.
-
-    Parameters
-    ----------
-    thing
-        The function.
-    name
-        What errors call it.
-
-    Raises
-    ------
-    ParameterError
-        If there is no source, as in an interactive interpreter, or the content of an object is not known.
-    """
-    content, variables = _asked(thing, name)
-    texts = {**content.texts, **{each: text for each, text in variables.items() if text}}
-    content.check(texts.values())
-    return texts
-
-
-class Carried:
-    """An object that takes the variables of local modules along to workers, which import these modules afresh.
-
-    Attributes
-    ----------
-    function, name
-        The function that refers to local modules, and its name.
-    """
-
-    function: Callable[..., Any]
-    name: str
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes, and the variables of local modules that the function refers to."""
-        return {**vars(self), "carried": Content(self.function, self.name, hashed=False).carried}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Set the variables that differ here: the user's program set them."""
-        for (module, name), value in state.pop("carried").items():
-            *outer, last = name.split(".")
-            place = functools.reduce(getattr, outer, importlib.import_module(module))
-            here, there = Content(getattr(place, last, None), name), Content(value, name)
-            if (here.texts, here.variables) != (there.texts, there.variables):
-                setattr(place, last, value)
-        vars(self).update(state)
-
-
-class BySource(Carried):
-    """An approach that is a function, and has the version that it was given, else that of its content.
-
-    Attributes
-    ----------
-    function, name
-        The function, and the name of the approach.
-    is_versioned
-        Whether a version was given, or the content is not asked for again.
-    texts
-        The content: name -> source or data.
-    """
-
-    is_versioned = False
-    texts: Mapping[str, str] = {}
-
-    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
-        """Return the hash of the source, of all that it refers to and of local modules, if no version was given.
-
-        Raises
-        ------
-        ParameterError
-            As :func:`content_texts`.
-        """
-        del hyperparameters, model
-        # Asked for when all names of the module are there, and each time: in a notebook data change.
-        if not self.is_versioned:
-            texts = content_texts(self.function, self.name)
-            self.texts = {**texts, **local_modules(self.function, "\n".join(texts.values()))}
-        return {"source": content_key(self.texts)} if self.texts else {}
-
-    def own_changes(self) -> OwnChanges | None:
-        """Return what notes the changes that runs make from now on; None if the version does not depend on them."""
-        return None if self.is_versioned or not self.texts else OwnChanges(self.function, self.name)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Let workers, which may have no source, take the answer with the object."""
-        return {**super().__getstate__(), "is_versioned": self.is_versioned or bool(self.texts)}

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.functions.approach import Function, FunctionApproach
-from mlflow_l3d.approaches.functions.content import BySource, content_texts
+from mlflow_l3d.approaches.functions.versions import BySource, content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS, stream
@@ -47,9 +47,9 @@ def training(
         Name of the approach; by default that of the function.
     version
         Changed by you whenever the same cell would give other predictions. By default the version follows from the
-        content: the source of the function and of the functions and classes of its module that it names, the data that
-        these refer to (numbers, texts, arrays, data frames, lists, ...), and what these refer to in turn. Give one if
-        the function refers to objects whose content is not known, reads files, or uses other modules that change.
+        content as a study begins: the code of your files that the function reaches, and the value of each variable,
+        default and enclosed object that this code names. What its own runs change does not count. Give one if the
+        content of an object is not known, or if the function reads files or depends on packages that change.
     hyperparameters
         Name -> default, or a whole declaration.
 

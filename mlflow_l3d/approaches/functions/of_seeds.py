@@ -19,7 +19,7 @@ from mlflow_l3d.approaches.command.folder import MOST_FILES, Stamps
 from mlflow_l3d.approaches.command.in_place import FirstRun
 from mlflow_l3d.approaches.command.template import Output
 from mlflow_l3d.approaches.command.written import CommandSession, Written
-from mlflow_l3d.approaches.functions.content import BySource
+from mlflow_l3d.approaches.functions.versions import BySource
 from mlflow_l3d.approaches.global_seeds import globally_seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.errors import L3DError, ParameterError

@@ -11,8 +11,8 @@ from itertools import takewhile
 from types import FunctionType
 from typing import Any, Final
 
-from mlflow_l3d.approaches.functions.content import content_texts
 from mlflow_l3d.approaches.functions.local_modules import local_modules
+from mlflow_l3d.approaches.functions.versions import content_texts
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.judged.table import row_of

@@ -1,0 +1,140 @@
+"""The version of a function: its content, without what its own runs change; workers get its variables."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mlflow_l3d.approaches.functions.content import Content
+from mlflow_l3d.approaches.functions.local_modules import local_modules
+from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.cells.cell import content_key
+
+_LEFT: Final[dict[str, tuple[dict[str, tuple[str, str]], Any]]] = {}
+"""Function -> variable -> its text after the runs of the function, and before them; and objects, which live on."""
+
+
+def _asked(thing: Any, name: str) -> tuple[Content, dict[str, str]]:
+    """Return content, and its variables as they were before the function's own runs changed them."""
+    content = Content(thing, name)
+    variables, (left, _) = dict(content.variables), _LEFT.get(content.root, ({}, None))
+    for each, (after, before) in [*left.items()]:
+        if variables.get(each, "") == after:
+            variables[each] = before
+        else:  # someone else changed it since
+            del left[each]
+    return content, variables
+
+
+class OwnChanges:
+    """What the runs of a function change until :meth:`note`: counters, caches and loaded models are no settings."""
+
+    def __init__(self, thing: Any, name: str) -> None:
+        self.thing, self.name = thing, name
+        self.before = _asked(thing, name)[1]
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None:
+        self.note()
+
+    def note(self) -> None:
+        """Let the variables that changed count as they were before."""
+        content, before = Content(self.thing, self.name), self.before
+        texts = {
+            each: (content.variables.get(each, ""), before.get(each, "")) for each in (*before, *content.variables)
+        }
+        _LEFT[content.root] = {each: pair for each, pair in texts.items() if pair[0] != pair[1]}, content.unknown
+
+
+def content_texts(thing: Any, name: str) -> dict[str, str]:
+    """Return name -> source or content, of a function (or of data) and of all that it refers to.
+
+    These are the functions and classes of local modules that it names, what these refer to, and data: variables, those
+    of an enclosing function, default arguments, and arguments of a ``functools.partial``.
+
+    Parameters
+    ----------
+    thing
+        The function.
+    name
+        What errors call it.
+
+    Raises
+    ------
+    ParameterError
+        If there is no source, as in an interactive interpreter, or the content of an object is not known.
+    """
+    content, variables = _asked(thing, name)
+    texts = {**content.texts, **{each: text for each, text in variables.items() if text}}
+    content.check(texts.values())
+    return texts
+
+
+class Carried:
+    """An object that takes the variables of local modules along to workers, which import these modules afresh.
+
+    Attributes
+    ----------
+    function, name
+        The function that refers to local modules, and its name.
+    """
+
+    function: Callable[..., Any]
+    name: str
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes, and the variables of local modules that the function refers to."""
+        return {**vars(self), "carried": Content(self.function, self.name, hashed=False).carried}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Set the variables that differ here: the user's program set them."""
+        for (module, name), value in state.pop("carried").items():
+            *outer, last = name.split(".")
+            place = functools.reduce(getattr, outer, importlib.import_module(module))
+            here, there = Content(getattr(place, last, None), name), Content(value, name)
+            if (here.texts, here.variables) != (there.texts, there.variables):
+                setattr(place, last, value)
+        vars(self).update(state)
+
+
+class BySource(Carried):
+    """An approach that is a function, and has the version that it was given, else that of its content.
+
+    Attributes
+    ----------
+    function, name
+        The function, and the name of the approach.
+    is_versioned
+        Whether a version was given, or the content is not asked for again.
+    texts
+        The content: name -> source or data.
+    """
+
+    is_versioned = False
+    texts: Mapping[str, str] = {}
+
+    def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
+        """Return the hash of the source, of all that it refers to and of local modules, if no version was given.
+
+        Raises
+        ------
+        ParameterError
+            As :func:`content_texts`.
+        """
+        del hyperparameters, model
+        # Asked for when all names of the module are there, and each time: in a notebook data change.
+        if not self.is_versioned:
+            texts = content_texts(self.function, self.name)
+            self.texts = {**texts, **local_modules(self.function, "\n".join(texts.values()))}
+        return {"source": content_key(self.texts)} if self.texts else {}
+
+    def own_changes(self) -> OwnChanges | None:
+        """Return what notes the changes that runs make from now on; None if the version does not depend on them."""
+        return None if self.is_versioned or not self.texts else OwnChanges(self.function, self.name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Let workers, which may have no source, take the answer with the object."""
+        return {**super().__getstate__(), "is_versioned": self.is_versioned or bool(self.texts)}
