@@ -556,7 +556,7 @@ def stateful(local_module, tmp_path, monkeypatch):
 def test_what_runs_change_and_clocks_are_not_in_the_key(stateful):
     before = content_texts(stateful.train, "train")
     for key in ("one", "two"):
-        with OwnChanges(stateful.train, "train"):
+        with OwnChanges(stateful.train):
             stateful.f(key)
         stateful.state.START += 1.0
         assert content_texts(stateful.train, "train") == before
@@ -576,7 +576,7 @@ def test_what_runs_change_and_clocks_are_not_in_the_key(stateful):
 def test_an_edit_of_a_variable_that_runs_change_is_in_the_key(stateful, name, changed):
     stateful.state.CACHE["zero"] = 0
     before = content_texts(stateful.train, "train")
-    with OwnChanges(stateful.train, "train"):
+    with OwnChanges(stateful.train):
         stateful.f("one")
     assert content_texts(stateful.train, "train") == before
     setattr(stateful.state, name, changed)
@@ -586,7 +586,7 @@ def test_an_edit_of_a_variable_that_runs_change_is_in_the_key(stateful, name, ch
 
 def test_a_model_that_someone_else_puts_in_the_place_of_a_loaded_one_is_refused(stateful):
     content_texts(stateful.train, "train")
-    with OwnChanges(stateful.train, "train"):
+    with OwnChanges(stateful.train):
         stateful.f("one")
     stateful.state.MODEL = type(stateful.state.MODEL)()
     with pytest.raises(ParameterError, match=r"refers to state\.MODEL, of type Event, whose content is not known"):

@@ -158,9 +158,9 @@ class FunctionApproach(Carried, Approach):
             array.flags.writeable = False
         return CallableSession(self, replace(task, **read_only), dict(hyperparameters), self.own_changes())
 
-    def own_changes(self) -> OwnChanges | None:
-        """Return what notes the changes that runs make; None if the version does not depend on them."""
-        return None
+    def own_changes(self) -> OwnChanges:
+        """Return what notes the changes that runs make: none, since the version is given."""
+        return OwnChanges()
 
 
 @dataclass(frozen=True)
@@ -170,12 +170,11 @@ class CallableSession(CellwiseSession):
     approach: FunctionApproach
     task: Task
     hyperparameters: Mapping[str, Value]
-    changes: OwnChanges | None
+    changes: OwnChanges
 
     def close(self) -> None:
         """Let what the runs changed be no other version."""
-        if self.changes:
-            self.changes.note()
+        self.changes.note()
 
     def run_cell(self, cell: Cell) -> Outcome:
         """Call the function for a cell."""

@@ -30,6 +30,7 @@ _SHOWN: Final = (*_NUMBERS, str, bytes, PurePath, np.dtype, dt.timedelta, enum.E
 """What these show of themselves is all that they are."""
 _EMPTY: Final = ("object", "_thread.lock", "_thread.RLock")
 """Types whose objects hold nothing."""
+_PLAIN: Final = frozenset({bool, int, float, complex, str, bytes, type(None)})
 _BUILT_IN: Final = (object, dict, list, tuple, set, frozenset)
 VERSION: Final = 'Give a version, which you change with it: version="1".'
 
@@ -138,11 +139,15 @@ class DataTexts(ABC):
 
     def _is_of_own_class(self, kind: type) -> bool:
         """Return whether what the user's classes say of an object, and its attributes, are all that it is."""
-        own = [each for each in kind.__mro__ if each not in _BUILT_IN]
-        return bool(own) and all(self.is_local(each.__module__) and "__slots__" not in vars(each) for each in own)
+        classes = [each for each in kind.__mro__ if each not in _BUILT_IN]
+        return bool(classes) and all(
+            self.is_local(each.__module__) and not hasattr(each, "__slots__") for each in classes
+        )
 
     def _items_of(self, value: Any, path: str) -> str:
         """Return a container as text; the empty text of anything else."""
+        if type(value) in (list, tuple) and {*map(type, value)} <= _PLAIN:
+            return repr(value)
         if isinstance(value, list | tuple):
             parts = ", ".join(self.text_of(each, f"{path}[{place}]") for place, each in enumerate(value))
             return f"[{parts}]" if isinstance(value, list) else f"({parts}{',' * (len(value) == 1)})"

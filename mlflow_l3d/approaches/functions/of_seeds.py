@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -104,7 +103,7 @@ class SeedFunction(BySource, Command):
         return _Session(self, partial(self.execute, hyperparameters=hyperparameters), task)
 
     def _first_run(self, hyperparameters: Mapping[str, Value]) -> FirstRun:
-        with self.own_changes() or nullcontext():
+        with self.own_changes():
             return super()._first_run(hyperparameters)
 
     def _why_alone(self, before: Stamps) -> str:
@@ -148,8 +147,7 @@ class _Session(CommandSession):
 
     def close(self) -> None:
         """Let what the calls changed be no other version."""
-        if self.changes:
-            self.changes.note()
+        self.changes.note()
         super().close()
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from mlflow_l3d.approaches.functions.content import Content
 from mlflow_l3d.approaches.functions.local_modules import local_modules
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.errors import ParameterError
 
 _LEFT: Final[dict[str, tuple[dict[str, tuple[str, str]], Any]]] = {}
 """Function -> variable -> its text after the runs of the function, and before them; and objects, which live on."""
@@ -29,24 +31,27 @@ def _asked(thing: Any, name: str) -> tuple[Content, dict[str, str]]:
 
 
 class OwnChanges:
-    """What the runs of a function change until :meth:`note`: counters, caches and loaded models are no settings."""
+    """What runs of functions change until :meth:`note`: counters, caches and loaded models are no settings."""
 
-    def __init__(self, thing: Any, name: str) -> None:
-        self.thing, self.name = thing, name
-        self.before = _asked(thing, name)[1]
+    def __init__(self, *functions: Callable[..., Any]) -> None:
+        self.before: list[tuple[Callable[..., Any], dict[str, str]]] = []
+        for function in functions:
+            with suppress(ParameterError):  # without a source: a version was given
+                self.before.append((function, _asked(function, "")[1]))
 
-    def __enter__(self) -> None: ...
+    def __enter__(self) -> None:
+        """Return nothing: the variables count as they are now."""
 
     def __exit__(self, *_: object) -> None:
         self.note()
 
     def note(self) -> None:
         """Let the variables that changed count as they were before."""
-        content, before = Content(self.thing, self.name), self.before
-        texts = {
-            each: (content.variables.get(each, ""), before.get(each, "")) for each in (*before, *content.variables)
-        }
-        _LEFT[content.root] = {each: pair for each, pair in texts.items() if pair[0] != pair[1]}, content.unknown
+        for function, before in self.before:
+            content = Content(function, "")
+            now = content.variables
+            pairs = {name: (now.get(name, ""), before.get(name, "")) for name in (*before, *now)}
+            _LEFT[content.root] = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}, content.unknown
 
 
 def content_texts(thing: Any, name: str) -> dict[str, str]:
@@ -131,9 +136,9 @@ class BySource(Carried):
             self.texts = {**texts, **local_modules(self.function, "\n".join(texts.values()))}
         return {"source": content_key(self.texts)} if self.texts else {}
 
-    def own_changes(self) -> OwnChanges | None:
-        """Return what notes the changes that runs make from now on; None if the version does not depend on them."""
-        return None if self.is_versioned or not self.texts else OwnChanges(self.function, self.name)
+    def own_changes(self) -> OwnChanges:
+        """Return what notes the changes that runs make, if the version depends on them."""
+        return OwnChanges() if self.is_versioned else OwnChanges(self.function)
 
     def __getstate__(self) -> dict[str, Any]:
         """Let workers, which may have no source, take the answer with the object."""

@@ -71,10 +71,18 @@ def _class_content(parameter: str, scorer: Any, version: str) -> dict[str, Any]:
     for kind in takewhile(lambda kind: not kind.__module__.startswith("mlflow."), type(scorer).__mro__):
         with suppress(OSError, TypeError):
             content[kind.__qualname__] = inspect.getsource(kind)
-        for name, each in vars(kind).items():
-            if isinstance(each, FunctionType) and each.__module__ == kind.__module__:  # others are pydantic's
-                content[f"{kind.__qualname__}.{name}"] = code_content(parameter, each, version)
+    for each in own_functions(scorer):
+        content[each.__qualname__] = code_content(parameter, each, version)
     return content
+
+
+def own_functions(scorer: Any) -> list[FunctionType]:
+    """Return the functions of the user's code that a scorer is made of."""
+    if isinstance(function := getattr(scorer, "_original_func", None), FunctionType):
+        return [function]
+    kinds = takewhile(lambda kind: not kind.__module__.startswith("mlflow."), type(scorer).__mro__)
+    held = [(kind, each) for kind in kinds for each in vars(kind).values() if isinstance(each, FunctionType)]
+    return [each for kind, each in held if each.__module__ == kind.__module__]  # others are pydantic's
 
 
 def inputs_content(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

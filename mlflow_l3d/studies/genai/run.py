@@ -17,6 +17,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import entry_point, say
 from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.genai.contents import own_functions
 from mlflow_l3d.studies.genai.request import specify
 from mlflow_l3d.studies.genai.results import GenaiInvestigation, concluded
 from mlflow_l3d.studies.genai.work import Work
@@ -102,11 +103,12 @@ def investigate(
     with entry_point() as project_run:
         client = connect()
         request = specify(client, predict_fn, data, scorers, factors or {}, version)
+        judging = [function for each in request.judgings for function in own_functions(each.scorer)]
         title, parameters = request.title, {**request.parameters, "budget": str(most)}
         with auxiliary_run(client, project_run.take(), role="genai", title=title, parameters=parameters) as opened:
             work = Work(request, client, opened.run_id, most, workers)
             with (
-                OwnChanges(predict_fn, "predict_fn"),
+                OwnChanges(predict_fn, *judging),
                 progress_bar("cells", "cell", total=work.total, shown=shows_progress(progress)) as bar,
             ):
                 try:
