@@ -209,6 +209,26 @@ def test_data_that_change_in_a_notebook_make_another_version(source_of, monkeypa
     assert approach.dependencies({}, "") != before
 
 
+@pytest.mark.parametrize("version", ["", "1"])
+def test_a_table_is_read_once_and_not_when_the_job_is_pickled(version, monkeypatch):
+    table, read = np.arange(5000.0), []
+
+    def mine(task, split, seeds, hyperparameters):
+        return table
+
+    def sha256(content):
+        read.append(len(content))
+        return hashed(content)
+
+    hashed = hashlib.sha256
+    monkeypatch.setattr("mlflow_l3d.approaches.functions.data.hashlib.sha256", sha256)
+    approach = training(factors=[], version=version)(mine)
+    approach.dependencies({}, "")
+    approach.own_changes().note()
+    assert len(pickled(approach, "processes")) > 40_000
+    assert read.count(40_000) == (not version)
+
+
 def test_a_worker_needs_no_source(source_of, tmp_path):
     import pickle
 

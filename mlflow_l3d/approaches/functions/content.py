@@ -45,6 +45,8 @@ class Content(DataTexts):
         What errors call it.
     hashed
         Whether large data are read.
+    variables_hashed
+        Whether large data in variables are read; by default as `hashed`.
 
     Attributes
     ----------
@@ -58,8 +60,11 @@ class Content(DataTexts):
         Module and name -> value of each variable that workers need.
     """
 
-    def __init__(self, thing: Any, name: str, *, hashed: bool = True) -> None:
+    def __init__(
+        self, thing: Any, name: str = "", *, hashed: bool = True, variables_hashed: bool | None = None
+    ) -> None:
         super().__init__(hashed=hashed)
+        self._variables_hashed = hashed if variables_hashed is None else variables_hashed
         plain = inspect.unwrap(getattr(thing, "func", thing))
         self.name, self.module = name, getattr(plain, "__module__", None)
         self.root = full_name(plain if hasattr(plain, "__qualname__") else type(plain))
@@ -158,8 +163,10 @@ class Content(DataTexts):
         elif is_code(value):
             self.refer(called, value)
         elif ("." in name or self._is_new((module, name))) and not is_of_process(module, name, value):
-            unknown = len(self.unknown)
+            unknown, hashed = len(self.unknown), self.hashed
+            self.hashed = self._variables_hashed
             self._add(f"{called} =", self.text_of(value, called), self.variables)
+            self.hashed = hashed
             if len(self.unknown) == unknown and is_local(module, self._folders) and "<locals>" not in name:
                 self.carried[module, name] = value
 

@@ -5,39 +5,37 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 from mlflow_l3d.approaches.functions.content import Content
 from mlflow_l3d.approaches.functions.local_modules import local_modules
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import content_key
-from mlflow_l3d.errors import ParameterError
 
 _LEFT: Final[dict[str, tuple[dict[str, tuple[str, str]], Any]]] = {}
 """Function -> variable -> its text after the runs of the function, and before them; and objects, which live on."""
 
 
-def _asked(thing: Any, name: str) -> tuple[Content, dict[str, str]]:
-    """Return content, and its variables as they were before the function's own runs changed them."""
-    content = Content(thing, name)
+def _as_before(content: Content) -> dict[str, str]:
+    """Return the variables of a function, as they were before its own runs changed them."""
     variables, (left, _) = dict(content.variables), _LEFT.get(content.root, ({}, None))
     for each, (after, before) in [*left.items()]:
         if variables.get(each, "") == after:
             variables[each] = before
         else:  # someone else changed it since
             del left[each]
-    return content, variables
+    return variables
 
 
 class OwnChanges:
     """What runs of functions change until :meth:`note`: counters, caches and loaded models are no settings."""
 
     def __init__(self, *functions: Callable[..., Any]) -> None:
-        self.before: list[tuple[Callable[..., Any], dict[str, str]]] = []
-        for function in functions:
-            with suppress(ParameterError):  # without a source: a version was given
-                self.before.append((function, _asked(function, "")[1]))
+        self.functions = functions
+        self.before = [_as_before(content) for content in self._contents()]
+
+    def _contents(self) -> list[Content]:
+        return [Content(each, hashed=False, variables_hashed=True) for each in self.functions]
 
     def __enter__(self) -> None:
         """Return nothing: the variables count as they are now."""
@@ -47,8 +45,7 @@ class OwnChanges:
 
     def note(self) -> None:
         """Let the variables that changed count as they were before."""
-        for function, before in self.before:
-            content = Content(function, "")
+        for content, before in zip(self._contents(), self.before, strict=True):
             now = content.variables
             pairs = {name: (now.get(name, ""), before.get(name, "")) for name in (*before, *now)}
             _LEFT[content.root] = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}, content.unknown
@@ -72,8 +69,8 @@ def content_texts(thing: Any, name: str) -> dict[str, str]:
     ParameterError
         If there is no source, as in an interactive interpreter, or the content of an object is not known.
     """
-    content, variables = _asked(thing, name)
-    texts = {**content.texts, **{each: text for each, text in variables.items() if text}}
+    content = Content(thing, name)
+    texts = {**content.texts, **{each: text for each, text in _as_before(content).items() if text}}
     content.check(texts.values())
     return texts
 
