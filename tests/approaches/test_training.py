@@ -94,7 +94,7 @@ def test_the_key_has_the_source_and_all_that_it_names(source_of):
 
 DATA = """
 import argparse, dataclasses, enum, functools, logging, pathlib, random, re, threading
-import numpy as np, pandas as pd, scipy.sparse, torch
+import numpy as np, pandas as pd, pydantic, scipy.sparse, torch
 from mlflow_l3d import training
 
 log = logging.getLogger("mine")
@@ -105,6 +105,9 @@ class Config:
 
 class Kind(enum.Enum):
     ONE = "one"
+
+class Fields(pydantic.BaseModel):
+    rate: float
 
 def scale(x):
     return x * 2
@@ -169,6 +172,8 @@ def version_with(tmp_path, monkeypatch):
         ("enclosed([1])", "enclosed([2])"),
         ("{'f': scale}", "{'f': enclosed}"),
         ("Kind.ONE", "'one'"),
+        ("Fields(rate=1)", "Fields(rate=2)"),
+        ("tuple[int, str]", "tuple[int, int]"),
     ],
 )
 def test_the_data_of_a_function_are_in_its_key(version_with, one, other):

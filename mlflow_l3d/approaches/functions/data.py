@@ -111,7 +111,8 @@ class DataTexts(ABC):
             return f"{kind}({value.uri})"
         if isinstance(value, re.Pattern):  # shows its first 200 characters
             return f"{kind}({value.pattern!r}, {value.flags})"
-        if isinstance(value, _SHOWN) or (library == "torch" and kind in ("dtype", "device")):
+        is_of_types = library == "typing" or (library == "types" and kind in ("GenericAlias", "UnionType"))
+        if isinstance(value, _SHOWN) or is_of_types or (library == "torch" and kind in ("dtype", "device")):
             return repr(value)
         if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
             is_mixed = value.dtype.hasobject
@@ -130,10 +131,13 @@ class DataTexts(ABC):
         if hasattr(value, "__arrow_c_stream__"):
             return f"{kind}({self._digest(lambda: arrow_bytes(value))})"
         items = self._items_of(value, path)
-        is_record = dataclasses.is_dataclass(value) or isinstance(value, argparse.Namespace)
+        of_pydantic = [getattr(value, f"__pydantic_{part}__", None) or {} for part in ("extra", "private")]
+        is_record = hasattr(value, "__pydantic_fields__") or isinstance(value, argparse.Namespace)
+        is_record = is_record or dataclasses.is_dataclass(value)
         if is_record or self._is_of_own_class(type(value)) or (items and getattr(value, "__dict__", None)):
             self.refer(kind, type(value))
-            return f"{kind}({items}{self.text_of(dict(vars(value)), path)})"
+            attributes = functools.reduce(dict.__or__, of_pydantic, dict(vars(value)))
+            return f"{kind}({items}{self.text_of(attributes, path)})"
         is_empty = full_name(type(value)).removeprefix("builtins.") in _EMPTY
         return items or (kind if is_empty else self._name_in_package(value))
 
