@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.comparison.difference import (
     Spread,
     contrasts,
     correlations,
-    examples_needed,
+    examples_to_settle,
     interval,
     p_value,
     probability_better,
@@ -167,7 +167,7 @@ def _difference(
         variance_saved=found.saved,
         variance_saved_runs=found.saved_by_runs,
         runs_needed={power: runs_needed(effect, found, power, joint) for power in POWERS},
-        examples_needed=examples_needed(effect, found, POWERS[0], joint),
+        examples_needed=examples_to_settle(gap, found, rules.smallest_effect, joint),
         runs_to_settle=runs_to_settle(gap, found, rules.smallest_effect, joint),
     )
 

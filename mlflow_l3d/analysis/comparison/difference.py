@@ -228,18 +228,24 @@ def runs_to_settle(difference: float, found: Spread, smallest_effect: float, lev
 
     By its sign, or as equivalent by what it lies within the smallest effect (nan for none); inf if no number does.
     """
-    sizes = abs(difference), smallest_effect - abs(difference)
-    return min((runs_needed(size, found, POWERS[0], level) for size in sizes if size > 0), default=math.inf)
+    effect = _easiest(difference, smallest_effect)
+    return runs_needed(effect, found, POWERS[0], level)
 
 
-def examples_needed(effect: float, found: Spread, power: float, level: float = LEVEL) -> float:
-    """Return how many test examples settle the sign with a probability, if there were infinitely many runs."""
+def examples_to_settle(difference: float, found: Spread, smallest_effect: float, level: float = LEVEL) -> float:
+    """Return the same in test examples, if there were infinitely many runs."""
     from scipy.special import ndtri
 
-    if not abs(effect) > 0:
+    effect = _easiest(difference, smallest_effect)
+    if not effect > 0:
         return math.inf
-    quantiles = float(ndtri((1 + level) / 2) + ndtri(power))
+    quantiles = float(ndtri((1 + level) / 2) + ndtri(POWERS[0]))
     return math.ceil(max(2.0, (quantiles / effect) ** 2 * found.of_examples * found.examples))
+
+
+def _easiest(difference: float, smallest_effect: float) -> float:
+    """Return how far a difference lies from 0, or within the smallest effect if that is more."""
+    return float(np.nanmax([abs(difference), smallest_effect - abs(difference)]))
 
 
 def contrasts(count: int) -> tuple[list[tuple[int, int]], FloatArray]:

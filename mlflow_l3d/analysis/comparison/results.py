@@ -69,7 +69,7 @@ class Difference:
         Power -> runs of either that settle the sign of the difference found (of the smallest effect, if there is
         one), with as many test examples; inf if no number does.
     examples_needed
-        Test examples that would settle it at 80 % power with infinitely many runs.
+        Test examples that settle the difference found, as `runs_to_settle`, with infinitely many runs.
     runs_to_settle
         See :func:`mlflow_l3d.analysis.comparison.difference.runs_to_settle`.
     """

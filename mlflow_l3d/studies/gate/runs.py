@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.difference import Spread, examples_needed, runs_to_settle
+from mlflow_l3d.analysis.comparison.difference import Spread, examples_to_settle, runs_to_settle
 from mlflow_l3d.analysis.comparison.system import System, join_predictions, systems
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -120,4 +120,4 @@ def outstanding(request: GateRequest, systems: Mapping[str, System], look: Look,
     if request.examples == "fixed":
         spread = replace(spread, of_examples=0.0, examples_raw=0.0)
     runs = runs_to_settle(look.difference, spread, effect, level)
-    return Outstanding(equal, runs, examples_needed(effect, spread, 0.8, level))
+    return Outstanding(equal, runs, examples_to_settle(look.difference, spread, effect, level))

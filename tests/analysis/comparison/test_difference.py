@@ -13,7 +13,7 @@ from scipy import stats
 
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import (
-    examples_needed,
+    examples_to_settle,
     interval,
     p_value,
     probability_better,
@@ -120,8 +120,12 @@ def test_where_examples_are_short_no_number_of_runs_is_enough(rng):
     assert found.of_examples > 0
     effect = math.sqrt(found.of_examples)
     assert runs_needed(effect, found, 0.8) == math.inf
-    needed = examples_needed(effect, found, 0.8)
+    needed = examples_to_settle(effect, found, math.nan)
     assert needed == pytest.approx(60 * 2.8016**2, rel=0.01)
+    # Of a smallest effect, what is easier to show counts, as of runs: the sign, or that the rest of the effect is left.
+    assert examples_to_settle(effect, found, 1.5 * effect) == needed
+    assert examples_to_settle(effect, found, 3 * effect) == pytest.approx(needed / 4, abs=1)
+    assert examples_to_settle(0.0, found, math.nan) == math.inf
 
 
 def test_the_confidence_distribution_is_one_less_half_the_p_value(rng):

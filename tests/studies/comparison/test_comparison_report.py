@@ -228,8 +228,8 @@ def test_steps_name_what_settles_a_pair_if_runs_do_not():
     used = compared(SLIGHTLY).differences[0].examples
     assert step_of(opened(runs_to_settle=math.inf, examples_needed=900.0)) == [
         (
-            f"A against B takes about 900 test examples ({used:,} were used), and "
-            "no number of runs: raise test_size of both, if the task has so many.",
+            "A against B: no number of runs alone settles it. With unlimited runs it takes about 900 test examples "
+            f"({used:,} were used): raise test_size of both, if the task has so many.",
             "",
         )
     ]
@@ -253,6 +253,8 @@ def test_in_what_the_systems_differ_is_said_in_one_sentence():
     assert differing_sentence(found, two) == "They differ in approach (head and icl) and shots (2 and none)."
     many = sides(dict.fromkeys("abcd", "1"), dict.fromkeys("abcd", "2"))
     assert differing_sentence(found, many) == "They differ in a (1 and 2), b (1 and 2), c (1 and 2) and 1 more."
+    sized = sides({"golden_runs": "9", "rate": "1"}, {"golden_runs": "3", "rate": "2"})
+    assert differing_sentence(found, sized) == "They differ in rate (1 and 2) and golden_runs (9 and 3)."
     three = sides({"approach": "a"}, {"approach": "b"}, {"approach": "c", "shots": "1"})
     assert differing_sentence(found, three) == "They differ in approach and shots."
     assert differing_sentence(found, two) in document(found, sides=two).notes

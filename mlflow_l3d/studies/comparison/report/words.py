@@ -150,8 +150,8 @@ def steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step
     elif math.isfinite(one.examples_needed) and not math.isfinite(one.runs_to_settle):
         needed, used = f"{one.examples_needed:,.0f}", f"{one.examples:,}"
         yield Step(
-            f"{pair} takes about {needed} test examples ({used} were used), and no number of runs: raise test_size of "
-            "both, if the task has so many."
+            f"{pair}: no number of runs alone settles it. With unlimited runs it takes about {needed} test examples "
+            f"({used} were used): raise test_size of both, if the task has so many."
         )
     elif source.given:
         ends, unit = (one.joint_low, one.joint_high), unit_of(comparison.metric)
@@ -172,7 +172,8 @@ def _more_runs(one: Difference, pair: str, names: Mapping[str, str], sides: Side
 def differing_sentence(comparison: Comparison, sides: Sides) -> str:
     """Return in what the systems differ, in one sentence; empty if their parameters are not known."""
     choices = [side.choices for (task, _), side in sides.items() if task == comparison.tasks[0]]
-    varied = list(dict.fromkeys(name for each in choices for name in each))
+    names = dict.fromkeys(name for each in choices for name in each)
+    varied = sorted(names, key=lambda name: name.endswith("_runs"))  # how much was trained comes last
     if not varied:
         return "No recorded parameter of the two differs." if len(choices) == 2 else ""
     texts = {name: " and ".join(each.get(name, "none") for each in choices) for name in varied[:3]}
