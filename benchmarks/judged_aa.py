@@ -186,7 +186,7 @@ class Skewed(NamedTuple):
         return self.of.random(size)
 
 
-def component_lines(evaluations: int) -> Iterator[list[object]]:
+def component_lines(evaluations: int, only: str = "") -> Iterator[list[object]]:
     """Yield mean over truth, and coverage, of the variance of each source; joined ones under the name of the first.
 
     The truth of yes/no scores is the variance of the probability to pass over rows, judges and so on.
@@ -205,7 +205,8 @@ def component_lines(evaluations: int) -> Iterator[list[object]]:
         "yes/no, 12 % pass": (tenth, "200x2x5x1 50x3x5x1 60x2x1x1 20x3x5x1 20x1x3x4 20x5x1x1 20x1x1x1"),
         "yes/no, 88 % pass, 30 % missing": (half._replace(threshold=-1.8), "50x3x5x1"),
     }
-    for kind, app, design in [(kind, app, design) for kind, (app, text) in cases.items() for design in text.split()]:
+    cells = [(kind, app, design) for kind, (app, text) in cases.items() for design in text.split()]
+    for kind, app, design in (cell for cell in cells if f"{cell[0]} {cell[2]}".startswith(only)):
         rows, repeats, judges, prompts = map(int, design.split("x"))
         app = app if prompts > 1 else app._replace(prompt=0.0, row_prompt=0.0, judge_prompt=0.0)
         app = app if judges > 1 else app._replace(judge=0.0, row_judge=0.0)
@@ -260,6 +261,7 @@ def main() -> None:
     parser.add_argument(
         "--only", choices=("equal", "drawn", "difference", "components", "pass"), help="one table alone"
     )
+    parser.add_argument("--cells", default="", help='rows of the table "components" that begin so: "skewed score 20x"')
     options = parser.parse_args()
     start, pairs, theirs = time.perf_counter(), options.pairs, mlflow_test(options.wheel)
     print(machine(), "MLflow's tests:", options.wheel.name if options.wheel else "rewritten with scipy")
@@ -288,7 +290,7 @@ def main() -> None:
         "components": (
             "Coverage of 95 % intervals of variances, in % (mean over truth)",
             ["values", "rows x repeats x judges x prompts", *COMPONENTS],
-            lambda: component_lines(max(2, pairs // 5)),
+            lambda: component_lines(max(2, pairs // 5), options.cells),
         ),
         "pass": (
             "Coverage of 95 % intervals of pass^k and pass@k of 4 answers per row, in %",

@@ -55,11 +55,12 @@ def components(table: pd.DataFrame) -> Components:
 
     Notes
     -----
-    Values of 0 and 1 count as numbers, so a variance describes shares. See
-    :mod:`mlflow_l3d.analysis.judged.moments` for the estimates and :mod:`mlflow_l3d.analysis.judged.limits` for the
-    intervals; the variance of a single source of 0 and 1 is m (1 - m), so the interval of the mean m gives its own. The
-    headline interval of the mean is that for these judges and prompts: they are what you can keep the same in the next
-    evaluation. `mean_std` also counts the luck of which judges and prompts were drawn.
+    Values of 0 and 1 count as numbers, so a variance describes shares; an estimate above 0.25, which no share can have,
+    is luck and shown as 0.25. See :mod:`mlflow_l3d.analysis.judged.moments` for the estimates and
+    :mod:`mlflow_l3d.analysis.judged.limits` for the intervals; the variance of a single source of 0 and 1 is m (1 - m),
+    so the interval of the mean m gives its own. The headline interval of the mean is that for these judges and prompts:
+    they are what you can keep the same in the next evaluation. `mean_std` also counts the luck of which judges and
+    prompts were drawn.
 
     Examples
     --------
@@ -92,6 +93,7 @@ def components(table: pd.DataFrame) -> Components:
         nothing = NOTHING * float(np.square(values).mean())
         variance = np.where(np.abs(moments.variances) > nothing, moments.variances, 0.0)
         low, high = np.minimum(variance_limits(moments, values, model), most)
+        variance = np.minimum(variance, most)
     mean_low, mean_high = mean_interval(row_means, shares=most < 1)
     rows, answers, judges = len(row_means), _size(answer), data["judge"].nunique()
     if judges == 1:
@@ -106,7 +108,7 @@ def components(table: pd.DataFrame) -> Components:
     if FEWEST_ROWS <= rows < MANY_ROWS + np.unique(row_means, return_counts=True)[1].max() - 1 and not is_of_mean:
         notes.append(f"{rows} rows: if few are unlike the rest, the interval of their variance covers about 90 %.")
     positive = np.maximum(variance, 0.0)
-    frame = pd.DataFrame({"source": [*effects], "variance": variance, "std": np.sqrt(np.minimum(positive, most))})
+    frame = pd.DataFrame({"source": [*effects], "variance": variance, "std": np.sqrt(positive)})
     total = float(positive.sum())
     frame = frame.assign(
         share=positive / total if total > 0 else math.nan, low=low, high=high, levels=[*levels.values()]

@@ -19,6 +19,8 @@ NOTHING: Final = 1e-12
 """Part of the mean square of all values that counts as no variance."""
 LEAST: Final = 0.8
 """Part of a spread over rows that is left if judges differ less than rows explain: by simulation."""
+FEW: Final = 30.0, 5.0
+"""Upper limits on the log scale take 1 + 30 / (levels + 5) times the spread: by simulation, for skewed rows, too."""
 MOST: Final = 3.0
 """Upper limits are not stretched beyond exp(3) times the mean square."""
 TAIL: Final = (1 - LEVEL) / 2
@@ -38,6 +40,7 @@ def variance_limits(moments: Moments, values: FloatArray, effects: Effects) -> t
     shows (Zou and Donner 2008). Mean squares of effects nested in rows have chi-square limits with the degrees of
     freedom that fit their jackknife variance over rows, so rows need not be normal. That variance is raised for being
     an estimate: Student's quantile replaces the normal one, with the degrees of freedom that its own jackknife shows.
+    Their upper limits lie on the log scale (as Bonett's of 2006): few skewed rows make chi-square ones endless.
     Mean squares of judges and other crossed factors, taken as normal, have one degree less than levels, interactions
     the product of these; they are noise in those of their factors, of which they are few draws, too. Which judges were
     drawn also moves the other variances if values are 0 and 1: the jackknife variance over levels, less what rows
@@ -64,6 +67,8 @@ def variance_limits(moments: Moments, values: FloatArray, effects: Effects) -> t
     degrees[0, nested:], correlation[nested:] = moments.degrees, 0.0
     below, above = (np.abs(sizes - sizes * degrees / chdtri(degrees, tail)) for tail in (TAIL, 1 - TAIL))
     own = sizes[:, :nested]
+    few = 1 + FEW[0] / (np.array([code.max() + 1 for code in effects.nested.values()]) + FEW[1])
+    above[0, :nested] = own[0] * np.expm1(stdtrit(_KNOWN, 1 - TAIL) * np.sqrt(2 * few / degrees[0, :nested]))
     ratio = np.divide(np.sqrt(np.maximum(squared, 0.0)), own, out=np.zeros_like(own), where=own > scale)
     below[:, :nested] = np.hypot(below[:, :nested], own * -np.expm1(-ratio))
     above[:, :nested] = np.hypot(above[:, :nested], own * np.expm1(np.minimum(ratio, MOST)))

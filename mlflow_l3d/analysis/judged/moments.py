@@ -109,11 +109,13 @@ def estimate_moments(values: FloatArray, effects: Effects) -> Moments:
     expected = np.zeros((groups, count, count))
     shares = np.zeros((rows, count))
     refines = np.zeros((count, count), dtype=bool)
+    of_levels = []
     for k, code in enumerate(codes):
         levels = np.bincount(code)
         of_level = np.zeros(len(levels), dtype=np.int64)
         of_level[code] = group[row]
-        products[:, k] = _products(_sums(design, code) / np.sqrt(levels)[:, None], of_level, groups)
+        of_levels.append(_sums(design, code) / levels[:, None])
+        products[:, k] = _products(of_levels[k] * np.sqrt(levels)[:, None], of_level, groups)
         for j, other in enumerate(codes):
             level, counts = pair_counts(code, other)
             squares = np.bincount(level, np.square(counts, dtype=np.float64)) / levels
@@ -121,7 +123,7 @@ def estimate_moments(values: FloatArray, effects: Effects) -> Moments:
             refines[k, j] = j != k and len(level) == int(other.max()) + 1
             if k == 0:
                 shares[:, j] = squares / sizes
-    means = _sums(design, row) / sizes[:, None]
+    means = of_levels[0]
     of_means = _products(np.hstack([means, np.ones((rows, 1))]), group, groups)
     shares_in_group = _sums(shares, group)
 
@@ -136,14 +138,14 @@ def estimate_moments(values: FloatArray, effects: Effects) -> Moments:
     solver = (design[:, 1:] - means[row, 1:]) @ inverse  # (n, p - 1): least squares
     off_centre = means[:, 1:] - means[:, 1:].mean(axis=0)
     added = [_sums(solver, code) for code in codes]
+    fitted = [level[code, 1:] - means[row, 1:] for level, code in zip(of_levels, codes, strict=True)]
     corrections, row_corrections = np.zeros((count, count)), np.zeros(count)
     for j, (code, moved) in enumerate(zip(codes, added, strict=True)):
         spread, each = moved.T @ moved, moved[code]
         row_corrections[j] = (spread * (off_centre.T @ off_centre)).sum()
         row_corrections[j] -= 2 * (off_centre * _sums(each, row) / sizes[:, None]).sum()
-        for k, other in enumerate(codes):
-            fitted = (_sums(design[:, 1:], other) / np.bincount(other)[:, None])[other] - means[row, 1:]
-            corrections[k, j] = (spread * whole[k, 1:, 1:]).sum() - 2 * (each * fitted).sum()
+        for k in range(count):
+            corrections[k, j] = (spread * whole[k, 1:, 1:]).sum() - 2 * np.vdot(each, fitted[k])
 
     def solve(within: FloatArray, expected: FloatArray, of_means: FloatArray, shares: FloatArray) -> FloatArray:
         _, contrast = fit(within)
@@ -212,12 +214,16 @@ def _contrasts(
 
 def _sums(columns: FloatArray, code: IntArray) -> FloatArray:
     """Return the sums of each column over the lines of each level, shape (levels, columns)."""
-    size = int(code.max()) + 1
-    return np.array([np.bincount(code, column, minlength=size) for column in columns.T]).reshape(-1, size).T
+    order = np.argsort(code, kind="stable")
+    sums: FloatArray = np.add.reduceat(columns[order], np.flatnonzero(np.diff(code[order], prepend=-1)), axis=0)
+    return sums
 
 
 def _products(lines: FloatArray, group: IntArray, groups: int) -> FloatArray:
     """Return ``lines.T @ lines`` of the lines in each group."""
-    order = np.argsort(group, kind="stable")
-    ends = np.searchsorted(group[order], np.arange(1, groups))
-    return np.array([part.T @ part for part in np.split(lines[order], ends)])
+    order, counts = np.argsort(group, kind="stable"), np.bincount(group, minlength=groups)
+    places = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
+    padded = np.zeros((groups, int(counts.max()), lines.shape[1]))
+    padded[group[order], places] = lines[order]
+    every: FloatArray = padded.transpose(0, 2, 1) @ padded
+    return every

@@ -20,7 +20,7 @@ class Components:
     ----------
     frame
         One line per source of luck that varies, rows first: ``source``; ``variance``, unbiased, below 0 by
-        chance if the true one is small; ``std`` (of values of 0 and 1 at most 0.5) and ``share`` of the sum, which take
+        chance if the true one is small, of values of 0 and 1 cut at 0.25; ``std`` and ``share`` of the sum, which take
         a variance below 0 as 0; ``low`` and ``high``, the interval of the variance; ``levels``, how many were seen;
         ``note``. Sources that the data cannot separate are one line, joined by " + ".
     mean, mean_low, mean_high

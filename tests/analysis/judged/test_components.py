@@ -212,7 +212,8 @@ def test_limits_of_skewed_rows_are_those_of_a_jackknife_of_the_jackknife(random)
     degrees = 2 * values.var(ddof=1) ** 2 / spread
     table = pd.DataFrame({"row": range(12), "answer": range(12), "judge": "exact match", "value": values})
     limits = components(table).frame.iloc[0][["low", "high"]].to_list()
-    assert limits == pytest.approx(values.var(ddof=1) * degrees / stats.chi2.ppf([0.975, 0.025], degrees), rel=1e-4)
+    stretch = np.exp(stats.norm.ppf(0.975) * np.sqrt((1 + 30 / 17) * 2 / degrees))
+    assert limits == pytest.approx(values.var(ddof=1) * np.array([degrees / stats.chi2.ppf(0.975, degrees), stretch]))
 
 
 @pytest.mark.parametrize("share", [0.05, 0.1, 0.5, 0.9])
@@ -240,7 +241,7 @@ def test_notes_say_where_intervals_hold_less_often(random):
 def test_intervals_of_skewed_rows_hold_the_truth(random):
     tables = pd.DataFrame({"row": range(20), "answer": range(20), "judge": "exact match"})
     found = [components(tables.assign(value=random.exponential(size=20))).frame.iloc[0] for _ in range(200)]
-    assert 0.89 < np.mean([each["low"] <= 1 <= each["high"] for each in found]) < 0.95
+    assert 0.92 < np.mean([each["low"] <= 1 <= each["high"] for each in found]) < 0.98
 
 
 @pytest.mark.slow
@@ -280,6 +281,5 @@ def test_nothing_is_promised_of_what_is_not_known(random):
 def test_variances_of_shares_are_at_most_a_quarter():
     lines = [(row, row, judge, judge) for row in range(4) for judge in (0, 1)]
     found = components(pd.DataFrame(lines, columns=["row", "answer", "judge", "value"])).frame
-    assert found["variance"].max() == pytest.approx(0.5)
+    assert found["variance"].max() == found["high"].max() == 0.25
     assert found["std"].max() == 0.5
-    assert found["high"].max() == 0.25
