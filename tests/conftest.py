@@ -25,6 +25,7 @@ DATA_VARIABLES = ("L3D_TEST_DATA", "L3D_TEST_REFERENCE")
 
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
+    "LANGUAGE": "C",  # else argparse looks for a translation of each of its words, on the disk
     # Tests run side by side, and threads of one small model that wait for each other would take most of the time.
     "OMP_NUM_THREADS": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
