@@ -48,7 +48,7 @@ def predict(
     metric, classes
         What is scored, and how many classes are distinguished.
     golden_std
-        The spread that is reported (ddof=0), with its interval: the remaining one is this times the ratio that the
+        The spread that is reported (ddof=1), with its interval: the remaining one is this times the ratio that the
         table shows. Unknown: the table alone gives it.
     most_members
         The largest ensemble.

@@ -57,7 +57,7 @@ def headline(shown: Shown) -> str:
 
 def _limit(shown: Shown, records: Sequence[Importance]) -> str:
     """Return the distance below which two runs may differ by luck, with its unit."""
-    scores, std, degrees = shown.spread(records)
+    scores, std, degrees = shown.design.run_spread(records)
     return shown.unit.size(single_run_limit(scores, std, degrees, span=shown.analysis.metric.span))
 
 
@@ -117,7 +117,7 @@ def _luck(shown: Shown, source: Source) -> Answer:
         runs = f"The **{len(scores):,} {noun}s** of all tables scored"
     metric = f"{shown.analysis.metric}, %" if unit.scale > 1 else str(shown.analysis.metric)
     lead = f"{runs} **{low} to {high}** ({metric}), [[typically|std]] **{mean} ± {deviation}**."
-    lead += few_runs(shown.spread(shown.records)[2])
+    lead += few_runs(shown.design.run_spread(shown.records)[2])
     if (alone := shown.analysis.luck_of_tests) > 0 and not shown.analysis.tests_drawn:
         lead += f" All runs share their {shown.analysis.test_examples:,} test examples, whose luck comes on top"
         lead += f": {unit.typical(alone)}."
