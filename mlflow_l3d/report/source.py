@@ -11,6 +11,7 @@ from typing import Final
 from markupsafe import Markup
 
 from mlflow_l3d.designs import all_designs
+from mlflow_l3d.report.numbers import value_text
 
 _PLAIN: Final = re.compile(r"[\w@%+=:./{}-]+|[\w@%+=:,./-]+")
 """Words that a shell takes as they are: braces are letters like others, unless a comma stands between them."""
@@ -115,6 +116,14 @@ class Source:
         words = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
         typed = shlex.join(["mlflow-l3d", verb, *task, *words])
         return f"{typed} -- {' '.join(map(_quoted, shlex.split(script)))}" if script else typed
+
+    def on_runs(self, verb: str, *runs: str, **options: object) -> str:
+        """Return a command about stored runs; if a command cannot name the approach, the same call in Python."""
+        if self.can_repeat and not self.is_typed:
+            values = [*map(repr, runs), *(f"{name}={value!r}" for name, value in options.items())]
+            return f"mlflow_l3d.{verb}({', '.join(values)})"
+        words = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value_text(value))]
+        return shlex.join(["mlflow-l3d", verb, *runs, *words])
 
 
 def _quoted(word: str) -> str:

@@ -210,5 +210,5 @@ def _missing(kind: Kind, table: Table, fewest: int) -> str:
     if table.test_size:
         return f"{table.size} independent runs are too few: {table.needed(fewest)} are needed"
     if table.crossed:
-        return f"unknown, as they need --investigation-runs {table.needed(fewest)}"
+        return f"unknown, as they need investigation_runs={table.needed(fewest)}"
     return f"runs that differ in nothing else come in groups of {table.size}, and {fewest} are needed"
