@@ -85,7 +85,7 @@ def test_a_first_screen_names_what_would_help_and_the_command(coins: tuple[Place
     document = result.report()
     assert [each.question for each in document.answers][3:] == ["What would help?"]
     assert "ote of" in document.answers[3].lead
-    assert f"mlflow-l3d cure {result.run_id}\n" in document.to_text()  # no command can train an object of Python
+    assert f"mlflow_l3d.cure({result.run_id!r})\n" in document.to_text()  # no command can train an object of Python
     assert len(document.to_text().splitlines()) <= 25 + len(result.about.notes)
     first = Page(document.to_html(folded=False)).text
     assert len(first.split("factor verdict")[0].split()) <= 120
