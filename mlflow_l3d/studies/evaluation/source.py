@@ -8,17 +8,18 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import condition, runs_named
+from mlflow_l3d.tracking.children import condition, runs_named, whole_id
 from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import parent_run
 from mlflow_l3d.tracking.judged import is_evaluation
 
-_RUN_ID: Final = re.compile(r"[0-9a-f]{32}|latest")
+_RUN_ID: Final = re.compile(r"[0-9a-f]{4,32}|latest")
 _OPERATOR: Final = re.compile(r"[=<>]|\si?like\s|\sin\s*\(|\sis\s+(not\s+)?null", re.IGNORECASE)
 _SOURCES: Final = (
     "a run id (32 letters and digits) or latest, several run ids separated by commas, an experiment "
@@ -58,10 +59,10 @@ def find_results(source: object, *, finds_cells: bool = False) -> tuple[Kind, li
     if not isinstance(text, str):
         raise ParameterError("source", type(source).__name__, f"must be {_SOURCES.format(example='NAME')}")
     parts = [part.strip() for part in text.split(",")]
-    if all(map(_RUN_ID.fullmatch, parts)):
-        return _find_runs(connect(), parts, finds_cells=finds_cells)
     if os.path.exists(text):  # noqa: PTH110 - of a name that is too long Path.exists raises an error
         return Kind.FILES, [text]
+    if all(map(_RUN_ID.fullmatch, parts)):
+        return _find_runs(connect(), parts, finds_cells=finds_cells)
     if text.startswith("experiment:") or _OPERATOR.search(text):
         return Kind.RUNS, [text]
     example = text if re.fullmatch(r"[\w -]+", text) else "NAME"
@@ -71,7 +72,8 @@ def find_results(source: object, *, finds_cells: bool = False) -> tuple[Kind, li
 
 def _find_runs(client: Client, named: list[str], *, finds_cells: bool) -> tuple[Kind, list[str]]:
     fix = f"Name {_SOURCES.format(example='NAME')}."
-    run_ids = [latest_investigation(client, "source", fix) if each == "latest" else each for each in named]
+    latest, whole = partial(latest_investigation, client, "source", fix), partial(whole_id, client, parameter="source")
+    run_ids = [latest() if each == "latest" else whole(each) for each in named]
     if repeated := [run_id for run_id, times in Counter(run_ids).items() if times > 1]:
         raise ParameterError("source", repeated[0], "must be named once")
     read = {run.info.run_id: run for run in runs_named(client, run_ids)}  # there may be thousands
