@@ -33,6 +33,8 @@ class Source:
         Parameters of the command that are not their defaults.
     classes
         Name of each class; empty if labels are not classes.
+    lists
+        Hyperparameter, named as a factor -> the options that it lists, separated by bars.
     texts
         Example id -> text; empty unless the user asked for texts, and never recorded in a file of its own.
     date, version
@@ -56,6 +58,7 @@ class Source:
     address: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
+    lists: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[object, str] = field(default_factory=dict, metadata={"file": ""})
     date: str = ""
     version: str = ""
@@ -91,8 +94,7 @@ class Source:
 
     def levels(self, factor: str, count: int) -> list[str]:
         """Return the names of the levels of a factor that chooses from a list; their numbers if they are not known."""
-        found = re.search(rf'\b{re.escape(factor)}"?\s*[=:]\s*"?([^,"]*)', self.given.get("hyperparameters", ""))
-        listed = found[1].split("|") if found else []
+        listed = self.lists.get(factor, "").split("|")
         return listed if len(listed) == count else [str(number + 1) for number in range(count)]
 
     def command(self, verb: str = "investigate", **changed: str) -> str:
@@ -124,6 +126,11 @@ class Source:
             return f"mlflow_l3d.{verb}({', '.join(values)})"
         words = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value_text(value))]
         return shlex.join(["mlflow-l3d", verb, *runs, *words])
+
+
+def lists_in(hyperparameters: Mapping[str, object]) -> dict[str, str]:
+    """Return the hyperparameters that list several options."""
+    return {name: value for name, value in hyperparameters.items() if isinstance(value, str) and "|" in value}
 
 
 def _quoted(word: str) -> str:
