@@ -175,9 +175,9 @@ def encode_scores(values: Sequence[Any], column: str) -> npt.NDArray[np.float64]
         row, other = [*numbered(values)][numbers.index(False)]
         allowed = f"row {row} of the data has {shorten(other)!r}, and a score must be a number"
         raise ParameterError("label_column", column, allowed, "Correct the row.")
-    row = next((row for row, value in numbered(values) if not math.isfinite(value)), None)
-    if row is not None:
-        raise ParameterError("label_column", column, f"the score in row {row} of the data is not finite")
+    endless = next((row for row, value in numbered(values) if not math.isfinite(value)), None)
+    if endless is not None:
+        raise ParameterError("label_column", column, f"the score in row {endless} of the data is not finite")
     return np.array(values, dtype=np.float64)
 
 
