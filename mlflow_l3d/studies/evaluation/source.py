@@ -8,7 +8,6 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping
 from enum import StrEnum
-from functools import partial
 from typing import Final
 
 from mlflow_l3d.errors import ParameterError
@@ -19,7 +18,7 @@ from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import parent_run
 from mlflow_l3d.tracking.judged import is_evaluation
 
-_RUN_ID: Final = re.compile(r"[0-9a-f]{4,32}|latest")
+_RUN_ID, _BEGINNING = re.compile(r"[0-9a-f]{32}|latest"), re.compile(r"[0-9a-f]{4,31}")
 _OPERATOR: Final = re.compile(r"[=<>]|\si?like\s|\sin\s*\(|\sis\s+(not\s+)?null", re.IGNORECASE)
 _SOURCES: Final = (
     "a run id (32 letters and digits) or latest, several run ids separated by commas, an experiment "
@@ -61,8 +60,9 @@ def find_results(source: object, *, finds_cells: bool = False) -> tuple[Kind, li
     parts = [part.strip() for part in text.split(",")]
     if os.path.exists(text):  # noqa: PTH110 - of a name that is too long Path.exists raises an error
         return Kind.FILES, [text]
-    if all(map(_RUN_ID.fullmatch, parts)):
-        return _find_runs(connect(), parts, finds_cells=finds_cells)
+    run_ids = [whole_id(connect(), part, "source") if _BEGINNING.fullmatch(part) else part for part in parts]
+    if all(map(_RUN_ID.fullmatch, run_ids)):
+        return _find_runs(connect(), run_ids, finds_cells=finds_cells)
     if text.startswith("experiment:") or _OPERATOR.search(text):
         return Kind.RUNS, [text]
     example = text if re.fullmatch(r"[\w -]+", text) else "NAME"
@@ -72,8 +72,7 @@ def find_results(source: object, *, finds_cells: bool = False) -> tuple[Kind, li
 
 def _find_runs(client: Client, named: list[str], *, finds_cells: bool) -> tuple[Kind, list[str]]:
     fix = f"Name {_SOURCES.format(example='NAME')}."
-    latest, whole = partial(latest_investigation, client, "source", fix), partial(whole_id, client, parameter="source")
-    run_ids = [latest() if each == "latest" else whole(each) for each in named]
+    run_ids = [latest_investigation(client, "source", fix) if each == "latest" else each for each in named]
     if repeated := [run_id for run_id, times in Counter(run_ids).items() if times > 1]:
         raise ParameterError("source", repeated[0], "must be named once")
     read = {run.info.run_id: run for run in runs_named(client, run_ids)}  # there may be thousands
