@@ -242,7 +242,7 @@ def _unknown_option(rest: Sequence[str], options: argparse.Namespace) -> Paramet
     """Return the error for an unknown option, which often is one of a command without --, or a hyperparameter."""
     verb, (option, _, value) = verbs()[options.verb], (word := rest[0]).partition("=")
     name, typed = option.removeprefix("--").replace("-", "_"), str(getattr(options, verb.first, ""))
-    if not word.startswith("-") or typed.endswith(".py"):
+    if not word.startswith("-") or (typed.endswith(".py") and "command" in verb.parameters):
         fix = f"One command takes one {verb.first.replace('_', ' ')}: repeat it with {word}." * bool(verb.first)
         if "command" in verb.parameters and (shutil.which(typed) or {*f"{typed}.{word}".split(".")} & {"py", "sh"}):
             python = "python " * typed.endswith(".py")

@@ -11,6 +11,8 @@ from mlflow_l3d.privacy import public_text
 
 LONGEST_ERROR: Final = 500
 """Characters of an error; libraries put whole inputs into theirs, and those are not to be logged."""
+LAST_SECONDS: Final = 60.0
+"""For how long a session that ends may keep what is under way, such as paid answers; then its worker is killed."""
 _SPENT: Final = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
 _NO_REPEAT: Final = " does not have a deterministic implementation"
 _LOST: Final = ("cuda error:", "cuda driver error:", "hip error:")

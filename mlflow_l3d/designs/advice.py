@@ -30,11 +30,11 @@ def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice
     if verdict.doubt in ("few_rows", "boundary"):
         rows = fewest_rows(record) if verdict.doubt == "few_rows" else FEWEST_AT_BOUNDARY
         rows = max(rows, rows + planned - record.rows_used)  # as many fail again
-        return Advice("more_rows", f"Use at least {rows} {word} (--mitigation-runs {rows}).", rows)
+        return Advice("more_rows", f"Use at least {rows} {word} (mitigation_runs={rows}).", rows)
     if verdict.doubt == "L3D009":
         return Advice("other_design", "Use joint=paired.")
     if verdict.doubt == "no_effect":
-        return Advice("look_at_runs", "Does this seed reach the training? --self-test only shows it.")
+        return Advice("look_at_runs", "Does this seed reach the training? self_test=only shows it.")
     if not verdict.needs_runs:
         text = "Look at the lowest and highest runs: more runs of the same kind do not help."
         return Advice("look_at_runs", text)
@@ -63,7 +63,7 @@ def _more_runs(design: type[Design], record: Importance) -> Advice:
     least = max(math.ceil(_MORE * rows), rows + _MORE_ROWS, fewest_rows(record))
     if not components.mitigated > 0:
         double = max(FEWEST_AT_BOUNDARY, 2 * rows)
-        text = f"The other factors show no variance in these {rows} {word}: use {double} (--mitigation-runs {double})."
+        text = f"The other factors show no variance in these {rows} {word}: use {double} (mitigation_runs={double})."
         return Advice("more_rows", text, double)
     half_of_interval = distance + (high if record.importance_corrected < 0 else -low)
     # This interval may be wider than one expects of as many runs; so would be those of more.
@@ -72,17 +72,17 @@ def _more_runs(design: type[Design], record: Importance) -> Advice:
     if (same := design.needed(half_width, components, columns).rows) is not None and same <= MOST_TIMES * rows:
         same = max(same, least)
         of = f" of {columns} columns" * design.has_columns
-        return Advice("more_rows", f"{right} {same} {word}{of} settle it (--mitigation-runs {same}).", same)
+        return Advice("more_rows", f"{right} {same} {word}{of} settle it (mitigation_runs={same}).", same)
     needed = design.needed(half_width, components)
     if needed.rows is not None and design.has_columns:
         most = max(needed.rows, fewest_rows(record), least * (needed.columns == columns))
         size = f"{most} {word} of {needed.columns} columns"
-        settings = f"--mitigation-runs {most} --investigation-runs {needed.columns}"
+        settings = f"mitigation_runs={most}, investigation_runs={needed.columns}"
         text = f"{right} {size} settle it ({settings}); more {word} alone do not."
         return Advice("larger_table", text, most, needed.columns)
     pairs = design_named(_RADIAL).needed(half_width, components).rows if design.name != _RADIAL else None
     if pairs is not None and pairs <= MOST_TIMES * rows * columns:
         pairs = max(pairs, FEWEST_ROWS)
-        text = f"{right} {pairs} base runs of design=radial settle it (--mitigation-runs {pairs}); this one does not."
+        text = f"{right} {pairs} base runs of design=radial settle it (mitigation_runs={pairs}); this one does not."
         return Advice("other_design", text, pairs)
     return Advice("unaffordable", f"Settling it takes more than {MOST_TIMES} times these {rows} {word}: {_HARDLY}")

@@ -17,8 +17,9 @@ from mlflow_l3d.analysis.importance.checks.report import TABLE_CHECKS
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators import NESTED, TableModel
 from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
+from mlflow_l3d.analysis.importance.luck import dependent_spread
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.tables import Tables
+from mlflow_l3d.analysis.importance.tables import Tables, known_std
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.importance.verdicts import StrategyResult
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
@@ -113,6 +114,18 @@ class Estimator(ABC):
     def independent(cls, scores: Tables) -> FloatArray:
         """Return the scores of runs that redraw every factor and share nothing; empty if there are none."""
         return scores.base if cls.tables_are_golden else scores.golden
+
+    @classmethod
+    def run_spread(cls, records: Sequence[Importance]) -> tuple[FloatArray, float, float]:
+        """Return the golden scores of records, the standard deviation of a run (ddof=1), and its degrees of freedom.
+
+        All sentences name this standard deviation; ``golden_std`` has ddof=0, as published.
+        """
+        scores = max((record.golden[np.isfinite(record.golden)] for record in records), key=len)
+        spread = known_std(scores, ddof=1) if len(scores) > 1 else math.nan, len(scores) - 1.0
+        if cls.tables_are_golden or any(record.golden_pooled for record in records):
+            spread = dependent_spread(records, cls.model) or spread
+        return scores, records[0].golden_std if cls.tables_are_golden else spread[0], spread[1]
 
     @classmethod
     @abstractmethod

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Final, Generic
 
+from mlflow_l3d.approaches.failures import LAST_SECONDS
 from mlflow_l3d.approaches.progress import tell
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError
@@ -25,8 +26,6 @@ LOOK_SECONDS: Final = 1.0
 """How often workers are looked for that hang, or that end without a word."""
 MOST_BLAMELESS: Final = 20
 """So many workers in a row whose machines went away before there was an outcome are not a coincidence."""
-LAST_SECONDS: Final = 60.0
-"""For how long workers may keep what was under way when no further cell can be run."""
 
 _logger = logging.getLogger(__name__)
 

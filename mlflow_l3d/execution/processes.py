@@ -13,6 +13,7 @@ from multiprocessing import connection as pipes
 from multiprocessing import get_context
 from typing import Final
 
+from mlflow_l3d.approaches.failures import LAST_SECONDS
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import ParameterError
@@ -22,8 +23,6 @@ from mlflow_l3d.execution.environment import default_workers, places, starting_w
 from mlflow_l3d.execution.worker import serve
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
 
-FAREWELL_SECONDS: Final = 5.0
-"""How long workers may take to close their sessions."""
 _END_SECONDS: Final = 1.0
 """How long a process may take to end whose pipe has ended."""
 
@@ -158,7 +157,7 @@ class ProcessPool(Pool[ProcessWorker]):
                 worker.give(None)
             else:
                 worker.process.terminate()
-        deadline = time.monotonic() + FAREWELL_SECONDS
+        deadline = time.monotonic() + LAST_SECONDS
         for worker in workers:
             worker.release(deadline)
 

@@ -33,6 +33,7 @@ _ALLOWED: Final = (
     "must be default, paper, latest, the id of a search run, a .json file, a JSON object, or name=value,name=value"
 )
 RUN_ID: Final = re.compile(r"[0-9a-f]{32}")
+OF_RUN: Final = re.compile(r"[0-9a-f]{4,32}")  # the beginning of an id is enough
 _PAIR: Final = re.compile(r"\w+\s*=")
 _FILE: Final = re.compile(r"(.*?\.json)\s*,(.*)", re.DOTALL)
 
@@ -90,7 +91,7 @@ def parse(hyperparameters: str | Mapping[str, Any]) -> Given:
             return Given(text, "file", name, _json_file(text, name), _overrides(text, rest))
     name, comma, rest = stripped.partition(",")
     name = name.strip()
-    source = "search" if RUN_ID.fullmatch(name) else NAMES.get(name)
+    source = "search" if OF_RUN.fullmatch(name) else NAMES.get(name)
     if source is not None:
         return Given(text, source, name, {}, _overrides(text, comma + rest))
     return Given(text, "inline", "the values", _pairs(text, stripped))

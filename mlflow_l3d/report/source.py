@@ -11,6 +11,7 @@ from typing import Final
 from markupsafe import Markup
 
 from mlflow_l3d.designs import all_designs
+from mlflow_l3d.report.numbers import value_text
 
 _PLAIN: Final = re.compile(r"[\w@%+=:./{}-]+|[\w@%+=:,./-]+")
 """Words that a shell takes as they are: braces are letters like others, unless a comma stands between them."""
@@ -32,6 +33,8 @@ class Source:
         Parameters of the command that are not their defaults.
     classes
         Name of each class; empty if labels are not classes.
+    lists
+        Hyperparameter, named as a factor -> the options that it lists, separated by bars.
     texts
         Example id -> text; empty unless the user asked for texts, and never recorded in a file of its own.
     date, version
@@ -55,6 +58,7 @@ class Source:
     address: str = ""
     given: Mapping[str, str] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
+    lists: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[object, str] = field(default_factory=dict, metadata={"file": ""})
     date: str = ""
     version: str = ""
@@ -90,8 +94,7 @@ class Source:
 
     def levels(self, factor: str, count: int) -> list[str]:
         """Return the names of the levels of a factor that chooses from a list; their numbers if they are not known."""
-        found = re.search(rf'\b{re.escape(factor)}"?\s*[=:]\s*"?([^,"]*)', self.given.get("hyperparameters", ""))
-        listed = found[1].split("|") if found else []
+        listed = self.lists.get(factor, "").split("|")
         return listed if len(listed) == count else [str(number + 1) for number in range(count)]
 
     def command(self, verb: str = "investigate", **changed: str) -> str:
@@ -115,6 +118,19 @@ class Source:
         words = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
         typed = shlex.join(["mlflow-l3d", verb, *task, *words])
         return f"{typed} -- {' '.join(map(_quoted, shlex.split(script)))}" if script else typed
+
+    def on_runs(self, verb: str, *runs: str, **options: object) -> str:
+        """Return a command about stored runs; if a command cannot name the approach, the same call in Python."""
+        if self.can_repeat and not self.is_typed:
+            values = [*map(repr, runs), *(f"{name}={value!r}" for name, value in options.items())]
+            return f"mlflow_l3d.{verb}({', '.join(values)})"
+        words = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value_text(value))]
+        return shlex.join(["mlflow-l3d", verb, *runs, *words])
+
+
+def lists_in(hyperparameters: Mapping[str, object]) -> dict[str, str]:
+    """Return the hyperparameters that list several options."""
+    return {name: value for name, value in hyperparameters.items() if isinstance(value, str) and "|" in value}
 
 
 def _quoted(word: str) -> str:

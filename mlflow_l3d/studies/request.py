@@ -19,7 +19,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_parameter
-from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.source import Source, lists_in
 from mlflow_l3d.studies.about import About, class_words, heading, texts_of, version_words
 from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES
@@ -199,6 +199,7 @@ class StudyRequest(ABC):
             address=address,
             given={name: value for name, value in self.public().items() if value != self.parameters[name].default},
             classes=tuple(self.setup.task.class_names),
+            lists=lists_in(self.setup.public_hyperparameters),
             texts=texts_of(self.setup.task) if self.given.get("show_texts") == "true" else {},
             date=heading(run_id)["date"][:10],
             version=__version__,
@@ -215,8 +216,7 @@ class StudyRequest(ABC):
 
     def shared_params(self) -> dict[str, str]:
         """Return the parameters that every child has."""
-        setup = self.setup
-        return {"task": setup.task.name, "approach": setup.approach.name, "model": setup.model or "none"}
+        return {"task": self.setup.task.name, "approach": self.setup.approach.name, "model": self.setup.model or "none"}
 
     def searched(self) -> dict[str, str]:
         """Return the tag that names the search behind the hyperparameters, if there is one."""

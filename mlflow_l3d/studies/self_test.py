@@ -73,7 +73,7 @@ def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
         first = outcomes[base.key]
         if first.error is not None:
             why = f"a trial run before the study failed: {first.error.rstrip('.')}"
-            raise L3DError(f"self-test: {why}. Mend it; --self-test skip leaves trial runs out.")
+            raise L3DError(f"self-test: {why}. Mend it; self_test=skip leaves trial runs out.")
         if first.predictions is None and metric not in first.metrics:
             has = f"has no {metric}, but {', '.join(sorted(first.metrics))}"
             raise L3DError(f"self-test: a trial run before the study {has}. Name one of them by metric.")
@@ -120,7 +120,7 @@ def tested(request: CellRequest, *, progress: bool) -> dict[str, Outcome]:
     result = self_test(request, progress=progress)
     if result.problems:
         raise L3DError(
-            f"self-test: {'; '.join(result.problems)}. Mend it, leave the factor out, or use --self-test skip."
+            f"self-test: {'; '.join(result.problems)}. Mend it, leave the factor out, or use self_test=skip."
         )
     return dict(result.outcomes)
 

@@ -16,7 +16,16 @@ from mlflow_l3d.tasks import kinds
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import make_task, shorten
 from mlflow_l3d.tasks.settings import IntArray
-from mlflow_l3d.tasks.table import Table, blank, check_labels_there, no_column, spelled, with_parts, without_gaps
+from mlflow_l3d.tasks.table import (
+    Table,
+    blank,
+    check_labels_there,
+    no_column,
+    numbered,
+    spelled,
+    with_parts,
+    without_gaps,
+)
 
 _AS_TEXT: Final = "Name another column (--text-column), or write its values in quotes in a .jsonl file."
 AUTO_TEXT: Final = (
@@ -176,7 +185,7 @@ def find_text_columns(
 
 def check_texts(values: Sequence[Any], column: str) -> tuple[str, ...]:
     """Return the texts; raise a ParameterError if one is missing, blank or not a text."""
-    empty = [row for row, value in enumerate(values, 1) if blank(value)]
+    empty = [row for row, value in numbered(values) if blank(value)]
     if empty:
         allowed = f"{len(empty)} of {len(values)} texts are empty or missing, the first in row {empty[0]} of the data"
         raise ParameterError("text_column", column, allowed, "Fill or remove these rows.")
@@ -221,7 +230,7 @@ def find_ids(table: Table, task: str) -> tuple[npt.NDArray[Any] | None, tuple[st
         return ids, ()
     if name == "example_id" and table.ids_are_mine:
         seen: dict[Any, int] = {}
-        repeated = next((row for row, value in enumerate(values, 1) if seen.setdefault(value, row) != row), None)
+        repeated = next((row for row, value in numbered(values) if seen.setdefault(value, row) != row), None)
         where = f"; row {repeated} of the data repeats an earlier one" if repeated else ""
         allowed = f"the column example_id must hold unique ids, all whole numbers or all texts{where}"
         raise ParameterError("task", task, allowed, "Correct the column, or remove it to have rows numbered.")

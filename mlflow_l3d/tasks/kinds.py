@@ -16,7 +16,7 @@ from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.tasks.base import KINDS, TaskKind
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.settings import IntArray
-from mlflow_l3d.tasks.table import Table, blank, check_labels_there, missing, no_column, spelled
+from mlflow_l3d.tasks.table import Table, blank, check_labels_there, missing, no_column, numbered, spelled
 
 _FEW: Final = 0.1
 """Up to this share of decimal numbers among whole ones are mistakes; scores have more (STS-B: a half)."""
@@ -39,7 +39,7 @@ def check_one_sort(values: Sequence[Any], column: str) -> None:
     ParameterError
         It names the first such row.
     """
-    present = [(row, value, _number(value)) for row, value in enumerate(values, 1) if not missing(value)]
+    present = [(row, value, _number(value)) for row, value in numbered(values) if not missing(value)]
     decimal = [(row, value) for row, value, number in present if number is not None and not number.is_integer()]
     names = [(row, value) for row, value, number in present if number is None]
     if not decimal or len(decimal) == len(present):
@@ -172,12 +172,12 @@ def encode_scores(values: Sequence[Any], column: str) -> npt.NDArray[np.float64]
         allowed = f"must hold numbers (scores) for regression, not {kinds}"
         raise ParameterError("label_column", column, allowed, "Class names are for task_kind=classification.")
     if not all(numbers):
-        other = numbers.index(False)
-        allowed = f"row {other + 1} of the data has {shorten(values[other])!r}, and a score must be a number"
+        row, other = [*numbered(values)][numbers.index(False)]
+        allowed = f"row {row} of the data has {shorten(other)!r}, and a score must be a number"
         raise ParameterError("label_column", column, allowed, "Correct the row.")
-    row = next((row for row, value in enumerate(values, 1) if not math.isfinite(value)), None)
-    if row is not None:
-        raise ParameterError("label_column", column, f"the score in row {row} of the data is not finite")
+    endless = next((row for row, value in numbered(values) if not math.isfinite(value)), None)
+    if endless is not None:
+        raise ParameterError("label_column", column, f"the score in row {endless} of the data is not finite")
     return np.array(values, dtype=np.float64)
 
 
@@ -191,7 +191,7 @@ def encode_answers(table: Table, column: str, kind: TaskKind) -> npt.NDArray[Any
         names = table.label_names
         values = [[names.get(tag, tag) for tag in tags] if isinstance(tags, list) else tags for tags in values]
     held = []
-    for row, value in enumerate(values, 1):
+    for (row, _), value in zip(numbered(table.column(column)), values, strict=True):
         try:
             held += form_of(kind).labels([value]).tolist()
         except ValueError as error:
@@ -208,7 +208,7 @@ def joined_tokens(values: Sequence[Any], column: str) -> list[Any]:
     ParameterError
         If a token is empty or has white space within.
     """
-    for row, value in enumerate(values, 1):
+    for row, value in numbered(values):
         if isinstance(value, list) and (wrong := [token for token in value if str(token).split() != [token]]):
             allowed = f"row {row} of the data has the token {shorten(wrong[0])!r}, and white space separates tokens"
             raise ParameterError("text_column", column, allowed, "Replace the space within it, or remove the token.")
@@ -241,7 +241,8 @@ def encode_positions(values: Sequence[Any], column: str, choice_columns: Sequenc
     positions = [position.get(value, -1) if isinstance(value, str) else int(value) for value in values]
     row = next((row for row, value in enumerate(positions) if not 0 <= value < count), None)
     if row is not None:
-        allowed = f"row {row + 1} of the data has {shorten(values[row])!r}, and there are {count} choices"
+        number, wrong = [*numbered(values)][row]
+        allowed = f"row {number} of the data has {shorten(wrong)!r}, and there are {count} choices"
         last = f"Positions run from 0 to {count - 1}"
         raise ParameterError("label_column", column, allowed, f"{last}; or write {choice_columns[0]!r} and so on.")
     return np.array(positions, dtype=np.int64)
@@ -249,7 +250,7 @@ def encode_positions(values: Sequence[Any], column: str, choice_columns: Sequenc
 
 def check_choices(columns: Sequence[Sequence[Any]], names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """Return the columns of choices; raise a ParameterError if a choice is missing, empty or not a text."""
-    for row, cells in enumerate(zip(*columns, strict=True), 1):
+    for (row, _), cells in zip(numbered(columns[0] if columns else ()), zip(*columns, strict=True), strict=True):
         empty = [blank(cell) for cell in cells]
         if any(empty):
             left = len(cells) - sum(empty)

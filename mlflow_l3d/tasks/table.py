@@ -5,8 +5,9 @@ from __future__ import annotations
 import codecs
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -119,13 +120,26 @@ def with_parts(name: str, table: Table, label_column: str) -> Table:
     return select(table, ~hidden, "test row(s) without a label") if hidden.any() else table
 
 
+class SomeRows(list[Any]):
+    """Values of rows with their numbers in the whole data, from 1; given as pairs."""
+
+    def __init__(self, pairs: Sequence[tuple[int, Any]]) -> None:
+        super().__init__(value for _, value in pairs)
+        self.rows = [row for row, _ in pairs]
+
+
+def numbered(values: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """Return values with the numbers of their rows in the whole data, from 1."""
+    return zip(values.rows if isinstance(values, SomeRows) else count(1), values, strict=False)
+
+
 def select(table: Table, keep: npt.NDArray[np.bool_], what: str) -> Table:
     """Return the table with the rows to keep, shape (n,), and with a note on how many rows were left out."""
     rows = np.flatnonzero(keep).tolist()
 
-    def column(name: str) -> list[Any]:
-        values = table.column(name)
-        return [values[row] for row in rows]
+    def column(name: str) -> SomeRows:
+        values = [*numbered(table.column(name))]
+        return SomeRows([values[row] for row in rows])
 
     notes = (*table.notes, f"left out {int((~keep).sum())} {what}")
     return replace(table, column=column, notes=notes, parts=None if table.parts is None else table.parts[keep])
@@ -141,10 +155,11 @@ def without_gaps(table: Table, columns: Sequence[str], most: float = 0.05) -> tu
     ParameterError
         If they would be the errors of several columns: it names all.
     """
-    gaps = {name: [row for row, value in enumerate(table.column(name)) if blank(value)] for name in columns}
-    empty = np.isin(rows := np.arange(len(table.column(columns[0]))), [row for each in gaps.values() for row in each])
+    numbers = np.array([row for row, _ in numbered(table.column(columns[0]))])
+    gaps = {name: [row for row, value in numbered(table.column(name)) if blank(value)] for name in columns}
+    empty, rows = np.isin(numbers, [row for each in gaps.values() for row in each]), np.arange(len(numbers))
     listed = "; ".join(
-        f"{len(gap)} without {name.strip()} (row {str([row + 1 for row in gap[:20]])[1:-1]}{', ...' * (len(gap) > 20)})"
+        f"{len(gap)} without {name.strip()} (row {str(gap[:20])[1:-1]}{', ...' * (len(gap) > 20)})"
         for name, gap in gaps.items()
         if gap
     )
@@ -163,7 +178,7 @@ def spelled(name: str, names: Sequence[str]) -> str:
 
 def check_labels_there(values: Sequence[Any], column: str) -> None:
     """Raise if a label is missing."""
-    rows = [row for row, value in enumerate(values, 1) if missing(value)]
+    rows = [row for row, value in numbered(values) if missing(value)]
     if rows:
         allowed = f"{len(rows)} of {len(values)} labels are missing, the first in row {rows[0]} of the data"
         raise ParameterError("label_column", column, allowed, "Fill or remove these rows.")

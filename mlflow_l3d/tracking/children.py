@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +11,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import is_outage, log_files
+from mlflow_l3d.tracking.pages import STUDIES
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -172,6 +175,22 @@ def runs_named(client: MlflowClient, run_ids: Sequence[str]) -> Iterator[Run]:
         quoted = ", ".join(f"'{run_id}'" for run_id in batch)
         order, wanted = ["attributes.start_time ASC"], f"attributes.run_id IN ({quoted})"
         yield from client.search_runs(experiments, wanted, order_by=order, max_results=len(batch))
+
+
+def whole_id(client: MlflowClient, run_id: str, parameter: str = "parent_run_id") -> str:
+    """Return the id of the only study whose id begins so; the given text if none does.
+
+    Raises
+    ------
+    ParameterError
+        If several do: it lists them.
+    """
+    if not re.fullmatch(r"[0-9a-f]{4,31}", run_id):
+        return run_id
+    found_ids = [str(run.info.run_id) for run in search(client, None, STUDIES)]
+    if len(alike := [each for each in found_ids if each.startswith(run_id)]) > 1:
+        raise ParameterError(parameter, run_id, f"studies begin so: {', '.join(alike)}", "Give more of its id.")
+    return alike[0] if alike else run_id
 
 
 def experiment_ids(client: MlflowClient) -> list[str]:

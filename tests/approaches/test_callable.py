@@ -188,6 +188,13 @@ def test_classes_that_are_numbers_are_not_read_as_other_ones():
         assert f"from {returned} to {returned}; class numbers go from 0 to 1, and -1 is none; of classes with" in error
         outcome = run(wrap(lambda task, split, *_: [task.class_names[0]] * len(split.test)), task)
         assert set(outcome.predictions) == {0}
+    three = replace(task, labels=np.arange(40) % 3, class_names=("1", "2", "3"))
+    error = run(wrap(lambda task, split, *_: np.arange(len(split.test)) % 2 + 1), three).error
+    assert "predictions from 1 to 2; " in error
+    assert error.endswith("as these may be either")
+    assert set(run(wrap(lambda task, split, *_: np.arange(len(split.test)) % 3), three).predictions) == {0, 1, 2}
+    same = replace(task, class_names=("0", "1"))
+    assert set(run(wrap(lambda task, split, *_: np.ones(len(split.test), dtype=int)), same).predictions) == {1}
 
 
 @pytest.mark.parametrize("name", ["labels", "example_ids"])

@@ -222,10 +222,10 @@ def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
     few = replace(found, test_examples=40, luck_of_tests=0.9 * std)
     assert said(few, 0).endswith(f" 40 test examples alone cause ± {90 * std:.1f}.")
     first, second = steps(Shown(few), SOURCE)
-    assert first.text.startswith("Test more examples (--test-size), or label more: 40 alone cause ")
+    assert first.text.startswith("Test more examples (test_size), or label more: 40 alone cause ")
     assert second.text == "More runs probably settle undecided; finished ones count:"
     more, all_used = (steps(Shown(few), replace(SOURCE, unused_tests=number))[0].text for number in (1132, 0))
-    assert more.startswith("Test more examples (--test-size; 1,132 are unused): 40 alone cause ")
+    assert more.startswith("Test more examples (test_size; 1,132 are unused): 40 alone cause ")
     assert all_used.startswith("Label more examples (all test examples are in use): 40 alone cause ")
     above = replace(few, luck_of_tests=1.1 * std)
     assert said(above, 0).endswith(" 40 test examples alone cause about all of it.")
@@ -242,7 +242,7 @@ def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
     assert steps(Shown(many), SOURCE)[0] == second
     two = Shown(replace(found, test_examples=2))
     assert headline(two) == "2 test examples: no answer is possible."
-    assert steps(two, SOURCE)[0].text == "Test more examples (--test-size), or label more."
+    assert steps(two, SOURCE)[0].text == "Test more examples (test_size), or label more."
     assert all("More runs" not in step.text for step in steps(two, SOURCE))
     run = Consistency("golden", 0.9, 0.8, 6, 1, 15, 0.0, 1.5)
     for common, is_told in ((1.5, False), (200, True)):
@@ -406,9 +406,9 @@ def test_steps_that_only_python_can_take_are_in_words(judged):
     assert more.command == ""
     other, gate = steps(Shown(judged("minor")), source)
     assert (other.said, other.command) == ("What else moves the score? factor=all shows it.", "")
-    assert "hyperparameters=" not in gate.command
-    assert f"gate --baseline {RUN} --candidate RUN_ID --smallest-effect" in gate.command
-    assert int(gate.command.split("--most-runs ")[1].split()[0]) <= len(Shown(found).golden_scores)
+    assert gate.command.startswith(f"mlflow_l3d.gate(baseline={RUN!r}, candidate='RUN_ID', smallest_effect=")
+    assert source.on_runs("cure", RUN, verify=1) == f"mlflow_l3d.cure({RUN!r}, verify=1)"
+    assert int(gate.command.split("most_runs=")[1].rstrip(")")) <= len(Shown(found).golden_scores)
 
 
 def test_a_step_without_a_command_ends_with_a_full_stop():

@@ -74,7 +74,7 @@ def test_levels_of_a_list_have_names_and_means() -> None:
     table = np.array([[0.5, 0.9, 0.7, 0.6], [0.6, 1.0, 0.8, 0.7], [0.1, np.nan, 0.3, 0.9]])
     record = importance(table, [0.5, 0.7, 0.9], factor="prompt_format", model=LEVELS)
     shown = Shown(Analysis(F1_MACRO, {"prompt_format": record}, design="levels"))
-    source = Source(given={"hyperparameters": "shots=2,prompt_format=A|B|C|D,chat=none"})
+    source = specify({**LISTED, "hyperparameters": {"prompt_format": "A|B|C|D"}}).source("")  # not a text
     said = "Mean by prompt_format over 2 rows: B **95.0**, C **75.0**, D **65.0** and A **55.0**."
     assert answers(shown, source)[1].lead.endswith(said)
     assert ">D</th>" in scores_table(shown, record, source).__html__()

@@ -156,6 +156,11 @@ def test_a_column_of_parts_in_a_file(tmp_path: Path) -> None:
         "mine.csv: its own split is used: 4 train, 2 evaluated examples",
     )
     assert task.example_ids.tolist() == [*range(6)]
+    task = [*columns()["text"]]
+    pd.DataFrame({"split": names[::-1], "label": labels[::-1], "text": [*task[:3], "", *task[4:]]}).to_csv(path)
+    with pytest.raises(ParameterError, match=r"the first in row 4 of the data"):
+        load_task(str(path), settings=OWN)
+    pd.DataFrame(columns(split=names) | {"label": labels}).to_csv(path, index=False)
     # With a drawn split the column says nothing, and a missing label is the fault that it was.
     with pytest.raises(ParameterError, match="2 of 8 labels are missing"):
         load_task(str(path))

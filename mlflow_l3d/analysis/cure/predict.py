@@ -48,7 +48,7 @@ def predict(
     metric, classes
         What is scored, and how many classes are distinguished.
     golden_std
-        The spread that is reported (ddof=0), with its interval: the remaining one is this times the ratio that the
+        The spread that is reported (ddof=1), with its interval: the remaining one is this times the ratio that the
         table shows. Unknown: the table alone gives it.
     most_members
         The largest ensemble.
@@ -210,5 +210,5 @@ def _missing(kind: Kind, table: Table, fewest: int) -> str:
     if table.test_size:
         return f"{table.size} independent runs are too few: {table.needed(fewest)} are needed"
     if table.crossed:
-        return f"unknown, as they need --investigation-runs {table.needed(fewest)}"
+        return f"unknown, as they need investigation_runs={table.needed(fewest)}"
     return f"runs that differ in nothing else come in groups of {table.size}, and {fewest} are needed"

@@ -26,7 +26,7 @@ class Foreseen:
     best
         Remedies that help, best first.
     std
-        Standard deviation of the score without any, as ``golden_std``.
+        Standard deviation of the score without any.
     reason
         One line: why none is named, or what they leave; empty if there is nothing to say.
     """

@@ -79,7 +79,7 @@ class Prediction:
     basis
         What the prediction is made from.
     std
-        Standard deviation of the score that remains over golden runs (ddof=0, as ``golden_std``).
+        Standard deviation of the score that remains over golden runs (ddof=1).
     ratio
         The remaining standard deviation over the present one, paired: without the error of `std_before`.
     mean_change
@@ -99,7 +99,7 @@ class Prediction:
         Of ``choose``: mean of the validation score of the chosen member less its test score, beyond what a member
         that was not chosen shows; else nan.
     std_before
-        ``golden_std`` without the remedy.
+        Standard deviation of a run without the remedy.
     also
         Further remedies that are applied to results with this one.
     reason

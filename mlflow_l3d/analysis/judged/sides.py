@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.importance.results import counted
 from mlflow_l3d.analysis.judged.table import DESCRIBED, Usable, usable_judgements
 
 
@@ -106,8 +107,8 @@ def _shared_factors(usable: tuple[Usable, Usable]) -> tuple[list[str], list[str]
         notes.append("Both sides judged the same answers: the difference is one of judgements, not of answers.")
     for side, each in zip(("first", "second"), usable, strict=True):
         if each.failed_answers or each.failed_judgements:
-            failed = f"{each.failed_answers} failed answers and {each.failed_judgements} failed judgements"
-            notes.append(f"{failed} of the {side} do not count.")
+            answers, judgements = each.failed_answers, counted(each.failed_judgements, "failed judgement")
+            notes.append(f"{counted(answers, 'failed answer')} and {judgements} of the {side} do not count.")
     return shared, drawn, obstacle, notes
 
 

@@ -253,11 +253,15 @@ def _interpret(returned: Any, examples: int, task: Task) -> tuple[npt.NDArray[An
         return array.argmax(axis=1).astype(np.int64), array.astype(np.float32)
     if array.dtype.kind not in "iu":
         raise ValueError(f"predictions of type {array.dtype}; class numbers are integers")
-    is_name = "-1" in task.class_names and examples and array.min() == -1
-    if examples and (array.min() < -1 or array.max() >= classes or is_name):
+    found = {*array.tolist()}
+    named = {each for each in found if str(each) in task.class_names}
+    is_open = named == found and any(task.class_names.index(str(each)) != each for each in found)
+    if is_open or not found <= {*range(-1, classes)}:
         allowed = f"class numbers go from 0 to {classes - 1}, and -1 is none"
         if all(name.removeprefix("-").isdigit() for name in task.class_names):
-            allowed += "; of classes with numbers as names return texts, task.class_names[number]"
+            allowed += (
+                "; of classes with numbers as names return texts, task.class_names[number], as these may be either"
+            )
         raise ValueError(f"predictions from {array.min()} to {array.max()}; {allowed}")
     return array.astype(np.int64), None
 

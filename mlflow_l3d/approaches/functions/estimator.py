@@ -207,7 +207,9 @@ class Estimator(FunctionApproach):
         predicted = np.asarray(model.predict(test))
         scores = None if task.form.has_numbers else _scores(model, test, len(task.class_names))
         # Those of some estimators, as SVC, name another class than they predict.
-        return predicted if scores is None or (scores.argmax(axis=1) != predicted).any() else scores
+        if scores is not None and (scores.argmax(axis=1) == predicted).all():
+            return scores
+        return predicted if task.form.has_numbers else np.asarray(task.class_names)[predicted]
 
 
 def _parameter_text(name: str, value: Any) -> str:

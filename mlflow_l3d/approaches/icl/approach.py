@@ -194,7 +194,7 @@ class InContextLearning(Approach):
         if (cut := _mean(cells, "truncated_share")) > 0:
             input_share = _mean(cells, "truncated_input_share")
             lines.append(
-                f"Truncation cut {cut:.1%} of the prompts, and of {input_share:.1%} the very text that is asked about."
+                f"Truncation cut {cut:.1%} of the prompts, and in {input_share:.1%} the text that is asked about."
             )
         if slow := (cells["packed"] == 0).mean() if "packed" in cells else 0.0:
             lines.append(
@@ -203,12 +203,12 @@ class InContextLearning(Approach):
         lines += _endpoint_remarks(cells)
         if (silent := _mean(cells, "without_verdict_share")) > 0:
             lines.append(
-                f"Of {silent:.1%} of the answers a judge gave no verdict; judge_score is the mean of the others."
+                f"A judge gave no verdict on {silent:.1%} of the answers; judge_score is the mean of the others."
             )
         if (unparsed := _mean(cells, "unparsed_share")) > 0:
             reasons = unparsed_reasons(cells)
             because = f": {reasons}" if reasons else ""
-            lines.append(f"Of {unparsed:.1%} of the answers nothing could be read; they count as wrong{because}.")
+            lines.append(f"Nothing could be read from {unparsed:.1%} of the answers; they count as wrong{because}.")
         return tuple(lines)
 
     def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> tuple[Remedy, ...]:

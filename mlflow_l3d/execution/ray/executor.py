@@ -9,14 +9,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mlflow_l3d.approaches.failures import one_line
+from mlflow_l3d.approaches.failures import LAST_SECONDS, one_line
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.dispatch import dispatch
 from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, alive
-from mlflow_l3d.execution.processes import FAREWELL_SECONDS, check_workers, complete, pickled
+from mlflow_l3d.execution.processes import check_workers, complete, pickled
 from mlflow_l3d.execution.ray.actor import CellActor, Here
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
 
@@ -164,13 +164,13 @@ class ActorPool(Pool[ActorWorker]):
             closing = [worker for worker in workers if worker.ready]
             for worker in closing:
                 worker.give(None)
-            deadline = time.monotonic() + FAREWELL_SECONDS
+            deadline = time.monotonic() + LAST_SECONDS
             for worker in closing:
                 self._until_over(worker, deadline)
         for worker in workers:
             self._ray.kill(worker.actor)
         own = [worker.here.process for worker in workers if worker.here and worker.here.node == self._home]
-        deadline = time.monotonic() + FAREWELL_SECONDS
+        deadline = time.monotonic() + LAST_SECONDS
         while any(map(alive, own)) and time.monotonic() < deadline:
             time.sleep(0.01)
 

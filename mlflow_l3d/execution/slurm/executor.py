@@ -11,14 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mlflow_l3d.approaches.failures import one_line
+from mlflow_l3d.approaches.failures import LAST_SECONDS, one_line
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.dispatch import dispatch
 from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, worker_environment
-from mlflow_l3d.execution.processes import FAREWELL_SECONDS, check_workers, complete, pickled
+from mlflow_l3d.execution.processes import check_workers, complete, pickled
 from mlflow_l3d.execution.slurm.seat import BEATS, Inbox, Outbox, Pulse, RunFolder, Seat, looked_for
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
 
@@ -182,7 +182,7 @@ class TaskPool(Pool[TaskWorker]):
             ready = [worker for worker in staying if worker.ready]
             for worker in ready:
                 worker.give(None)
-            looked_for(lambda: _over(self._tasks[worker.seat] for worker in ready), FAREWELL_SECONDS)
+            looked_for(lambda: _over(self._tasks[worker.seat] for worker in ready), LAST_SECONDS)
         self._cancel(worker.seat for worker in staying)
 
     def _cancel(self, seats: Iterable[int]) -> None:
@@ -198,7 +198,7 @@ class TaskPool(Pool[TaskWorker]):
             if not task.done():
                 task.cancel(check=False)
         if local:
-            looked_for(lambda: _over(tasks.values()), FAREWELL_SECONDS)
+            looked_for(lambda: _over(tasks.values()), LAST_SECONDS)
 
     def close(self) -> None:
         """Cancel tasks that may come back, and remove the folder."""

@@ -33,6 +33,7 @@ from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
+from mlflow_l3d.tracking.children import whole_id
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import Recorded, known_document, read_listed
@@ -127,7 +128,8 @@ def ablation(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) 
         wanted = {name: _wanted(name, asked[name]) for name in _SHARES}
         draws, seed = asked["repeats"], asked["root_seed"]
         client = connect()
-        run_id = latest_investigation(client) if asked["parent_run_id"] == "latest" else asked["parent_run_id"]
+        named = asked["parent_run_id"]
+        run_id = latest_investigation(client) if named == "latest" else whole_id(client, named)
         recorded = read_listed(run_id, client)
         if project_run.run_id is None:
             return _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)

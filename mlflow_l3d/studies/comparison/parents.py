@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from mlflow_l3d.designs import all_designs
@@ -19,6 +20,7 @@ from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.request import is_typed
 from mlflow_l3d.studies.seeds.parameters import SEEDS
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import whole_id
 from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run
@@ -110,7 +112,8 @@ def read_parents(client: Client, run_ids: Sequence[str]) -> list[Parent]:
     ParameterError
         If one is named twice, is not an investigation, or has not finished.
     """
-    run_ids = [latest_investigation(client, "runs") if run_id == "latest" else run_id for run_id in run_ids]
+    latest, named = partial(latest_investigation, client, "runs"), partial(whole_id, client, parameter="runs")
+    run_ids = [latest() if run_id == "latest" else named(run_id) for run_id in run_ids]
     for at, run_id in enumerate(run_ids):
         if run_id in run_ids[:at]:
             raise ParameterError("runs", run_id, "must be named once: a run does not differ from itself")

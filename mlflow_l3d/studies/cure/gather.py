@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.consistency.agreement.kinds import NOTHING, NUMBERS, WH
 from mlflow_l3d.analysis.cure.remedy import Range
 from mlflow_l3d.analysis.importance.checks.shape import many_or_apart
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.tables import known_std, std_interval
+from mlflow_l3d.analysis.importance.tables import known_std, population_std, std_interval
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.designs.layout import SEED
@@ -80,6 +80,12 @@ class Gathered:
     chosen_by: str
 
     @property
+    def golden_std(self) -> float:
+        """Their standard deviation as published (ddof=0)."""
+        record = next(iter(self.importances.values()), None)
+        return population_std(self.golden) if record is None else record.golden_std
+
+    @property
     def collapsed(self) -> int:
         """How many independent runs collapsed, if it is so many, or so clearly, that this comes before all luck."""
         if (chance := self.metric.chance_level(self.classes or None)) is None:
@@ -121,14 +127,14 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
 
 def _spread(cells: pd.DataFrame, planned: Planned, metric: Metric) -> tuple[dict[str, Importance], FloatArray, Range]:
     """Return the records of the factors, and the scores of independent runs with their standard deviation."""
-    importances = {}
-    golden = cells[metric.name].to_numpy(dtype=np.float64)
     if cells["factor"].notna().any():
-        importances = dict(analyse(cells, planned, metric=metric).importances)
-        golden = next(iter(importances.values())).golden
-    golden = golden[np.isfinite(golden)]
-    std = known_std(golden, ddof=1) if len(golden) > 1 else math.nan  # as a seeds study says it
-    return importances, golden, spread_of(importances) if importances else Range(std, *std_interval(golden))
+        analysis = analyse(cells, planned, metric=metric)
+        golden = next(iter(analysis.importances.values())).golden
+        return dict(analysis.importances), golden[np.isfinite(golden)], spread_of(analysis)
+    scores = cells[metric.name].to_numpy(dtype=np.float64)
+    scores = scores[np.isfinite(scores)]
+    std = known_std(scores, ddof=1) if len(scores) > 1 else math.nan
+    return {}, scores, Range(std, *std_interval(scores))
 
 
 def _read(

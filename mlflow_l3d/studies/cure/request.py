@@ -30,6 +30,7 @@ from mlflow_l3d.studies.cure.parameters import CURE
 from mlflow_l3d.studies.gate.golden import GoldenRequest
 from mlflow_l3d.studies.gate.sides import Side, recorded_side
 from mlflow_l3d.studies.investigation.remedies import predicted, why_not
+from mlflow_l3d.tracking.children import whole_id
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
 
@@ -116,7 +117,7 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     run = getattr(parent, "run_id", parent)
     typed = read_arguments({**options, "parent_run_id": run}, CURE)
     latest = typed["parent_run_id"] == "latest"
-    run_id = latest_investigation(client, status="FINISHED") if latest else typed["parent_run_id"]
+    run_id = latest_investigation(client, status="FINISHED") if latest else whole_id(client, typed["parent_run_id"])
     budget, gathered = Budget.parse(typed["budget"]), gather(client, run_id, typed["metric"])
     side = _side(client, gathered, getattr(parent, "request", None), typed)
     each = _trainings(gathered, side)

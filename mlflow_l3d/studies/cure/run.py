@@ -111,6 +111,7 @@ def _carry_out(client: Client, request: CureRequest, project_run: str | None, *,
         answer = CureAnswer(
             metric=gathered.metric,
             std=gathered.spread.value,
+            golden_std=gathered.golden_std,
             mean=float(gathered.golden.mean()) if len(gathered.golden) else math.nan,
             predictions=request.predictions,
             verified=verified,

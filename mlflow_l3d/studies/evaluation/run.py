@@ -205,7 +205,7 @@ def load(run_id: str) -> Any:
 
 def result_of(client: Client, run_id: str, parameter: str) -> Any:
     """Return what :func:`load` does, for a `parameter` that errors name."""
-    parent_run(client, run_id, parameter)
+    run_id = str(parent_run(client, run_id, parameter).info.run_id)
     if (result := read_result(client, run_id, files=True)) is None:
         raise ParameterError(parameter, run_id, "holds no result", "If it has ended, first use mlflow-l3d evaluate.")
     return result

@@ -12,13 +12,13 @@ from typing import Final
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import condition, runs_named
+from mlflow_l3d.tracking.children import condition, runs_named, whole_id
 from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import parent_run
 from mlflow_l3d.tracking.judged import is_evaluation
 
-_RUN_ID: Final = re.compile(r"[0-9a-f]{32}|latest")
+_RUN_ID, _BEGINNING = re.compile(r"[0-9a-f]{32}|latest"), re.compile(r"[0-9a-f]{4,31}")
 _OPERATOR: Final = re.compile(r"[=<>]|\si?like\s|\sin\s*\(|\sis\s+(not\s+)?null", re.IGNORECASE)
 _SOURCES: Final = (
     "a run id (32 letters and digits) or latest, several run ids separated by commas, an experiment "
@@ -58,10 +58,11 @@ def find_results(source: object, *, finds_cells: bool = False) -> tuple[Kind, li
     if not isinstance(text, str):
         raise ParameterError("source", type(source).__name__, f"must be {_SOURCES.format(example='NAME')}")
     parts = [part.strip() for part in text.split(",")]
-    if all(map(_RUN_ID.fullmatch, parts)):
-        return _find_runs(connect(), parts, finds_cells=finds_cells)
     if os.path.exists(text):  # noqa: PTH110 - of a name that is too long Path.exists raises an error
         return Kind.FILES, [text]
+    run_ids = [whole_id(connect(), part, "source") if _BEGINNING.fullmatch(part) else part for part in parts]
+    if all(map(_RUN_ID.fullmatch, run_ids)):
+        return _find_runs(connect(), run_ids, finds_cells=finds_cells)
     if text.startswith("experiment:") or _OPERATOR.search(text):
         return Kind.RUNS, [text]
     example = text if re.fullmatch(r"[\w -]+", text) else "NAME"

@@ -29,7 +29,7 @@ from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.results import Analysed
 from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import search
+from mlflow_l3d.tracking.children import search, whole_id
 from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact, parent_run
@@ -123,7 +123,7 @@ def view(
             raise ParameterError(name, path, "has no effect with cite, which prints a text", "Leave one out.")
     with entry_point():
         client = connect()
-        parent_run_id = latest_investigation(client) if parent_run_id == "latest" else _whole_id(client, parent_run_id)
+        parent_run_id = latest_investigation(client) if parent_run_id == "latest" else whole_id(client, parent_run_id)
         if typed["cite"]:
             return Viewed(1, text=_cited(client, parent_run_id))
         if {str(comment), str(badge)} != {"none"}:
@@ -155,13 +155,6 @@ def studies_of(client: Client) -> list[Run]:
     runs = [run for run in search(client, None, STUDIES) if run.data.tags.get(names.ROLE) not in _NO_STUDIES]
     runs = [run for run in runs if not {names.SUPERSEDED_BY, names.SWEEP} & set(run.data.tags)]
     return sorted(runs, key=lambda run: -run.info.start_time)
-
-
-def _whole_id(client: Client, run_id: str) -> str:
-    """Return the id of the only study whose id begins so; else the given text."""
-    is_short = re.fullmatch(r"[0-9a-f]{4,31}", run_id)
-    every = [str(run.info.run_id) for run in studies_of(client)] if is_short else []
-    return one[0] if len(one := [each for each in every if each.startswith(run_id)]) == 1 else run_id
 
 
 def report_of(client: Client, run_id: str) -> str | None:

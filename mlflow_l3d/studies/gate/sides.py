@@ -11,7 +11,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.parameters.sources import RUN_ID, parse
+from mlflow_l3d.parameters.sources import OF_RUN, parse
 from mlflow_l3d.parameters.values import as_text, check_names, json_of
 from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRequest, specify_golden
 from mlflow_l3d.studies.investigation.parameters import MAIN
@@ -166,7 +166,7 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
         If it is neither, or cannot be trained.
     """
     document = baseline.document
-    if isinstance(text, str) and RUN_ID.fullmatch(text.strip()):
+    if isinstance(text, str) and OF_RUN.fullmatch(text.strip()):
         candidate = recorded_side(client, "candidate", text.strip(), **machine)
         if candidate.request is not None and "hyperparameters" in document:
             differences = _differences(document, candidate.request)

@@ -160,7 +160,7 @@ def annotate(run_id: str) -> int:
     """
     with entry_point():
         client = connect()
-        parent_run(client, run_id, "run_id")
+        run_id = str(parent_run(client, run_id, "run_id").info.run_id)
         result = read_result(client, run_id, files=True)
         if not isinstance(result, GenaiInvestigation):
             raise ParameterError("run_id", run_id, "is not a run of mlflow_l3d.genai.investigate")

@@ -21,7 +21,7 @@ from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named, registered
 from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.values import check_names
-from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.source import Source, lists_in
 from mlflow_l3d.studies.about import About, heading, version_words
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.artifacts import write_artifacts
@@ -256,6 +256,7 @@ def recorded_about(client: Client, run: Run, parameters: Parameters = MAIN) -> A
         address=runs_page(client, str(run.info.experiment_id)),
         given=chosen,
         classes=tuple(document.get("task", {}).get("classes", ())),
+        lists=lists_in(document.get("hyperparameters", {})),
         date=heading(run_id)["date"][:10],
         version=__version__,
         root_seed=ours.get("root_seed", ""),

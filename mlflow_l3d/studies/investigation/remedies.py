@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +10,8 @@ from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
 from mlflow_l3d.analysis.cure.rank import NAMED, Foreseen, helping
 from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, SEVERAL, UNKNOWN, Prediction, Range, Remedy
-from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import listed
 from mlflow_l3d.report.remedies import needs_labels, remedy_over
@@ -30,7 +30,7 @@ def foresee(members: MemberRows, analysis: Analysis, classes: int) -> Foreseen:
     classes
         How many are distinguished; 0 of numbers.
     """
-    spread, metric = spread_of(analysis.importances), analysis.metric
+    spread, metric = spread_of(analysis), analysis.metric
     if reason := why_not(members, metric, spread.value):
         return Foreseen((), reason=reason)  # there is nothing to predict from
     predictions, reasons = predicted(members, metric, classes, spread)
@@ -38,10 +38,12 @@ def foresee(members: MemberRows, analysis: Analysis, classes: int) -> Foreseen:
     return Foreseen(best, spread.value, "" if best else nothing_helps(predictions, reasons, analysis))
 
 
-def spread_of(importances: Mapping[str, Importance]) -> Range:
-    """Return the standard deviation of the golden runs of some factors, which share them, with its interval."""
-    record = next(iter(importances.values()), None)
-    return UNKNOWN if record is None else Range(record.golden_std, record.golden_std_ci_low, record.golden_std_ci_high)
+def spread_of(analysis: Analysis) -> Range:
+    """Return the standard deviation of a run, as all sentences name it, with its interval."""
+    if not (records := [*analysis.importances.values()]):
+        return UNKNOWN
+    std = design_named(analysis.design).run_spread(records)[1]
+    return Range(std, records[0].golden_std_ci_low, records[0].golden_std_ci_high)
 
 
 def why_not(members: MemberRows, metric: Metric, std: float) -> str:

@@ -25,7 +25,7 @@ from mlflow_l3d.metrics.known import score as score_of
 from mlflow_l3d.studies.investigation.members import MemberRows, chosen_by_other, drawn_factors, run_predictions
 from mlflow_l3d.studies.investigation.remedies import foresee
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows
+from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows, warn_of_missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,12 +91,16 @@ def score(
     with closing(_Writer(table_file)) as writer:
         varied = factors, drawn_factors(cells)
         validation = f"validation_{metric.name}" * (not chosen_by_other(cells, metric))
+        present: dict[str, bool] = {}
         counted = _Counted(planned.design_of(cells), *varied, (agreement, metric.agreement), writer, validation)
         for cell, table in zip(cells.itertuples(index=False), predictions, strict=True):
             if table is not None and getattr(cell, "cell_key", None):
                 check_stored(cell, table, metric, planned.classes or 0)
             counted.add(cell, table)
+            if math.isfinite(getattr(cell, metric.name)):
+                present[_named(cell)] = table is not None
         counted.close_row()
+    warn_of_missing(present)
     stability = counted.stability
     if not planned.classes:
         planned = replace(planned, classes=stability.classes)

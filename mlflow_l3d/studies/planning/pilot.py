@@ -69,12 +69,15 @@ class Pilot:
         Factor -> its variances, for those that an earlier investigation had.
     notes
         What is doubtful.
+    run_id
+        The largest investigation with the same settings, whatever its factors: its golden runs say how scores vary.
     """
 
     seconds: float = math.nan
     cost_source: str = "unknown: no earlier cells"
     factors: Mapping[str, FactorPilot] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    run_id: str | None = None
 
 
 def past_pilot(request: InvestigationRequest, client: Client, durations: Iterable[float]) -> Pilot:
@@ -98,7 +101,7 @@ def past_pilot(request: InvestigationRequest, client: Client, durations: Iterabl
         of = "cells of the same task, approach and model; other settings differ"
     found: dict[str, FactorPilot] = {}
     parents = investigations(client, request.context_key)[:MOST_PARENTS]
-    known = {run.info.run_id for run in parents}
+    known = [str(run.info.run_id) for run in parents]
     similar = [run for run in similar if run.data.tags.get(names.CONTEXT_KEY) != request.context_key]
     parents += [run for run in parents_of(client, similar)[:MOST_PARENTS] if run.info.run_id not in known]
     for run in parents:
@@ -110,7 +113,7 @@ def past_pilot(request: InvestigationRequest, client: Client, durations: Iterabl
         except L3DError:  # a parent that cannot be scored is no pilot
             continue
         found |= {factor: each for factor, each in factors.items() if factor in wanted}
-    return _pilot(request, values, of, found)
+    return replace(_pilot(request, values, of, found), run_id=next(iter(known), None))
 
 
 def named_pilot(request: InvestigationRequest, client: Client, run_id: str, given: str) -> Pilot:

@@ -118,7 +118,7 @@ def plan(
         own = project_run.run_id
         made = _assemble(request, done, known, assurance=wanted, pilot_run_id=run_id, why=why, project_run=own)
         if allowed:
-            projection, note = projected(request, client, made.pilot_run_id, allowed, known.seconds)
+            projection, note = projected(request, client, made.pilot_run_id or known.run_id, allowed, known.seconds)
             made = replace(made, projection=projection, notes=(*made.notes, note))
         if made.run_id is not None and client is None:
             logger.error("The plan could not be recorded in run %s: %s", made.run_id, why)

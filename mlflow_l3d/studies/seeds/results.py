@@ -26,6 +26,7 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier.past import own_parameter
+from mlflow_l3d.tracking.earlier.predictions import warn_of_missing
 from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation, read_predictions
 from mlflow_l3d.tracking.parent import log_metrics, set_tags
 
@@ -176,7 +177,8 @@ def _study(client: Client, run_id: str, metric: str) -> _Read:
     document = known_document(client, run_id, names.INVESTIGATION)
     cells = _ordered(recorded.cells, document)
     finished = cells[cells["status"].eq("FINISHED")]
-    read = read_predictions(client, finished, reference=True)
+    read = [*read_predictions(client, finished, reference=True)]
+    warn_of_missing({run_id: table is not None for run_id, table in read})
     tables = [
         table.to_pandas().assign(seed=int(seed), cell_key=key)
         for (_, table), seed, key in zip(read, finished["seed.seed"], finished["cell_key"], strict=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +13,7 @@ from mlflow_l3d.tracking import names
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_logger = logging.getLogger("mlflow_l3d")
 _ANSWERS: Final = ("example_id", "label", "prediction")
 
 
@@ -33,6 +36,15 @@ def read_rows(path: Path, name: str = names.PREDICTIONS, *, scores: bool = False
         of_reference = [names.REFERENCE] if has_reference(schema) else []
         table = file.read([*_ANSWERS, *of_reference, *of_classes], use_threads=False)
     return table if reference else test_rows(table)
+
+
+def warn_of_missing(present: Mapping[str, bool]) -> None:
+    """Warn of finished runs whose predictions were removed: cell -> whether there are some. None at all is usual."""
+    lost = [cell for cell, is_there in present.items() if not is_there]
+    if 0 < len(lost) < len(present):
+        first, more = ", ".join(lost[:3]), ", ..." * (len(lost) > 3)
+        text = "%d of %d finished cells have no %s (%s%s), and no part in consistency. Delete them to train them again."
+        _logger.warning(text, len(lost), len(present), names.PREDICTIONS, first, more)
 
 
 def has_reference(schema: pa.Schema) -> bool:

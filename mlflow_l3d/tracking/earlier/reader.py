@@ -14,7 +14,7 @@ import pandas as pd
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import batches, children_of, found, own_metrics, runs_named, search
+from mlflow_l3d.tracking.children import batches, children_of, found, own_metrics, runs_named, search, whole_id
 from mlflow_l3d.tracking.connection import error_line
 from mlflow_l3d.tracking.earlier.predictions import read_rows
 
@@ -67,7 +67,7 @@ def read_investigation(
     from mlflow.exceptions import MlflowException
 
     parent = parent_run(client, run_id, parameter)
-    experiment_id = str(parent.info.experiment_id)
+    experiment_id, run_id = str(parent.info.experiment_id), str(parent.info.run_id)
     runs = search(client, [experiment_id], where) if where else children_of(client, experiment_id, run_id)
     try:
         cells = cells_of_runs(runs)
@@ -94,14 +94,14 @@ def read_listed(parent_run_id: str, client: MlflowClient) -> Recorded:
 
 
 def parent_run(client: MlflowClient, run_id: str, parameter: str = "parent_run_id") -> Run:
-    """Return a parent run, which was given as `parameter`.
+    """Return a parent run, which was given as `parameter` by its id, or by the beginning of it.
 
     Raises
     ------
     ParameterError
         If there is no such run, or it was deleted.
     """
-    run = found(client.get_run, run_id)
+    run = found(client.get_run, whole_id(client, run_id, parameter))
     if run is None:
         short = "Give its whole id, which mlflow-l3d view lists."
         fix = "Set MLFLOW_TRACKING_URI to the server that has it." if len(run_id) == 32 else short

@@ -341,7 +341,7 @@ def test_what_cannot_be_predicted_has_a_reason() -> None:
     }
     two = "come in groups of 2, and 3 are needed"
     assert any(two in why for why in reasons([Members(r.predictions[:2], r.labels) for r in rows]))
-    six = "unknown, as they need --investigation-runs 7"
+    six = "unknown, as they need investigation_runs=7"
     assert six in reasons([Members(r.predictions, r.labels, columns=np.arange(6)) for r in rows_of(5, 6)])
     texts = [Members(r.predictions.astype(str).astype(object), r.labels.astype(str).astype(object)) for r in rows]
     assert "texts have no mean: see vote" in reasons(texts, registered()["exact_match"])

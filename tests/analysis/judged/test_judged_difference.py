@@ -212,6 +212,6 @@ def test_several_scorers_are_adjusted_together(random):
 def test_notes_name_failures_and_shared_answers(random):
     a, b = pair(random, YES_NO, 20)
     failed = a.assign(failed=["answer", *[""] * 19])
-    assert "1 failed answers and 0 failed judgements of the first do not count." in difference(failed, b).notes
+    assert "1 failed answer and 0 failed judgements of the first do not count." in difference(failed, b).notes
     again = difference(a, a.assign(value=1 - a["value"]))
     assert any("same answers" in note for note in again.notes)

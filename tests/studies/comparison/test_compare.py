@@ -13,8 +13,9 @@ import pandas as pd
 import pytest
 from run_helpers import Place, sqlite_place
 
-from mlflow_l3d import cli, compare, investigate, seeds
+from mlflow_l3d import cli, compare, evaluate, investigate, plan_gate, seeds
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.comparison.parents import read_parents
 from mlflow_l3d.studies.comparison.results import ComparedRuns
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.reader import read_investigation
@@ -219,6 +220,15 @@ def test_the_evaluator_of_mlflow(place: Place, parents: list[str], compared: Com
     own = {name: value for name, value in compared.metrics().items() if not name.startswith("false_claims")}
     assert found.metrics == pytest.approx(own)
     assert place.client.get_run(run.info.run_id).data.tags[names.ROLE] == "compare"
+
+
+def test_the_beginning_of_an_id_names_a_run(place: Place, parents: list[str]) -> None:
+    with place.entered():
+        assert [each.run_id for each in read_parents(place.client, [each[:12] for each in parents])] == parents
+        with pytest.raises(ParameterError, match="must be named once"):
+            read_parents(place.client, [parents[0], parents[0][:12]])
+        assert plan_gate(baseline=parents[0][:12], candidate=parents[1][:12], smallest_effect=1).summary()
+        assert evaluate(parents[0][:12], log=False).run_id in ("", parents[0])
 
 
 def test_bad_input_in_one_line(place: Place, parents: list[str], compared: ComparedRuns) -> None:

@@ -85,7 +85,7 @@ def test_a_first_screen_names_what_would_help_and_the_command(coins: tuple[Place
     document = result.report()
     assert [each.question for each in document.answers][3:] == ["What would help?"]
     assert "ote of" in document.answers[3].lead
-    assert f"mlflow-l3d cure {result.run_id}\n" in document.to_text()  # no command can train an object of Python
+    assert f"mlflow_l3d.cure({result.run_id!r})\n" in document.to_text()  # no command can train an object of Python
     assert len(document.to_text().splitlines()) <= 25 + len(result.about.notes)
     first = Page(document.to_html(folded=False)).text
     assert len(first.split("factor verdict")[0].split()) <= 120
@@ -212,7 +212,9 @@ def test_other_parents_work_or_say_why(coins: tuple[Place, Investigation], tmp_p
             cure("0" * 32)
         scored = evaluate(coins[1].run_id, log=False, metric="accuracy")
         (record,) = coins[1].analysis.importances.values()
-        assert scored.cure().answer.std == pytest.approx(record.golden_std)
+        said = scored.cure()
+        assert said.answer.std == pytest.approx(record.golden.std(ddof=1))
+        assert place.client.get_run(said.run_id).data.metrics["golden_std"] == pytest.approx(record.golden_std)
 
 
 def test_the_latest_finished_investigation_counts_without_its_deleted_cells(
@@ -226,7 +228,7 @@ def test_the_latest_finished_investigation_counts_without_its_deleted_cells(
         place.client.delete_run(golden["run_id"].iloc[0])
         result = cure()
     assert result.parent_run_id == coins[1].run_id
-    assert result.answer.std == pytest.approx(golden["accuracy"].iloc[1:].std(ddof=0))
+    assert result.answer.std == pytest.approx(golden["accuracy"].iloc[1:].std(ddof=1))
 
 
 def test_trainings_of_a_cured_parent_count_as_often_as_each_of_its_runs_has_them() -> None:

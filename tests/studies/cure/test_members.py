@@ -139,7 +139,7 @@ def test_an_ensemble_that_lacks_columns_is_named_once_with_the_fewest_that_it_ne
     for run_of in (each for runs in members._runs.values() for each in runs):
         run_of.scores = random.random((40, 2)).astype(np.float32)
     _, reasons = predicted(members, named("accuracy"), 2, Range(0.1))
-    why = "Ensembles over a: unknown, as they need --investigation-runs 5."
+    why = "Ensembles over a: unknown, as they need investigation_runs=5."
     assert [each for each in reasons if "Ensembles" in each] == [why]
 
 

@@ -25,7 +25,7 @@ def test_numbers_are_those_of_the_pairs_with_two_scores() -> None:
     with_gaps = np.append(plain, [math.nan, 0.5]), np.append(cured, [0.5, math.nan])
     verified = verify(NOTHING, *with_gaps)
     assert (verified.runs, verified.failed) == (30, 2)
-    assert verified.plain.value == pytest.approx(plain.std())
+    assert verified.plain.value == pytest.approx(plain.std(ddof=1))
     assert verified.ratio.value == pytest.approx(cured.std() / plain.std())
     difference = cured - plain
     half = 2.045229642 * difference.std(ddof=1) / math.sqrt(30)

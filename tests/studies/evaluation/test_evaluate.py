@@ -6,6 +6,7 @@ import html
 import json
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from refusals import refusal
-from run_helpers import CELLS, Place
+from run_helpers import CELLS, Place, copied
 
 import mlflow_l3d
 from mlflow_l3d import cli
@@ -61,6 +62,21 @@ def test_a_frame_of_several_factors_with_predictions() -> None:
     # Of four runs of a row two answer 0 and two answer 1 on the first example: 2 of 6 pairs agree; all on the second.
     assert found.metrics()["consistency/one"] == pytest.approx((2 / 6 + 1) / 2)
     assert "consistency/two" not in found.metrics()
+
+
+def test_predictions_that_were_removed_are_named(
+    done: tuple[Place, Investigation], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = copied(done[0], tmp_path / "place")
+    with place.entered():
+        whole = evaluate(done[1].run_id, log=False).analysis
+        assert "finished cells have no" not in caplog.text
+        lost = place.cells(done[1].run_id)[0]
+        Path(lost.info.artifact_uri.removeprefix("file://"), "predictions.parquet").unlink()
+        found = evaluate(done[1].run_id, log=False).analysis
+    assert f"1 of {CELLS} finished cells have no predictions.parquet (the cell of " in caplog.text
+    assert f"(run {lost.info.run_id}))" in caplog.text
+    assert found.metrics()["golden_std"] == whole.metrics()["golden_std"]
 
 
 def test_the_latest_investigation(done, capsys, tmp_path) -> None:

@@ -9,16 +9,19 @@ import urllib.request
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from mlflow import MlflowClient
 from run_helpers import Place, sqlite_place
 
-from mlflow_l3d import cli
+from mlflow_l3d import cli, load
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.evaluation import view as viewing
 from mlflow_l3d.studies.evaluation.view import view
+from mlflow_l3d.tracking import children
+from mlflow_l3d.tracking.earlier.reader import parent_run, read_investigation
 
 pytestmark = pytest.mark.slow
 
@@ -132,6 +135,16 @@ def test_the_beginning_of_an_id_is_enough_if_one_study_has_it(studied: tuple[Pla
         assert (tmp_path / "pages" / f"{done}.html").is_file()
         with pytest.raises(ParameterError, match=r"parent_run_id=abc: no such run .* Give its whole id"):
             view("abc", bundle=tmp_path / "pages")
+        assert load(done[:12]).run_id == load(done).run_id
+        assert read_investigation(done[:12], place.client).parent.info.run_id == done
+
+
+def test_the_beginning_of_two_ids_lists_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_ids = [f"{end:032x}" for end in (1, 2)]
+    runs = [SimpleNamespace(info=SimpleNamespace(run_id=run_id)) for run_id in run_ids]
+    monkeypatch.setattr(children, "search", lambda *_: runs)
+    with pytest.raises(ParameterError, match=rf"baseline=0000: studies begin so: {', '.join(run_ids)}\. Give more"):
+        parent_run(MlflowClient(), "0000", "baseline")
 
 
 @pytest.mark.parametrize(

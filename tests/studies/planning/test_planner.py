@@ -142,6 +142,9 @@ def test_a_budget_is_spent_where_it_says_most(done: tuple[Place, Investigation],
     assert widest(text) <= 100
     asked = planned(place, budget="1000 requests", **scored).projection
     assert (asked["runs"] == 1000 // asked["examples"]).all()
+    both = planned(place, budget="50 cells", **{**scored, "factor": "label_selection,model_initialisation"})
+    assert both.pilot_run_id is None  # no factor in common, but golden runs with the same settings
+    assert both.projection is not None
     few = planned(place, budget="2 cells", **scored)
     assert few.projection is None
     assert "budget=2 cells: it does not pay for 3 cells" in few.notes[-1]

@@ -130,6 +130,8 @@ def test_answers_of_other_cases():
         "The seeds hold no predictions to compare. Record them: a command writes example_id, label, prediction to "
         "{output}/predictions.csv."
     )
+    of_function = study_answers(scored(0.8, 0.9), is_typed=False)[2].lead
+    assert of_function.endswith("Record them: return labels and predictions of the test examples, not a score alone.")
     numbers = regression()
     apart, pearson = numbers.together["absolute_difference"], numbers.pairs["consistency_pearson"].mean
     assert f"{apart:.3f} apart on average" in said(numbers, 2)

@@ -90,7 +90,7 @@ def test_two_values_differ_and_show_no_trend(sized: ShownSweep, trend: Trend, wo
 
 
 def test_headline_without_a_trend_names_where_luck_is_largest(sized: ShownSweep) -> None:
-    stds = 100 * sized.sweep.rows["golden_std"]
+    stds = 100 * sized.rows["run_std"]
     words = "Luck is largest at num_labelled=50 (typically ± {:.1f} points) and smallest at 400 (± {:.1f})."
     untested = ShownSweep(replace(sized.sweep, trends=(), interactions=()))
     assert headline(untested) == words.format(stds[0], stds[3])
@@ -129,7 +129,7 @@ def test_metrics_in_their_own_unit_and_metrics_that_differ(sized: ShownSweep) ->
 
 
 def test_first_answer_says_where_luck_is_largest_and_smallest(sized: ShownSweep) -> None:
-    stds = 100 * sized.sweep.rows["golden_std"]
+    stds = 100 * sized.rows["run_std"]
     assert said(sized, 0) == (
         f"At num_labelled=50: typically ± {stds[0]:.1f} points. Smallest at 400: ± {stds[3]:.1f}."
     )
@@ -207,7 +207,8 @@ def test_first_table_holds_luck_share_and_verdict_of_each_point(sized: ShownSwee
     for (name, mean, luck, verdict), row in zip(cells(first_table(sized, {})), rows, strict=True):
         assert name == f"{row['choice.num_labelled']:.0f}"
         assert mean == f"{100 * row['score_mean']:.1f}"
-        assert luck == f"± {100 * row['golden_std']:.1f}"
+        golden = sized.sweep.points[int(row["point"])].analysis.importances[row["factor"]].golden
+        assert luck == f"± {100 * golden.std(ddof=1):.1f}"  # as the report of the point says it
         share = f"{100 * total_index_of(row['importance_corrected']):.0f} %"
         assert verdict == (share if row["verdict"] in ("dominates", "minor") else f"({share})")
         assert f'"verdict {row["verdict"]}"' in verdict.__html__()  # type: ignore[attr-defined]
@@ -220,7 +221,7 @@ def test_first_table_has_twelve_points_and_five_factors_and_the_rest_is_folded()
     assert document.table is not None
     assert (len(document.table.rows), len(document.table.head)) == (12, 8)
     assert document.table.note.endswith("Not shown: 2 points and 2 factors.")
-    stds = sorted(sweep.rows.drop_duplicates("point")["golden_std"], reverse=True)[:12]
+    stds = sorted(ShownSweep(sweep).rows.drop_duplicates("point")["run_std"], reverse=True)[:12]
     assert [row[2] for row in document.table.rows] == [f"± {100 * std:.1f}" for std in stds]
     (rest,) = document.sections[0].parts
     assert isinstance(rest, Table)

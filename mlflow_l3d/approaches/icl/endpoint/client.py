@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from filelock import AsyncFileLock
 
+from mlflow_l3d.approaches.failures import LAST_SECONDS
 from mlflow_l3d.approaches.icl.endpoint import replies
 from mlflow_l3d.approaches.icl.endpoint.replies import EndpointError, RefusedError, UnreachableError
 from mlflow_l3d.approaches.icl.endpoint.store import Endpoint, Store, key_of
@@ -23,7 +24,6 @@ _RETRIES_FOR_MODELS: Final = 3
 _READS: Final = 3
 """How often an answer is asked for that is none of the protocol."""
 _SECONDS: Final = 600.0
-_LAST_SECONDS: Final = 60.0
 _NEW_LIMIT: Final = "max_completion_tokens"  # what newer models of OpenAI's call `max_tokens`, and insist on
 _PER_MESSAGE: Final = 64  # tokens that a chat template may put around a prompt
 _MALFORMED: Final = (AttributeError, KeyError, IndexError, TypeError, ValueError)
@@ -147,7 +147,7 @@ class Client:
         """Keep what is under way, and close the connections."""
         self._stopped = self._stopped or EndpointError("the session was closed.")
         if self._flying:
-            await asyncio.wait(self._flying.values(), timeout=_LAST_SECONDS)
+            await asyncio.wait(self._flying.values(), timeout=LAST_SECONDS)
         await self._openai.close()
 
     def _landed(self, key: str, task: asyncio.Task[dict[str, Any]]) -> None:

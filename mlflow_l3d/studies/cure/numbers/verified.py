@@ -39,7 +39,7 @@ class Verified:
     runs, failed
         Pairs of golden runs that are compared, with equal configurations; and runs without a score.
     plain, cured
-        Standard deviations without and with it (ddof=0), with intervals.
+        Standard deviations without and with it (ddof=1), with intervals.
     ratio
         The second over the first, with the interval of :func:`spread_ratio`.
     mean_change
@@ -129,8 +129,8 @@ def verify(verified: Verified, plain: FloatArray, cured: FloatArray, level: floa
     change = float(measured.difference)
     return replace(
         verified,
-        plain=Range(float(plain.std()), *std_interval(plain, level=level)),
-        cured=Range(float(cured.std()), *std_interval(cured, level=level)),
+        plain=Range(float(plain.std(ddof=1)), *std_interval(plain, level=level)),
+        cured=Range(float(cured.std(ddof=1)), *std_interval(cured, level=level)),
         ratio=spread_ratio(plain, cured, level),
         mean_change=Range(change, change - half, change + half),
     )
@@ -143,7 +143,9 @@ class CureAnswer:
     Attributes
     ----------
     metric, std, mean
-        The metric; standard deviation and mean of independent runs, in the unit of the scores.
+        The metric; standard deviation (ddof=1) and mean of independent runs, in the unit of the scores.
+    golden_std
+        Their standard deviation as published (ddof=0).
     predictions
         All remedies, best first.
     verified
@@ -169,6 +171,7 @@ class CureAnswer:
     verified: tuple[Verified, ...] = ()
     stored: int = 0
     smallest_effect: float = 0.01
+    golden_std: float = math.nan
     level: float = LEVEL
     collapsed: int = 0
     runs: int = 0
@@ -210,7 +213,7 @@ class CureAnswer:
 
     def metrics(self) -> dict[str, float]:
         """Return what MLflow holds: the spread without a remedy, and with the trained one that leads."""
-        values = {"golden_std": self.std, "score_mean": self.mean}
+        values = {"golden_std": self.golden_std, "score_mean": self.mean}
         if (best := self.leading) is not None:
             values |= {"cured_std": best.cured.value, "cured_mean_change": best.mean_change.value}
             values |= {"predicted_std": best.prediction.std.value, "std_ratio": best.ratio.value}

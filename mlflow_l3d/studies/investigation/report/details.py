@@ -51,7 +51,7 @@ def luck_details(shown: Shown) -> tuple[str, ...]:
         sentences.append(f"{shown.design.words.drawn[:1].upper()}{shown.design.words.drawn[1:]}.")
     if collapse is not None and collapse.collapsed:
         low, high = (points(end, 1) for end in collapse.share_interval())
-        rest = shown.spread([*collapse.rest.values()])[1]
+        rest = shown.design.run_spread([*collapse.rest.values()])[1]
         which = "of them" if collapse.runs == len(shown.golden_scores) else "independent runs"
         sentences.append(
             f"{collapse.collapsed} of {collapse.runs} {which} score below chance (of all possible runs {low} to {high} "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -12,9 +12,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance
 from mlflow_l3d.analysis.importance.estimate import total_index_of
-from mlflow_l3d.analysis.importance.luck import dependent_spread
 from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.tables import known_std
 from mlflow_l3d.analysis.importance.verdicts import Advice, baseline_important
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis
@@ -77,15 +75,6 @@ class Shown:
         """The golden scores that there are."""
         return np.empty(0) if self.golden is None else self.golden.golden[np.isfinite(self.golden.golden)]
 
-    def spread(self, records: Sequence[Importance]) -> tuple[FloatArray, float, float]:
-        """Return the golden scores of records, the standard deviation of a run (ddof=1), and its degrees of freedom."""
-        record = max(records, key=_golden_size)
-        scores = record.golden[np.isfinite(record.golden)]
-        spread = known_std(scores, ddof=1) if len(scores) > 1 else math.nan, len(scores) - 1.0
-        if self.design.tables_are_golden or record.golden_pooled:
-            spread = dependent_spread(records, self.design.model) or spread
-        return scores, record.golden_std if self.design.tables_are_golden else spread[0], spread[1]
-
     @property
     def runs(self) -> int:
         """How many runs have a score; those that stand for golden runs are cells of the tables, too."""
@@ -95,8 +84,8 @@ class Shown:
 
     @property
     def golden_deviation(self) -> float:
-        """The standard deviation of a run that all sentences name; ``golden_std`` has ddof=0, as published."""
-        return self.spread(self.records)[1] if self.records else math.nan
+        """The standard deviation of a run that all sentences name."""
+        return self.design.run_spread(self.records)[1] if self.records else math.nan
 
     @property
     def golden_word(self) -> str:

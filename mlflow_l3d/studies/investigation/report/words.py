@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -57,7 +56,7 @@ def headline(shown: Shown) -> str:
 
 def _limit(shown: Shown, records: Sequence[Importance]) -> str:
     """Return the distance below which two runs may differ by luck, with its unit."""
-    scores, std, degrees = shown.spread(records)
+    scores, std, degrees = shown.design.run_spread(records)
     return shown.unit.size(single_run_limit(scores, std, degrees, span=shown.analysis.metric.span))
 
 
@@ -117,7 +116,7 @@ def _luck(shown: Shown, source: Source) -> Answer:
         runs = f"The **{len(scores):,} {noun}s** of all tables scored"
     metric = f"{shown.analysis.metric}, %" if unit.scale > 1 else str(shown.analysis.metric)
     lead = f"{runs} **{low} to {high}** ({metric}), [[typically|std]] **{mean} ± {deviation}**."
-    lead += few_runs(shown.spread(shown.records)[2])
+    lead += few_runs(shown.design.run_spread(shown.records)[2])
     if (alone := shown.analysis.luck_of_tests) > 0 and not shown.analysis.tests_drawn:
         lead += f" All runs share their {shown.analysis.test_examples:,} test examples, whose luck comes on top"
         lead += f": {unit.typical(alone)}."
@@ -218,12 +217,12 @@ def steps(shown: Shown, source: Source, runs: Runs | None = None) -> list[Step]:
     others, remedies = list(_next_steps(shown, source, runs or Runs())), shown.analysis.remedies
     if remedies is None or not remedies.std > 0 or not source.run_id:
         return others[:_STEPS]
-    text, cure = "What would leave less luck? See every remedy:", f"mlflow-l3d cure {source.run_id}"
+    text, cure = "What would leave less luck? See every remedy:", source.on_runs("cure", source.run_id)
     pairs = min(len(shown.golden_scores), MOST_PAIRS)
     decidable = next((each.remedy for each in remedies.best if each.is_decidable(pairs)), None)
     if decidable is not None and source.command() and not _must_prevent_collapse(shown):
-        named = shlex.quote(remedy_words(decidable))
-        text, cure = "What would help is predicted from these runs. Verify it:", f"{cure} --verify 1 --remedy {named}"
+        text = "What would help is predicted from these runs. Verify it:"
+        cure = source.on_runs("cure", source.run_id, verify=1, remedy=remedy_words(decidable))
     return [*others[: _STEPS - 1], Step(text, cure)]
 
 
@@ -252,10 +251,10 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
     if analysis.few_tests or analysis.tests_share >= 0.5:
         luck = _of_tests(shown, "the luck", shown.unit.behind)
         alone = f": {analysis.test_examples:,} alone cause {luck}" * bool(analysis.tests_share > 0)
-        advised = "Test more examples (--test-size), or label more"
+        advised = "Test more examples (test_size), or label more"
         if (unused := source.unused_tests) is not None:
             used = "Label more examples (all test examples are in use)"
-            advised = f"Test more examples (--test-size; {unused:,} are unused)" if unused else used
+            advised = f"Test more examples (test_size; {unused:,} are unused)" if unused else used
         yield Step(f"{advised}{alone}.")
     if larger and not analysis.few_tests and source.can_repeat:
         more = {"mitigation_runs": str(max(each.rows or 0 for each in larger.values()))}
@@ -282,12 +281,11 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
         needed = math.ceil(_RUNS_FOR_POWER * (std / effect) ** 2)
         unit = (" point" if effect == 1 else " points") if shown.unit.scale > 1 else ""
         text = f"Does a change help? To see a difference of {effect:g}{unit} takes about {needed} runs each"
-        candidate, effect_text = "hyperparameters=NAME=VALUE", f"--smallest-effect {effect:g}"
+        options = {"candidate": "hyperparameters=NAME=VALUE", "smallest_effect": effect}
         if not source.is_typed:  # both sides must have their runs
             there = len(shown.records[0].table) if shown.golden_word == "pooled" else len(scores)
-            text, candidate = f"{text}. Investigate it with as many, and name its run", "RUN_ID"
-            effect_text += f" --most-runs {min(needed, there)}"
-        gate = f"mlflow-l3d gate --baseline {source.run_id} --candidate {candidate} {effect_text}"
+            text = f"{text}. Investigate it with as many, and name its run"
+            options |= {"candidate": "RUN_ID", "most_runs": min(needed, there)}
         if (metric := source.given.get("metric", "auto")) != "auto":
-            gate += f" --metric {metric}"
-        yield Step(f"{text}:", gate)
+            options["metric"] = metric
+        yield Step(f"{text}:", source.on_runs("gate", baseline=source.run_id, **options))

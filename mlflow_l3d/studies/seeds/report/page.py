@@ -89,7 +89,7 @@ def seeds_document(
         headline=words.headline(study),
         about=named.about(metric_text(study.metric)),
         place=source.place(counted(len(study.seeds), unit)),
-        answers=words.study_answers(study),
+        answers=words.study_answers(study, is_typed=source.is_typed),
         drawing=_strip(study),
         table=tables.metric_table(study, _METRICS),
         steps=words.steps(study, source, failed),

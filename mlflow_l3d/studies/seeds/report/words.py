@@ -92,16 +92,16 @@ def _changes(study: SeedsStudy, changes: AnswerChanges) -> Answer:
     return Answer("Does the same request get the same answer?", "", (lead, what, others))
 
 
-def study_answers(study: SeedsStudy) -> tuple[Answer, ...]:
+def study_answers(study: SeedsStudy, *, is_typed: bool = True) -> tuple[Answer, ...]:
     """Return what one study says about the score, about the seeds themselves, and about single predictions."""
     if study.changes is not None:
-        return _changes(study, study.changes), _luck(study), _stable(study)
+        return _changes(study, study.changes), _luck(study), _stable(study, is_typed)
     second = _lucky(study)
     if study.passes is not None:
         second = _every_time(study, study.passes)
     elif study.settings is not None:
         second = settings_answer(study.settings, study.metric, _collapses(study), _seed_details(study))
-    return _luck(study), second, _stable(study)
+    return _luck(study), second, _stable(study, is_typed)
 
 
 def _every_time(study: SeedsStudy, passes: pd.DataFrame) -> Answer:
@@ -202,7 +202,7 @@ def moving(settings: SettingsStudy, metric: Metric) -> list[str]:
     ]
 
 
-def _stable(study: SeedsStudy) -> Answer:
+def _stable(study: SeedsStudy, is_typed: bool) -> Answer:
     question, unit, examples = "Are single predictions stable?", study.unit, study.examples
     if examples is not None and 0 < len(examples.frame) < FEWEST_EXAMPLES:
         few = f"There are {counted(len(examples.frame), 'test example')}, and at least {FEWEST_EXAMPLES} are needed."
@@ -230,6 +230,8 @@ def _stable(study: SeedsStudy) -> Answer:
         )
         return Answer(question, "", (lead, f"CON-PEAR is {pearson}; the numbers agree with {ccc} (Lin)."))
     fix = "Record them: a command writes example_id, label, prediction to {output}/predictions.csv."
+    if not is_typed:
+        fix = "Record them: return labels and predictions of the test examples, not a score alone."
     return Answer(question, "", (f"The {unit}s hold no predictions to compare. {fix}",))
 
 
@@ -279,7 +281,7 @@ def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step
         other = "Is the data split a larger one?" if "data_split" in source.factors else "Which one is the largest?"
         yield Step(f"Seeds are one kind of luck. {other}", investigate)
     elif source.run_id:
-        compare = f"mlflow-l3d compare --runs {source.run_id},RUN_ID"
+        compare = source.on_runs("compare", runs=f"{source.run_id},RUN_ID")
         yield Step("Is another system better? Name its run, and the luck of both is counted:", compare)
 
 

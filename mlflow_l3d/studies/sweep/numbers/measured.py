@@ -182,7 +182,7 @@ def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tup
                 half = (math.log(high) - math.log(low)) / 2
                 drawn[_ALONE, at] = {at: np.array([half / _normal_quantile(record.level)])}
             continue
-        numbers[at] = math.log(float(scores.std()))
+        numbers[at] = math.log(float(scores.std(ddof=1)))
         cluster = clusters[at] if whole and len(scores) == len(record.golden) else (_ALONE, at)
         with np.errstate(divide="ignore"):
             without = np.log(variance_without_each(scores[:, None])) / 2

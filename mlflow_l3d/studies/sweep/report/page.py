@@ -141,8 +141,8 @@ def first_table(
         return None
     kept = lines
     if len(lines) > most[0]:
-        kept = sorted(lines, key=lambda line: -np.nan_to_num(line[2]["golden_std"], nan=-1.0))[: most[0]]
-    ends = shown.rows[["golden_std", "golden_std_ci_high"]].to_numpy()
+        kept = sorted(lines, key=lambda line: -np.nan_to_num(line[2]["run_std"], nan=-1.0))[: most[0]]
+    ends = shown.rows[["run_std", "golden_std_ci_high"]].to_numpy()
     largest = float(ends[np.isfinite(ends)].max(initial=0.0)) if len(shown.metrics) == 1 else 0.0
     cells = tuple(
         (
@@ -167,7 +167,7 @@ def first_table(
 
 
 def _luck(shown: ShownSweep, row: Mapping[Any, Any], largest: float) -> str:
-    std, low, high = (row[name] for name in with_interval("golden_std"))
+    std, low, high = (row[name] for name in ("run_std", *with_interval("golden_std")[1:]))
     words = shown.unit.typical(std) if math.isfinite(std) else MISSING
     return Drawn(amount_bar(std / largest, low / largest, high / largest, words), words) if largest > 0 else words
 
@@ -199,7 +199,7 @@ def all_points(shown: ShownSweep, links: Mapping[str, str]) -> Table:
             "[[corrected importance|corrected]]": _interval(row, "importance_corrected", signed),
             "[[importance|published]]": _interval(row, "importance", signed),
             f"[[moves it by|moves]] ({unit.short})": unit.text(row["moves_by_std"]),
-            f"golden std ({unit.short})": _interval(row, "golden_std", unit.text),
+            f"golden std ({unit.short})": _interval({**row, "golden_std": row["run_std"]}, "golden_std", unit.text),
             f"mean score ({unit.short})": unit.text(row["score_mean"]),
             "run": _linked(row["run_id"][:8], links.get(row["run_id"])),
         }

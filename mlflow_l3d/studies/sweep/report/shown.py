@@ -35,14 +35,16 @@ class ShownSweep:
 
     @cached_property
     def rows(self) -> pd.DataFrame:
-        """Its table with a column ``verdict``: the words of a report, ``failed`` without a score."""
+        """Its table with ``verdict``, ``failed`` without a score, and ``run_std``: both as the report of a point."""
         rows, points = self.sweep.rows, enumerate(self.sweep.points)
         shown = {at: Shown(point.analysis) for at, point in points if point.analysis is not None}
         verdicts = [
             shown[at].verdict(shown[at].analysis.importances[factor]) if factor else FAILED
             for at, factor in zip(rows["point"], rows["factor"], strict=True)
         ]
-        return rows.assign(verdict=verdicts)
+        return rows.assign(
+            verdict=verdicts, run_std=rows["point"].map({at: shown[at].golden_deviation for at in shown})
+        )
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -95,8 +97,8 @@ class ShownSweep:
     @cached_property
     def luck(self) -> pd.DataFrame:
         """One row for each point with a golden standard deviation, the largest first."""
-        rows = self.rows.dropna(subset=["golden_std"]).drop_duplicates("point")
-        return rows.sort_values("golden_std", ascending=False, kind="stable")
+        rows = self.rows.dropna(subset=["run_std"]).drop_duplicates("point")
+        return rows.sort_values("run_std", ascending=False, kind="stable")
 
     @cached_property
     def analyses(self) -> list[Analysis]:

@@ -113,7 +113,7 @@ def _largest(shown: ShownSweep, most: tuple[str, str], least: tuple[str, str]) -
 def _extremes(shown: ShownSweep) -> list[tuple[str, str]]:
     """Return name and luck of the point with the most luck, and of that with the least, if that reads as less."""
     ends = shown.luck.iloc[[0, -1]].to_dict("records") if len(shown.luck) else []
-    named = [(shorten(shown.names[row["point"]], 60), shown.unit.typical(row["golden_std"])) for row in ends]
+    named = [(shorten(shown.names[row["point"]], 60), shown.unit.typical(row["run_std"])) for row in ends]
     if named and named[0][1] == named[1][1]:
         return named[:1]
     if named and len(shown.sweep.choices) == 1:
