@@ -63,8 +63,8 @@ class Range(NamedTuple):
     def times(self, other: Range) -> Range:
         """Return the product of two positive numbers: the errors of their logarithms are independent."""
         value, both = self.value * other.value, (self, other)
-        known = all(each.low > 0 for each in both) and value > 0
-        half = math.hypot(*(math.log(each.high / each.low) / 2 for each in both)) if known else math.nan
+        positive = value > 0 and all(each.low > 0 for each in both)
+        half = math.hypot(*(math.log(each.high / each.low) / 2 for each in both)) if positive else math.nan
         return Range(value, value * math.exp(-half), value * math.exp(half))
 
     def plus(self, other: Range) -> Range:

@@ -188,10 +188,9 @@ class Finetuning(Approach):
     def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> Sequence[Remedy]:
         """Return longer training, restarts, and averages of the last epochs.
 
-        Heads are trained until more epochs change nothing. Models are trained longer as Mosbach et al. (2021) do, also
-        with a small rate that rises in the first tenth of the steps, and with the bias correction that AdamW has here
-        in any case. An average of the last epochs is stochastic weight averaging (Izmailov et al. 2018) under the
-        schedule of the recipe.
+        Mosbach et al. (2021) train models longer, with a small rate that rises in the first tenth of the steps, and
+        with the bias correction that AdamW has here in any case. An average of the last epochs is stochastic weight
+        averaging (Izmailov et al. 2018) under the schedule of the recipe.
         """
         epochs, rate = int(hyperparameters["epochs"]), float(hyperparameters["learning_rate"])
         longer: dict[str, Value] = {"epochs": 2 * epochs, "early_stopping_patience": 0, "average_last": 0}
@@ -204,13 +203,11 @@ class Finetuning(Approach):
         }
         if hyperparameters["trainable"] == "head":
             most, rate = max(30, epochs), max(3e-3, rate)
-            converged: dict[str, Value] = {**longer, "epochs": most, "learning_rate": rate}
-            remedies = {f"training to convergence ({most} epochs at rate {rate:g})": converged}
+            changed = {**longer, "epochs": most, "learning_rate": rate}
+            remedies = {f"training to convergence ({most} epochs at rate {rate:g})": changed}
         if epochs > 1:
-            remedies[f"average of the weights of the last {last} epochs"] = {
-                "early_stopping_patience": 0,
-                "average_last": last,
-            }
+            averaged: dict[str, Value] = {"early_stopping_patience": 0, "average_last": last}
+            remedies[f"average of the weights of the last {last} epochs"] = averaged
         if len(task.split(dict.fromkeys(TASK_FACTORS, 0)).validation):
             remedies["up to 3 restarts after a collapse"] = {"restarts": 3}
         return changing(hyperparameters, remedies)

@@ -85,14 +85,14 @@ def predict_changed(
     cells = stored_runs(client, [cell.key for cell in golden.cells()], golden.context_key)
     if len(cells) < len(plain) or metric.name not in cells:
         return [alone], []
-    found = verify(Verified(prediction=alone, run_id="", runs=0), plain, cells[metric.name].to_numpy(dtype=float))
-    std, seconds = gathered.spread.times(found.ratio), float(cells["duration_seconds"].mean())
+    measured = verify(Verified(prediction=alone, run_id="", runs=0), plain, cells[metric.name].to_numpy(dtype=float))
+    std, seconds = gathered.spread.times(measured.ratio), float(cells["duration_seconds"].mean())
     alone = replace(
         alone,
         basis="exact",
         std=std,
-        ratio=found.ratio,
-        mean_change=found.mean_change,
+        ratio=measured.ratio,
+        mean_change=measured.mean_change,
         std_before=gathered.spread.value,
     )
     members, reason, classes = read_members(client, cells, gathered)
@@ -103,8 +103,8 @@ def predict_changed(
         replace(
             each,
             remedy=replace(each.remedy, changes=remedy.changes, words=f"{remedy_words(each.remedy)}, {remedy.words}"),
-            ratio=found.ratio.times(each.ratio),
-            mean_change=found.mean_change.plus(each.mean_change),
+            ratio=measured.ratio.times(each.ratio),
+            mean_change=measured.mean_change.plus(each.mean_change),
             std_before=gathered.spread.value,
         )
         for each in after

@@ -252,10 +252,10 @@ def _predictions(
     if side is not None and side.request is not None and setup is not None:
         plain = side.scores(metric.name, runs)
         for remedy in setup.approach.remedies(setup.task, setup.hyperparameters):
-            known, why = predict_changed(
+            changed, why = predict_changed(
                 client, gathered, replace(side.request, runs=runs), plain, remedy, most_members
             )
-            predictions += [replace(each, trainings=each_run * each.trainings) for each in known]
+            predictions += [replace(each, trainings=each_run * each.trainings) for each in changed]
             reasons += [each for each in why if each not in reasons]
     return predictions, reasons
 
