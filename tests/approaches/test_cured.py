@@ -357,13 +357,3 @@ def test_what_cannot_be_combined_fails_with_the_reason(tmp_path):
         with session_of(job_of(cured, TASK, tmp_path)) as session:
             (outcome,) = session.run([cell])
         assert why in outcome.error
-
-
-def test_members_of_other_hyperparameters_are_not_taken_for_stored_ones(tmp_path):
-    remedy = replace(VOTE, changes={"noise": 0.5})
-    cured = Cured(Synthetic(), remedy, members=tmp_path / "members", context="context")
-    cell = one_cell(cured.factors)
-    (tmp_path / "members").mkdir()
-    for key in cured.member_keys("context", cell.seeds):
-        (tmp_path / "members" / f"{key}.parquet").write_bytes(b"not looked at")
-    assert outcomes_of(job_of(cured, TASK, tmp_path), [cell])[cell.key].error is None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mlflow_l3d.analysis.cure.remedy import SEVERAL, Prediction
+from mlflow_l3d.analysis.cure.remedy import OF_APPROACHES, Prediction
 
 ENOUGH: Final = 0.95
 """A remedy that leaves a larger part of the standard deviation is not worth its price."""
@@ -94,5 +94,5 @@ def helping(predictions: Iterable[Prediction], std: float, sign: float) -> list[
 
     Of each kind over the same factors one number of members is named, see :func:`simplest`.
     """
-    some = simplest(predictions, lambda each: each.remedy.kind in SEVERAL and helps(each, std, sign))
+    some = simplest(predictions, lambda each: each.remedy.kind in OF_APPROACHES and helps(each, std, sign))
     return sorted(pareto(some), key=lambda each: (each.std.value - each.std_before) / cost(each))

@@ -60,6 +60,18 @@ class Range(NamedTuple):
     low: float = math.nan
     high: float = math.nan
 
+    def times(self, other: Range) -> Range:
+        """Return the product of two positive numbers: the errors of their logarithms are independent."""
+        value, both = self.value * other.value, (self, other)
+        positive = value > 0 and all(each.low > 0 for each in both)
+        half = math.hypot(*(math.log(each.high / each.low) / 2 for each in both)) if positive else math.nan
+        return Range(value, value * math.exp(-half), value * math.exp(half))
+
+    def plus(self, other: Range) -> Range:
+        """Return the sum of two numbers, whose errors are independent."""
+        half = math.hypot(self.high - self.low, other.high - other.low) / 2
+        return Range(value := self.value + other.value, value - half, value + half)
+
 
 UNKNOWN: Final = Range()
 MOST_PAIRS: Final = 40

@@ -77,10 +77,7 @@ class Series:
                 _widened(each, doubt, like=self._spread(last, paired=paired))
                 for each, paired in ((ratio, True), (alone, False))
             )
-        std = alone
-        if golden.value >= 0:
-            of_golden = math.log(golden.high / golden.low) / 2 if golden.low > 0 else math.nan
-            std = _widened(Range(*(golden.value * each for each in ratio)), of_golden)
+        std = ratio.times(golden) if golden.value >= 0 else alone
         if remedy.kind == "choose" and ratio.low > 1:
             notes.append("increases luck")
         change = [many[..., MEAN] - one[..., MEAN] for one, many in zip(before, after, strict=True)]

@@ -46,9 +46,9 @@ class Cured(Approach):
     members
         Folder with finished members, which are not trained again: ``KEY.parquet`` as the artifact
         ``predictions.parquet`` of a run, and ``KEY.json`` with the metrics of the run. KEY is the key of the cell
-        without the remedy, see :meth:`member_keys`. None if there is none.
+        of a single member, see :meth:`member_keys`. None if there is none.
     context
-        The key of everything that cells without the remedy share; needed for `members` only.
+        The key of everything that cells of a single member share, with the changes; needed for `members` only.
 
     Raises
     ------
@@ -210,11 +210,8 @@ class CuredSession(Session):
         return joined(key, remedy, [members[number] for number in sorted(members)], self.task, own_metrics)
 
     def _stored(self, cell: Cell) -> dict[int, Outcome]:
-        """Return the members of a cell that are finished: number -> outcome.
-
-        A repetition has none, and neither has a cell of other hyperparameters than those that are stored.
-        """
-        if (folder := self.cured.members) is None or cell.factor == REPLICATE or self.cured.remedy.changes:
+        """Return the members of a cell that are finished: number -> outcome; a repetition has none."""
+        if (folder := self.cured.members) is None or cell.factor == REPLICATE:
             return {}
         keys = self.cured.member_keys(self.cured.context, {name: cell.seeds[name] for name in self.active})
         members = {number: member for number, key in enumerate(keys) if (member := read_member(folder, key))}

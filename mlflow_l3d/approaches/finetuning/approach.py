@@ -186,11 +186,11 @@ class Finetuning(Approach):
         return {"trainable": "full", **({"learning_rate": 2e-4} if small else {})}
 
     def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> Sequence[Remedy]:
-        """Return longer training, alone and with a lower rate, restarts, and averages of the last epochs.
+        """Return longer training, restarts, and averages of the last epochs.
 
-        Mosbach et al. (2021) train longer, with a small rate that rises in the first tenth of the steps, and with the
-        bias correction that AdamW has here in any case. An average of the last epochs is stochastic weight averaging
-        (Izmailov et al. 2018) under the schedule of the recipe.
+        Mosbach et al. (2021) train models longer, with a small rate that rises in the first tenth of the steps, and
+        with the bias correction that AdamW has here in any case. An average of the last epochs is stochastic weight
+        averaging (Izmailov et al. 2018) under the schedule of the recipe.
         """
         epochs, rate = int(hyperparameters["epochs"]), float(hyperparameters["learning_rate"])
         longer: dict[str, Value] = {"epochs": 2 * epochs, "early_stopping_patience": 0, "average_last": 0}
@@ -201,11 +201,13 @@ class Finetuning(Approach):
             f"longer training ({2 * epochs} epochs)": longer,
             f"longer training ({most} epochs) at half the learning rate": slower,
         }
+        if hyperparameters["trainable"] == "head":
+            most, rate = max(30, epochs), max(3e-3, rate)
+            changed = {**longer, "epochs": most, "learning_rate": rate}
+            remedies = {f"training to convergence ({most} epochs at rate {rate:g})": changed}
         if epochs > 1:
-            remedies[f"average of the weights of the last {last} epochs"] = {
-                "early_stopping_patience": 0,
-                "average_last": last,
-            }
+            averaged: dict[str, Value] = {"early_stopping_patience": 0, "average_last": last}
+            remedies[f"average of the weights of the last {last} epochs"] = averaged
         if len(task.split(dict.fromkeys(TASK_FACTORS, 0)).validation):
             remedies["up to 3 restarts after a collapse"] = {"restarts": 3}
         return changing(hyperparameters, remedies)

@@ -118,7 +118,8 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
     source = recorded_about(client, parent).source
     over = (SEED,) if parent.data.tags.get(names.DESIGN) == "seeds" else drawn_factors(cells)
     chosen_by = chosen_by_other(cells, metric)
-    members, reason, classes = _read(client, cells, planned, f"validation_{metric.name}" * (not chosen_by), over)
+    validation = f"validation_{metric.name}" * (not chosen_by)
+    members, reason, classes = _read(client, cells, MemberRows(planned.design_of(cells), over), validation)
     classes = len(source.classes) or classes
     spread = _spread(cells, replace(planned, classes=classes or None), metric)
     seconds = float(pd.to_numeric(cells.get("duration_seconds", pd.Series(dtype=float))).mean())
@@ -137,11 +138,16 @@ def _spread(cells: pd.DataFrame, planned: Planned, metric: Metric) -> tuple[dict
     return {}, scores, Range(std, *std_interval(scores))
 
 
-def _read(
-    client: Client, cells: pd.DataFrame, planned: Planned, validation: str, over: tuple[str, ...]
-) -> tuple[MemberRows, str, int]:
+def read_members(client: Client, cells: pd.DataFrame, gathered: Gathered) -> tuple[MemberRows, str, int]:
+    """Return the predictions of golden runs that differ from those of a parent in their training alone."""
+    members = MemberRows(gathered.members.design, gathered.members.over)
+    validation = f"validation_{gathered.metric.name}" * (not gathered.chosen_by)
+    members, reason, classes = _read(client, cells, members, validation)
+    return members, reason, gathered.classes or classes
+
+
+def _read(client: Client, cells: pd.DataFrame, members: MemberRows, validation: str) -> tuple[MemberRows, str, int]:
     """Return the predictions of all cells, why there are none, and the number of classes that occur."""
-    members = MemberRows(planned.design_of(cells), over)
     finished = cells[cells["status"].eq("FINISHED")]
     form: Form | None = None
     classes = 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
 from mlflow_l3d.analysis.cure.rank import helping
-from mlflow_l3d.analysis.cure.remedy import MOST_PAIRS, OF_APPROACHES, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.remedy import MOST_PAIRS, OF_APPROACHES, SEVERAL, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.approaches.cured.approach import Cured
@@ -23,6 +23,7 @@ from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.cure.changed import predict_changed
 from mlflow_l3d.studies.cure.data import data_remedies
 from mlflow_l3d.studies.cure.gather import Gathered, gather
 from mlflow_l3d.studies.cure.numbers.verified import against_collapse
@@ -33,6 +34,9 @@ from mlflow_l3d.studies.investigation.remedies import predicted, why_not
 from mlflow_l3d.tracking.children import whole_id
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
+
+_CHANGING: Final = ("training", "prompt")
+"""Kinds of which nothing is known before they are trained."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +91,13 @@ class CureRequest:
         return _stored(self.side)
 
     @property
+    def golden(self) -> GoldenRequest:
+        """The golden runs of the parent that remedies are compared with, if more can be trained."""
+        assert self.side is not None
+        assert self.side.request is not None
+        return replace(self.side.request, runs=self.runs, metric=self.gathered.metric)
+
+    @property
     def smallest_effect(self) -> float:
         """The smallest effect in the unit of the scores."""
         effect = self.arguments["smallest_effect"]
@@ -95,15 +106,17 @@ class CureRequest:
     def chosen(self) -> list[Prediction]:
         """Return the remedies that may be verified, best first; if one is named, it alone.
 
-        If runs collapse, what is for it; then those that help, then those of which nothing can be predicted.
+        If runs collapse, what is for it; then those that help and those of which nothing can be predicted, the best
+        of either first.
         """
         if self.arguments["remedy"] != "auto":
             return [_named(self.predictions, self.arguments["remedy"])]
-        best = helping(self.predictions, self.gathered.spread.value, self.gathered.metric.sign)
-        unknown = [each for each in self.predictions if each.remedy.kind in ("training", "prompt")]
+        helpful = helping(self.predictions, self.gathered.spread.value, self.gathered.metric.sign)
+        best = [each for each in helpful if each.remedy.kind in SEVERAL]  # what others do is known: they were trained
+        unknown = [each for each in self.predictions if each.remedy.kind in _CHANGING and each.basis == "unknown"]
         if self.gathered.collapsed and (first := against_collapse(self.predictions)):
             return [first, *best, *(each for each in unknown if each is not first)]
-        return [*best, *unknown]
+        return [*best[:1], *unknown[:1], *best[1:], *unknown[1:]]
 
 
 def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> CureRequest:
@@ -121,11 +134,11 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     budget, gathered = Budget.parse(typed["budget"]), gather(client, run_id, typed["metric"])
     side = _side(client, gathered, getattr(parent, "request", None), typed)
     each = _trainings(gathered, side)
-    predictions, reasons = _predictions(client, gathered, side, each, typed["most_members"])
-    if typed["remedy"] != "auto":
-        _named(predictions, typed["remedy"])
     stored = _stored(side)
     runs = min(stored, MOST_PAIRS) if typed["runs"] == "auto" else typed["runs"]
+    predictions, reasons = _predictions(client, gathered, side, each, runs, typed["most_members"])
+    if typed["remedy"] != "auto":
+        _named(predictions, typed["remedy"])
     if typed["verify"] and side is not None:
         if side.request is None:
             allowed = f"needs more golden runs of run {run_id}, which cannot be trained here: {side.reason}"
@@ -212,7 +225,7 @@ def _trainings(gathered: Gathered, side: Side | None) -> int:
 
 
 def _predictions(
-    client: Client, gathered: Gathered, side: Side | None, each_run: int, most_members: int
+    client: Client, gathered: Gathered, side: Side | None, each_run: int, runs: int, most_members: int
 ) -> tuple[list[Prediction], list[str]]:
     """Return what is predicted of each remedy, best first, and in one line each what is not."""
     spread, metric, members = gathered.spread, gathered.metric, gathered.members
@@ -237,9 +250,14 @@ def _predictions(
         for each in predictions
     ]
     predictions += pairs(predictions)
-    if setup is not None:  # how long other hyperparameters take is not known
-        offered = setup.approach.remedies(setup.task, setup.hyperparameters)
-        predictions += [Prediction(remedy=remedy, basis="unknown", trainings=each_run) for remedy in offered]
+    if side is not None and side.request is not None and setup is not None:
+        plain = side.scores(metric.name, runs)
+        for remedy in setup.approach.remedies(setup.task, setup.hyperparameters):
+            changed, why = predict_changed(
+                client, gathered, replace(side.request, runs=runs), plain, remedy, most_members
+            )
+            predictions += [replace(each, trainings=each_run * each.trainings) for each in changed]
+            reasons += [each for each in why if each not in reasons]
     return predictions, reasons
 
 

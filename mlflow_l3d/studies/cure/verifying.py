@@ -8,29 +8,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.consistency import Stability
-from mlflow_l3d.analysis.cure.remedy import Prediction, Remedy
+from mlflow_l3d.analysis.cure.remedy import Prediction
 from mlflow_l3d.analysis.intervals import LEVEL
-from mlflow_l3d.approaches.cured.approach import Cured
-from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.parameters.cures import text_of
 from mlflow_l3d.parameters.published import PUBLISHED
-from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.base import say
+from mlflow_l3d.studies.cure.changed import cured_request, member_keys, members_folder, stored_runs
 from mlflow_l3d.studies.cure.numbers.verified import Verified, verify
 from mlflow_l3d.studies.cure.request import CureRequest
 from mlflow_l3d.studies.dry_run import StudyPlan, study_plan
 from mlflow_l3d.studies.gate.golden import GoldenRequest, GoldenRuns
-from mlflow_l3d.studies.gate.sides import Side
-from mlflow_l3d.studies.request import context_of
 from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import read_predictions
@@ -75,7 +69,7 @@ def plan_remedies(client: Client, request: CureRequest, most: int) -> tuple[list
             break
         words = remedy_words(prediction.remedy)
         try:
-            golden = cured_request(request, prediction.remedy)
+            golden = cured_request(request.golden, prediction.remedy)
         except L3DError as error:
             notes.append(f"{words}: not verified ({error})")
             continue
@@ -104,38 +98,12 @@ def study_plan_of(client: Client, request: CureRequest) -> StudyPlan:
     return replace(study_plan(request.title, rows, request.workers, (*notes, *request.reasons)), unit="training")
 
 
-def cured_request(request: CureRequest, remedy: Remedy) -> GoldenRequest:
-    """Return the golden runs with a remedy.
-
-    Raises
-    ------
-    ParameterError
-        If its approach cannot have this remedy.
-    """
-    assert request.side is not None
-    plain = request.side.request
-    assert plain is not None
-    setup = plain.setup
-    cured = Cured(setup.approach, remedy, members=members_folder(), context=plain.context_key)
-    hyperparameters = cured.complete(setup.hyperparameters)
-    cured.check_task(setup.task, hyperparameters)
-    setup = replace(setup, approach=cured, hyperparameters=hyperparameters)
-    key = content_key({"cure": text_of(remedy), "plain": plain.key})
-    plain = replace(plain, runs=request.runs, metric=request.gathered.metric, side=remedy_words(remedy))
-    return replace(plain, setup=setup, context_key=context_of(setup), key=key)
-
-
-def members_folder() -> Path:
-    """Return the folder of stored runs that are members of cured ones."""
-    folder = cache_folder() / "members"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
-
-
-def fetch_members(client: Client, side: Side, runs: int, folder: Path) -> None:
-    """Bring the first golden runs of a side to a folder, each once."""
-    assert side.cells is not None
-    cells = side.cells.reindex(range(runs)).dropna(subset="run_id")
+def fetch_members(client: Client, request: GoldenRequest) -> None:
+    """Bring the stored members of cured golden runs to their folder, each once."""
+    folder, (context, keys) = members_folder(), member_keys(request)
+    if all((folder / f"{key}.json").is_file() for key in keys):
+        return
+    cells = stored_runs(client, keys, context)
     missing = cells[[not (folder / f"{key}.json").is_file() for key in cells["cell_key"]]]
     metrics = [name for name in missing.select_dtypes("number") if name not in ("row", "column", "index")]
     rows = missing.to_dict("records")
@@ -170,11 +138,12 @@ def verify_remedies(
     """Train the planned remedies one after the other, and yield what came of each."""
     side, metric = request.side, request.gathered.metric
     assert side is not None
-    fetch_members(client, side, request.runs, members_folder())
     level = 1 - (1 - LEVEL) / len(planned)
     plain_agreement = cache(lambda runs: _agreement(side.predictions(client, runs)))
     for each in planned:
         runs = each.request.runs
+        if each.prediction.remedy.members > 1:
+            fetch_members(client, each.request)
         training = GoldenRuns(replace(each.request, gate=run_id), progress=progress)
         with in_turn(each.request), training.opened():
             training.advance(runs)

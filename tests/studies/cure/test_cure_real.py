@@ -13,12 +13,16 @@ from mlflow_l3d.tasks.sources.packaged import rotten_tomatoes
 pytestmark = pytest.mark.slow
 
 
-def test_a_vote_of_heads_achieves_what_was_predicted(place: Place) -> None:
-    sizes = {"investigation_runs": 7, "mitigation_runs": 8, "golden_runs": 12}
-    sizes |= {"num_labelled": 40, "test_size": 100}
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
     task = rotten_tomatoes({})
     some = np.argsort([len(text) for text in task.texts[0]], kind="stable")[:540]  # to encode all takes a minute
-    frame = pd.DataFrame({"text": np.array(task.texts[0], dtype=object)[some], "label": task.labels[some]})
+    return pd.DataFrame({"text": np.array(task.texts[0], dtype=object)[some], "label": task.labels[some]})
+
+
+def test_a_vote_of_heads_achieves_what_was_predicted(place: Place, frame: pd.DataFrame) -> None:
+    sizes = {"investigation_runs": 7, "mitigation_runs": 8, "golden_runs": 12}
+    sizes |= {"num_labelled": 40, "test_size": 100}
     with place.entered():
         found = investigate(frame, factor="model_initialisation", executor="inline", **sizes)
         named = {"verify": 1, "remedy": "vote of 3 runs over model_initialisation"}
@@ -30,3 +34,19 @@ def test_a_vote_of_heads_achieves_what_was_predicted(place: Place) -> None:
     assert predicted.mean_change.low <= achieved.high
     assert verified.cured.low <= predicted.std.high
     assert predicted.std.low <= verified.cured.high
+
+
+def test_heads_that_converge_vary_less_and_several_of_them_less_than_one(place: Place, frame: pd.DataFrame) -> None:
+    sizes = {"investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 40, "num_labelled": 40, "test_size": 100}
+    converged = "training to convergence (30 epochs at rate 0.003)"
+    with place.entered():
+        common = {"test_selection": "fixed", "executor": "inline"}
+        found = investigate(frame, factor="model_initialisation", **sizes, **common)
+        (verified,) = found.cure(verify=1, remedy=converged, executor="inline").answer.verified
+        helping = found.cure().answer.helping()
+    assert verified.ratio.value < 0.8
+    assert verified.mean_change.low > 0
+    (alone,) = [each for each in helping if each.remedy.words == converged]
+    several = next(each for each in helping if each.remedy.words.endswith(f", {converged}"))
+    assert several.remedy.changes == alone.remedy.changes == verified.prediction.remedy.changes
+    assert several.std.value < alone.std.value == pytest.approx(verified.cured.value, rel=0.1)

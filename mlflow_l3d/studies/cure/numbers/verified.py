@@ -62,12 +62,8 @@ class Verified:
     @property
     def over_predicted(self) -> Range:
         """The ratio over the predicted one, with the errors of both; the prediction is doubtful if it is not 1."""
-        ratio, predicted = self.ratio, self.prediction.ratio
-        if not (ratio.low > 0 and predicted.low > 0):
-            return UNKNOWN
-        half = math.hypot(*(math.log(each.high / each.low) / 2 for each in (ratio, predicted)))
-        value = ratio.value / predicted.value
-        return Range(value, value / math.exp(half), value * math.exp(half))
+        predicted = self.prediction.ratio
+        return self.ratio.times(Range(*(1 / each for each in predicted))) if predicted.low > 0 else UNKNOWN
 
     @property
     def less_spread(self) -> Verdict:

@@ -204,6 +204,8 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
         yield Step("The verified remedy is a file:", command)
         if command := source.command(cure="cure.json"):
             yield Step("With it, which luck is left?", command)
+        if answer.best.prediction.remedy.kind not in SEVERAL:
+            yield Step("What would several such runs do?", f"mlflow-l3d cure {source.run_id}")
     elif is_open and (again := source.command()):
         runs = 4 * max(each.runs + each.failed for each in is_open)
         remedy = f"--remedy {shlex.quote(remedy_words(is_open[0].prediction.remedy))}"
@@ -217,7 +219,13 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
     elif (chosen := answer.chosen) and not answer.verified and answer.stored and source.command():
         if not (answer.collapsed or chosen.is_decidable(min(answer.stored, MOST_PAIRS))):
             return
-        yield Step("This is predicted. Verify it:", f"mlflow-l3d cure {source.run_id} --verify 1")
+        trained = [each for each in answer.predictions if each.remedy.kind in ("training", "prompt")]
+        if trained and all(each.basis == "unknown" for each in trained):
+            yield Step(
+                f"Verify it, and {remedy_words(trained[0].remedy)}:", f"mlflow-l3d cure {source.run_id} --verify 2"
+            )
+        else:
+            yield Step("This is predicted. Verify it:", f"mlflow-l3d cure {source.run_id} --verify 1")
 
 
 def prediction_rows(answer: CureAnswer) -> list[dict[str, Any]]:

@@ -1,0 +1,112 @@
+"""Golden runs with a remedy: those that are trained, and what stored ones with other hyperparameters show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from mlflow_l3d.analysis.cure.remedy import Prediction, Remedy
+from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.approaches.cured.approach import Cured
+from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.errors import L3DError
+from mlflow_l3d.parameters.cures import text_of
+from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.report.remedies import remedy_words
+from mlflow_l3d.studies.cure.gather import Gathered, read_members
+from mlflow_l3d.studies.cure.numbers.verified import Verified, verify
+from mlflow_l3d.studies.gate.golden import GoldenRequest
+from mlflow_l3d.studies.investigation.remedies import predicted, why_not
+from mlflow_l3d.studies.request import context_of
+from mlflow_l3d.tracking.children import finished_cells
+from mlflow_l3d.tracking.connection import Client
+from mlflow_l3d.tracking.earlier.reader import cells_of_runs
+
+
+def members_folder() -> Path:
+    """Return the folder of stored runs that are members of cured ones."""
+    folder = cache_folder() / "members"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def cured_request(plain: GoldenRequest, remedy: Remedy) -> GoldenRequest:
+    """Return golden runs with a remedy.
+
+    Raises
+    ------
+    ParameterError
+        If their approach cannot have this remedy.
+    """
+    setup = plain.setup
+    changed = replace(setup, hyperparameters=Cured(setup.approach, remedy).complete(setup.hyperparameters))
+    cured = Cured(setup.approach, remedy, members=members_folder(), context=context_of(changed))
+    cured.check_task(setup.task, changed.hyperparameters)
+    setup = replace(changed, approach=cured)
+    key = content_key({"cure": text_of(remedy), "plain": plain.key})
+    return replace(plain, setup=setup, context_key=context_of(setup), key=key, side=remedy_words(remedy))
+
+
+def stored_runs(client: Client, keys: Sequence[str], context: str) -> pd.DataFrame:
+    """Return the finished runs with these keys in a context as golden runs, by their place among the keys."""
+    runs = finished_cells(client, context)
+    cells = cells_of_runs(runs[key] for key in keys if key in runs)
+    if cells.empty:
+        return cells
+    cells = cells.assign(
+        phase="golden", factor=None, number=cells["cell_key"].map({key: at for at, key in enumerate(keys)})
+    )
+    return cells.set_index("number").sort_index()
+
+
+def member_keys(golden: GoldenRequest) -> tuple[str, list[str]]:
+    """Return the context and the keys of the first members of cured golden runs: the runs without the ensemble."""
+    cured = golden.setup.approach
+    assert isinstance(cured, Cured)
+    return cured.context, [cured.member_keys(cured.context, cell.seeds)[0] for cell in golden.cells()]
+
+
+def predict_changed(
+    client: Client, gathered: Gathered, golden: GoldenRequest, plain: FloatArray, remedy: Remedy, most_members: int
+) -> tuple[list[Prediction], list[str]]:
+    """Return what golden runs with other hyperparameters show, and what ensembles of them would do, with reasons.
+
+    Nothing is known before all of them have finished. Ensembles are predicted as those of any golden runs; what the
+    change alone does, paired with the `plain` scores, comes on top.
+    """
+    alone, metric = Prediction(remedy=remedy, basis="unknown"), gathered.metric
+    try:
+        golden = cured_request(golden, remedy)
+    except L3DError:  # verifying it says why
+        return [alone], []
+    cells = stored_runs(client, [cell.key for cell in golden.cells()], golden.context_key)
+    if len(cells) < len(plain) or metric.name not in cells:
+        return [alone], []
+    measured = verify(Verified(prediction=alone, run_id="", runs=0), plain, cells[metric.name].to_numpy(dtype=float))
+    std, seconds = gathered.spread.times(measured.ratio), float(cells["duration_seconds"].mean())
+    alone = replace(
+        alone,
+        basis="exact",
+        std=std,
+        ratio=measured.ratio,
+        mean_change=measured.mean_change,
+        std_before=gathered.spread.value,
+    )
+    members, reason, classes = read_members(client, cells, gathered)
+    if reason := reason or why_not(members, metric, std.value):
+        return [replace(alone, seconds=seconds)], [f"{remedy_words(remedy)}: {reason}"]
+    after, reasons = predicted(members, metric, classes, std, most_members=most_members)
+    on_top = [
+        replace(
+            each,
+            remedy=replace(each.remedy, changes=remedy.changes, words=f"{remedy_words(each.remedy)}, {remedy.words}"),
+            ratio=measured.ratio.times(each.ratio),
+            mean_change=measured.mean_change.plus(each.mean_change),
+            std_before=gathered.spread.value,
+        )
+        for each in after
+    ]
+    return [replace(each, seconds=seconds * each.trainings) for each in (alone, *on_top)], reasons
