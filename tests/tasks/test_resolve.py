@@ -116,8 +116,23 @@ def test_texts_that_occur_more_than_once_are_counted(tmp_path: Path) -> None:
     (note,) = (each for each in load_task(str(path)).notes if "more than once" in each)
     assert note == (
         "mine.csv: 3 texts occur more than once, in 7 of 21 rows (3 of them with different labels): "
-        "the same text may be trained on and tested on. Remove all but one"
+        "the same text may be trained on and tested on. Keep one of each, in pandas: "
+        "data = data.drop_duplicates(['text'])"
     )
+
+
+def test_one_text_occurs_and_keeps_its_ids(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    rows = [f"T-{row},text {row},{row % 2}" for row in range(20)]
+    path.write_text("\n".join(["id,text,label", *rows, rows[3], rows[3]]))
+    task = load_task(str(path))
+    assert any("1 text occurs more than once, in 3 of 22 rows: " in note for note in task.notes)
+    assert task.example_ids[[0, 3, 20, 21]].tolist() == ["T-0", "T-3", "T-3 (2)", "T-3 (3)"]
+    assert not task.are_numbered
+    path.write_text("\n".join(["id,text,label", *rows, "T-3,another,1"]))
+    task = load_task(str(path))
+    assert task.example_ids.tolist() == [*range(21)]
+    assert task.are_numbered
 
 
 def test_remarks_on_what_is_smaller_than_the_default(tmp_path: Path) -> None:

@@ -60,7 +60,9 @@ def investigation_document(
     if worst is not None:
         opens = any(factor["predicted"] for factor in data["factors"].values())
         voters = "pooled runs" if shown.golden_word == "pooled" else shown.golden_runs
-        examples = fragile_examples(worst, classes=source.classes, texts=source.texts, runs=voters, opens=opens)
+        examples = fragile_examples(
+            worst, classes=source.classes, texts=source.texts, runs=voters, opens=opens, are_rows=source.are_numbered
+        )
     reading = {"shown": shown, "level": percent(shown.level)}
     sections = [
         Section(_titled("Checks", len(by_code(analysis.checks))), _checks(shown), name="checks"),
