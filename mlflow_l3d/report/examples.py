@@ -20,7 +20,7 @@ _CLASSES: Final = 8
 
 
 def fragile_examples(
-    worst: pd.DataFrame,
+    worst: pd.DataFrame | None,
     *,
     classes: Sequence[str] = (),
     texts: Mapping[object, str] | None = None,
@@ -45,7 +45,7 @@ def fragile_examples(
     are_rows
         Whether ids are places in the data, from 0; people count rows from 1.
     """
-    if worst.empty:
+    if worst is None or worst.empty:
         return None
     names = list(classes) or [str(number) for number in range(max(map(len, worst["votes"])))]
     rows: list[dict[str, Any]] = []

@@ -112,6 +112,7 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
         name, texts, labels, class_names, ids, remarks, kind=kind, choices=choices, parts=parts, features=features
     )
     repeated = () if parts is not None or reading.leave_out_empty else _repeated(task, [*text_columns, *choice_columns])
+    label_column *= form_of(kind).has_class_names
     return replace(task, notes=(*task.notes, *repeated), label_column=label_column, are_numbered=are_numbered)
 
 

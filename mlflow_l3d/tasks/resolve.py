@@ -11,7 +11,8 @@ import numpy as np
 
 from mlflow_l3d import registry
 from mlflow_l3d.cells.factors import TASK_FACTORS
-from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.errors import L3DError, ParameterError, leave_out, unknown_name
+from mlflow_l3d.metrics.classification import hardly_tested
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES, load_data, load_file, load_folder, load_from_hub
 from mlflow_l3d.tasks.identity import OwnData, checked, is_whole, typed_path
@@ -43,10 +44,8 @@ def load_task(
         than the defaults. The settings decide whether the published parts are read.
     settings
         How many examples a split draws, or that the task's own split is used; the defaults if None.
-    read
-        Reads the data in place of :func:`read_task`, for a caller that keeps earlier data.
-    data
-        A data frame or data set, which has no name by which it can be read.
+    read, data
+        Reads the data in place of :func:`read_task`, for a caller that keeps earlier data; or the data themselves.
 
     Raises
     ------
@@ -141,7 +140,7 @@ def _usable(task: Task, *, predefined_split: bool) -> Task:
 
 def _sizes(task: Task, settings: SplitSettings | None = None) -> Quotas:
     counts = np.bincount(task.strata, minlength=len(task.strata_names))
-    return quotas(counts, settings or task.settings, task.strata_names)
+    return quotas(counts, settings or task.settings, task.strata_names, task.label_column)
 
 
 def unused_test_examples(task: Task) -> int | None:
@@ -183,6 +182,11 @@ def _size_notes(task: Task) -> list[str]:
             few = f": {', '.join(_few(task, taken, wanted))} ({wanted} a class would be needed)"
             why = few if task.form.has_classes else ""
             notes.append(f"{task.name}: {taken.sum()} {part} examples {done} instead of {DEFAULT_SIZE}{why}")
+    rare = np.flatnonzero(hardly_tested(drawn.test)).tolist() if task.form.has_class_names else []
+    if 0 < len(rare) < len(drawn.test) - 1:
+        few = f"{', '.join(_few(task, drawn.test, 5))} test example(s), on which macro averages as f1_macro rest"
+        fix = leave_out("it" if len(rare) == 1 else "them", task.label_column, [task.class_names[at] for at in rare])
+        notes.append(f"{task.name}: {few}: {fix}")
     if np.array_equal(drawn.labelled, drawn.train):
         notes.append(f"{task.name}: one labelled example a class leaves none for validation")
     return notes

@@ -100,15 +100,16 @@ def score(
     stability = counted.stability
     if not planned.classes:
         planned = replace(planned, classes=stability.classes)
+    members = counted.members
+    answers = members.answers(planned.classes)
     analysis = replace(
-        analyse(cells, planned, metric=metric, consistencies=stability.consistencies()),
+        analyse(cells, planned, metric=metric, consistencies=stability.consistencies(), answers=answers),
         interim_analyses=interim_analyses,
         prediction_importances=stability.prediction_importances(),
         examples=stability.examples(),
         regression=stability.regression(),
         agreement=counted.choice,
     )
-    members = counted.members
     analysis = replace(
         analysis,
         remedies=foresee(members, analysis, planned.classes or 0),

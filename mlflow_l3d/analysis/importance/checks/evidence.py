@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import pandas as pd
 
@@ -30,6 +30,8 @@ class PlanFacts:
         Whether the columns of joint factors are the product of their configurations.
     classes
         Number of classes, for the chance level and the share of collapsed runs; None if it is not known.
+    class_names, label_column
+        What they are called, and the column of the data that names them; empty if that is not known.
     deterministic
         Whether the same cell again must give the same result, as the factor `replicate` tries.
     searched_splits
@@ -40,8 +42,22 @@ class PlanFacts:
     mitigated: bool = False
     product: bool = False
     classes: int | None = None
+    class_names: Sequence[str] = ()
+    label_column: str = ""
     deterministic: bool = True
     searched_splits: Sequence[Mapping[str, int]] = ()
+
+
+class Answers(NamedTuple):
+    """What runs predict of their test examples: `constant` of `runs` name one class for everything.
+
+    The others have shape (C,): test examples of each class, and how often it is predicted, in a run on average.
+    """
+
+    runs: int
+    constant: int
+    tested: FloatArray
+    predicted: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +82,8 @@ class Evidence:
         Whether the runs of the tables are the golden runs, so that there are no others to check.
     collapse
         The two parts of the score; None if no run collapsed.
+    answers
+        What the runs predict; None if that is not known, or they predict no classes.
     unread
         Shares of answers that nothing could be read from, by reason.
     cells
@@ -85,6 +103,7 @@ class Evidence:
     model: TableModel = CROSSED
     tables_are_golden: bool = False
     collapse: Collapse | None = None
+    answers: Answers | None = None
     unread: str = ""
     cells: pd.DataFrame | None = None
     repeated_agreement: float | None = None
