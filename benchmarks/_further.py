@@ -10,7 +10,7 @@ import numpy as np
 from _tables import SETTINGS, Array, Shape, Variances, crossed, exponential, generator_of, normal, text_of, truth
 
 from mlflow_l3d.analysis.importance.checks.classes import rare_classes
-from mlflow_l3d.analysis.importance.checks.evidence import Answers, Evidence
+from mlflow_l3d.analysis.importance.checks.evidence import Answers, Evidence, PlanFacts
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.tables import Tables, std_interval
@@ -79,7 +79,9 @@ def _rare(tables: int) -> Iterator[list[str]]:
                 hits = generator.binomial(tested, right, size=(20, classes))
                 predicted = hits + generator.multinomial((tested - hits).sum(axis=1), np.full(classes, 1 / classes))
                 answers = Answers(20, 0, tested.astype(float), predicted.mean(axis=0))
-                evidence = Evidence(importances={}, golden=np.zeros(0), metric=F1_MACRO, answers=answers)
+                evidence = Evidence(
+                    importances={}, golden=np.zeros(0), metric=F1_MACRO, plan=PlanFacts(answers=answers)
+                )
                 fired += bool([*rare_classes(evidence)])
             yield ["L3D016, 3 to 6 classes", f"{share:g} of an even share, {right:g} right", _percent(fired, tables)]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.results import Consistency
-from mlflow_l3d.analysis.importance.checks.evidence import Answers, Evidence, PlanFacts
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence, PlanFacts
 from mlflow_l3d.analysis.importance.checks.report import all_checks, in_order
 from mlflow_l3d.analysis.importance.checks.shape import Collapse, apart, collapsed, guessing_runs
 from mlflow_l3d.analysis.importance.checks.tables import disagreement
@@ -84,7 +84,6 @@ def analyse(
     *,
     metric: Metric | str,
     consistencies: Mapping[str, Consistency] | None = None,
-    answers: Answers | None = None,
     level: float = LEVEL,
 ) -> Analysis:
     """Return the importance of every factor, and the checks.
@@ -100,8 +99,6 @@ def analyse(
     consistencies
         Factor or ``golden`` -> agreement of single predictions, from
         :class:`mlflow_l3d.analysis.consistency.consistency.Stability`.
-    answers
-        What the runs predict, for checks.
     level
         Confidence level at which the intervals of all factors hold together.
 
@@ -143,7 +140,6 @@ def analyse(
         model=design.model,
         tables_are_golden=design.tables_are_golden,
         collapse=collapse,
-        answers=answers,
         unread=unparsed_reasons(cells),
         cells=cells,
         repeated_agreement=_repeated_agreement(consistencies or {}),

@@ -47,10 +47,10 @@ def fired(*scores, **more):
     return {check.code: check for check in checks(*scores, **more) if check.factor is not None}
 
 
-def golden_checks(scores, classes=None, **more):
+def golden_checks(scores, **plan):
     """Return the checks of golden runs alone."""
-    plan = PlanFacts(classes=classes)
-    return all_checks(Evidence(importances={}, golden=np.asarray(scores), metric=F1_MACRO, plan=plan, **more))
+    evidence = Evidence(importances={}, golden=np.asarray(scores), metric=F1_MACRO, plan=PlanFacts(**plan))
+    return all_checks(evidence)
 
 
 def test_a_complete_list_is_not_asked_for_more_columns():
@@ -175,7 +175,7 @@ def test_l3d005_says_how_many_runs_name_one_class():
 def rare(tested, predicted, metric=F1_MACRO, **plan):
     """Return L3D016 of runs with so many test examples, and predictions, of each class."""
     answers = Answers(20, 0, np.array(tested, dtype=float), np.array(predicted, dtype=float))
-    evidence = Evidence(importances={}, golden=golden(), metric=metric, answers=answers, plan=PlanFacts(**plan))
+    evidence = Evidence(importances={}, golden=golden(), metric=metric, plan=PlanFacts(answers=answers, **plan))
     return [check.message for check in all_checks(evidence) if check.code == "L3D016"]
 
 

@@ -101,9 +101,9 @@ def score(
     if not planned.classes:
         planned = replace(planned, classes=stability.classes)
     members = counted.members
-    answers = members.answers(planned.classes)
+    planned = replace(planned, answers=members.answers(planned.classes))
     analysis = replace(
-        analyse(cells, planned, metric=metric, consistencies=stability.consistencies(), answers=answers),
+        analyse(cells, planned, metric=metric, consistencies=stability.consistencies()),
         interim_analyses=interim_analyses,
         prediction_importances=stability.prediction_importances(),
         examples=stability.examples(),

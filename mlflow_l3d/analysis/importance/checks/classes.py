@@ -15,7 +15,7 @@ from mlflow_l3d.metrics.classification import hardly_tested
 
 def rare_classes(evidence: Evidence) -> Iterator[Check]:
     """L3D016: a macro average rests on a class that is rarely tested or never predicted."""
-    answers, metric, plan = evidence.answers, evidence.metric.name, evidence.plan
+    answers, metric, plan = evidence.plan.answers, evidence.metric.name, evidence.plan
     if answers is None or evidence.metric.of_classes is None or answers.tested.sum() < FEWEST:
         return
     never = (answers.tested > 0) & (answers.predicted == 0)

@@ -16,6 +16,18 @@ from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.metrics.base import Metric
 
 
+class Answers(NamedTuple):
+    """What runs predict of their test examples: `constant` of `runs` name one class for everything.
+
+    The others have shape (C,): test examples of each class, and how often it is predicted, in a run on average.
+    """
+
+    runs: int
+    constant: int
+    tested: FloatArray
+    predicted: FloatArray
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlanFacts:
     """What checks need to know of the plan behind some cells.
@@ -32,6 +44,8 @@ class PlanFacts:
         Number of classes, for the chance level and the share of collapsed runs; None if it is not known.
     class_names, label_column
         What they are called, and the column of the data that names them; empty if that is not known.
+    answers
+        What the runs predict; None if that is not known, or they predict no classes.
     deterministic
         Whether the same cell again must give the same result, as the factor `replicate` tries.
     searched_splits
@@ -44,20 +58,9 @@ class PlanFacts:
     classes: int | None = None
     class_names: Sequence[str] = ()
     label_column: str = ""
+    answers: Answers | None = None
     deterministic: bool = True
     searched_splits: Sequence[Mapping[str, int]] = ()
-
-
-class Answers(NamedTuple):
-    """What runs predict of their test examples: `constant` of `runs` name one class for everything.
-
-    The others have shape (C,): test examples of each class, and how often it is predicted, in a run on average.
-    """
-
-    runs: int
-    constant: int
-    tested: FloatArray
-    predicted: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +85,6 @@ class Evidence:
         Whether the runs of the tables are the golden runs, so that there are no others to check.
     collapse
         The two parts of the score; None if no run collapsed.
-    answers
-        What the runs predict; None if that is not known, or they predict no classes.
     unread
         Shares of answers that nothing could be read from, by reason.
     cells
@@ -103,7 +104,6 @@ class Evidence:
     model: TableModel = CROSSED
     tables_are_golden: bool = False
     collapse: Collapse | None = None
-    answers: Answers | None = None
     unread: str = ""
     cells: pd.DataFrame | None = None
     repeated_agreement: float | None = None

@@ -56,8 +56,8 @@ def collapsed_check(evidence: Evidence, share: float, count: int, record: Import
         f"1 / classes. Look at their predictions. For training try more epochs, a smaller learning rate, a longer "
         "warm-up or more labelled examples; for prompts another format, contextual calibration or a larger model."
     )
-    if evidence.answers is not None:
-        message += f" {evidence.answers.constant} of all {evidence.answers.runs} runs name one class for everything."
+    if (answers := evidence.plan.answers) is not None:
+        message += f" {answers.constant} of all {answers.runs} runs name one class for everything."
     factor = None if record is None else record.factor
     check = Check("L3D005", "warning" if share >= COLLAPSE_WARNING else "info", "Guessing runs", message, factor)
     yield check if evidence.collapse is None else in_two_parts(check, evidence.collapse, record)
