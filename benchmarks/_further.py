@@ -9,10 +9,13 @@ from typing import Final
 import numpy as np
 from _tables import SETTINGS, Array, Shape, Variances, crossed, exponential, generator_of, normal, text_of, truth
 
+from mlflow_l3d.analysis.importance.checks.classes import rare_classes
+from mlflow_l3d.analysis.importance.checks.evidence import Answers, Evidence, PlanFacts
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.tables import Tables, std_interval
 from mlflow_l3d.designs import design_named
+from mlflow_l3d.metrics.classification import F1_MACRO
 
 MIXED: Final[tuple[Variances, ...]] = ((0.5, 0.25, 0.25), (0.8, 0.1, 0.1), (0.9, 0.05, 0.05))
 EXAMPLES: Final = 100
@@ -61,6 +64,26 @@ def further_lines(tables: int) -> Iterator[list[str]]:
             record = crossed_design.importances(scores)["f"]
             held += record.first_order_ci_low - 1e-9 <= variances[1] <= record.first_order_ci_high + 1e-9
         yield ["interval of the first-order index, crossed 20 x 10", text_of(variances), _percent(held, tables)]
+    yield from _rare(tables)
+
+
+def _rare(tables: int) -> Iterator[list[str]]:
+    """Yield how often L3D016 fires on 20 runs whose last class has some share of an even number of test examples."""
+    for share in (1.0, 0.5, 0.25, 0.1):
+        for right in (0.9, 0.6):
+            generator, fired = np.random.default_rng([17, int(100 * share)]), 0
+            for _ in range(tables):
+                classes, size = generator.integers(3, 7), int(generator.choice([60, 300, 1000]))
+                tested = np.full(classes, size // classes)
+                tested[-1] = max(1, round(share * tested[-1]))
+                hits = generator.binomial(tested, right, size=(20, classes))
+                predicted = hits + generator.multinomial((tested - hits).sum(axis=1), np.full(classes, 1 / classes))
+                answers = Answers(20, 0, tested.astype(float), predicted.mean(axis=0))
+                evidence = Evidence(
+                    importances={}, golden=np.zeros(0), metric=F1_MACRO, plan=PlanFacts(answers=answers)
+                )
+                fired += bool([*rare_classes(evidence)])
+            yield ["L3D016, 3 to 6 classes", f"{share:g} of an even share, {right:g} right", _percent(fired, tables)]
 
 
 def _accuracies(variances: Variances, tables: int) -> str:

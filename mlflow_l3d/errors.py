@@ -48,6 +48,12 @@ class ParameterError(L3DError, ValueError):
         return type(self), (self.name, self.value, self.allowed, self.fix), self.__dict__
 
 
+def leave_out(what: str, label_column: str, classes: Iterable[str]) -> str:
+    """Return how to leave out classes or merge them, with the line to type if the column of the labels is known."""
+    line = f", in pandas: data = data[~data[{label_column!r}].astype(str).isin({[*classes]})]"
+    return f"leave {what} out or merge it with another class{line if label_column else ''}"
+
+
 def unknown_name(parameter: str, value: str, known: Iterable[str], what: str = "one of") -> ParameterError:
     """Return the error for a name that is not in a closed list; it proposes a similar name if there is one."""
     names = sorted(known)

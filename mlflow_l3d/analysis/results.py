@@ -72,6 +72,8 @@ class Analysis:
         (:mod:`mlflow_l3d.analysis.planning.stopping`), with a column ``factor``; None without a stopping rule.
     collapse
         The two parts of the score; None if no run scored below chance.
+    guessing
+        Independent runs that are no better than guessing, if that comes before all luck; else 0.
     level
         Probability with which the verdicts of all factors hold together. The level of the intervals is higher: it
         allows for the number of factors, and with ``stop=interval`` for the interim analyses.
@@ -101,6 +103,7 @@ class Analysis:
     agreement: str | None = None
     interim_analyses: pd.DataFrame | None = None
     collapse: Collapse | None = None
+    guessing: int = 0
     level: float = LEVEL
     cells_deleted: int = 0
     remedies: Foreseen | None = None

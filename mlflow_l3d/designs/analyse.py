@@ -13,7 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.results import Consistency
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence, PlanFacts
 from mlflow_l3d.analysis.importance.checks.report import all_checks, in_order
-from mlflow_l3d.analysis.importance.checks.shape import Collapse, apart, collapsed
+from mlflow_l3d.analysis.importance.checks.shape import Collapse, apart, collapsed, guessing_runs
 from mlflow_l3d.analysis.importance.checks.tables import disagreement
 from mlflow_l3d.analysis.importance.frames import factors_in
 from mlflow_l3d.analysis.importance.multiplicity import Ranking, rank_factors
@@ -163,6 +163,7 @@ def analyse(
         ranking=_ranking(design, importances, level),
         strategies=design.strategies(importances),
         collapse=collapse,
+        guessing=guessing_runs(evidence.golden, chance),
         level=level,
     )
 

@@ -21,6 +21,12 @@ DENSE_CLASSES: Final = 256
 Numbers = npt.NDArray[np.int64]
 
 
+def hardly_tested(tested: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which classes have fewer than 5 test examples, and less than a quarter of an even share; shapes (C,)."""
+    few: npt.NDArray[np.bool_] = tested < min(5, tested.sum() / len(tested) / 4)
+    return few
+
+
 class _Counts(NamedTuple):
     """How often each class is right, true and predicted, shape (C,); and how many predictions name no class."""
 

@@ -35,7 +35,7 @@ from mlflow_l3d.privacy import public_value
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.kinds import Reading
 from mlflow_l3d.tasks.predefined_split import NoParts
-from mlflow_l3d.tasks.resolve import ReadTask, bind_task, inactive_factors, load_task, read_data
+from mlflow_l3d.tasks.resolve import ReadTask, bind_task, inactive_factors, load_task
 from mlflow_l3d.tasks.settings import SplitSettings
 
 
@@ -228,9 +228,8 @@ def set_up(
         if isinstance(task, Task):
             return bind_task(task, settings)
         name = approach.default_task if asked["task"] == "auto" else asked["task"]
-        own = None if task is None else partial(read_data, task)
         reading = Reading(**columns_of(asked), numbered_choices=predefined_split)
-        return load_task(name, reading, settings=settings, read=read or own)
+        return load_task(name, reading, settings=settings, read=read, data=task)
 
     published = partial(approach.published, model=model)
     hyperparameters, origin = choose(

@@ -20,12 +20,13 @@ _CLASSES: Final = 8
 
 
 def fragile_examples(
-    worst: pd.DataFrame,
+    worst: pd.DataFrame | None,
     *,
     classes: Sequence[str] = (),
     texts: Mapping[object, str] | None = None,
     runs: str = "runs",
     opens: bool = False,
+    are_rows: bool = False,
 ) -> Snippet | None:
     """Return the examples whose votes differ most; None if there are none.
 
@@ -41,8 +42,10 @@ def fragile_examples(
         What votes.
     opens
         Whether the page can say what every run predicts.
+    are_rows
+        Whether ids are places in the data, from 0; people count rows from 1.
     """
-    if worst.empty:
+    if worst is None or worst.empty:
         return None
     names = list(classes) or [str(number) for number in range(max(map(len, worst["votes"])))]
     rows: list[dict[str, Any]] = []
@@ -53,7 +56,7 @@ def fragile_examples(
         label, name = int(row["label"]), re.sub(r"[^\w-]", "-", str(row["example_id"]))
         rows.append(
             {
-                "id": shorten(str(row["example_id"]), 40),
+                "id": shorten(str(row["example_id"] + 1 if are_rows else row["example_id"]), 40),
                 "link": "" if name in linked else f"example-{name}",
                 "text": shorten((texts or {}).get(row["example_id"], ""), 240),
                 "label": names[label] if 0 <= label < len(names) else str(label),
@@ -69,6 +72,7 @@ def fragile_examples(
         "legend": [(number % _CLASSES, name) for number, name in enumerate(names)][:20],
         "runs": runs,
         "opens": opens,
+        "head": "row of the data, from 1" if are_rows else "example",
         "has_texts": bool(texts),
     }
     return Snippet("examples.html", values)

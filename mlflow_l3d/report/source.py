@@ -49,6 +49,8 @@ class Source:
         Whether a command can name the approach and the task: not if they are objects of Python.
     trains
         Whether runs train: not if they prompt a model.
+    are_numbered
+        Whether example ids are places in the data, from 0.
     """
 
     task: str = ""
@@ -67,6 +69,7 @@ class Source:
     unused_tests: int | None = None
     is_typed: bool = True
     trains: bool = True
+    are_numbered: bool = False
 
     @property
     def can_repeat(self) -> bool:

@@ -18,7 +18,7 @@ from mlflow_l3d.version import __version__
 _CLASSES_SHOWN: Final = 20
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class About:
     """What a report says of a study in addition to its numbers; see :class:`mlflow_l3d.report.page.Document`."""
 

@@ -207,12 +207,12 @@ class StudyRequest(ABC):
             unused_tests=None if self.setup.approach.brings_data else unused_test_examples(self.setup.task),
             trains=not (self.setup.approach.only_evaluates and self.setup.approach.default_model),
             is_typed=is_typed(self.given),
+            are_numbered=self.setup.task.are_numbered,
         )
 
     def about(self, run_id: str, address: str, settings: Mapping[str, str], notes: tuple[str, ...] = ()) -> About:
         """Return what its report says in addition to its numbers; `settings` and `address` as in the methods above."""
-        source, settings = self.source(run_id, address), self.settings(settings, run_id)
-        return About(title=self.title, source=source, notes=notes, settings=settings)
+        return About(self.title, self.source(run_id, address), notes, self.settings(settings, run_id))
 
     def shared_params(self) -> dict[str, str]:
         """Return the parameters that every child has."""

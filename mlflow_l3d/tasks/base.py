@@ -65,6 +65,8 @@ class Task:
         The metric that the task is judged by.
     features
         Shape (n, columns), float64, finite: numbers in place of texts, which then spell them; None for a task of texts.
+    label_column, are_numbered
+        Of a table: the column that the labels come from, and whether ids are places of its rows, from 0.
     """
 
     name: str
@@ -80,6 +82,8 @@ class Task:
     parts: IntArray | None = None
     metric: str = "accuracy"
     features: npt.NDArray[np.float64] | None = None
+    label_column: str = ""
+    are_numbered: bool = False
 
     def __len__(self) -> int:
         """Return the number of examples."""

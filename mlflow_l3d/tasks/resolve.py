@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sized
 from dataclasses import replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
 from mlflow_l3d import registry
 from mlflow_l3d.cells.factors import TASK_FACTORS
-from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.errors import L3DError, ParameterError, leave_out, unknown_name
+from mlflow_l3d.metrics.classification import hardly_tested
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES, load_data, load_file, load_folder, load_from_hub
 from mlflow_l3d.tasks.identity import OwnData, checked, is_whole, typed_path
@@ -23,7 +25,12 @@ ReadTask: TypeAlias = Callable[[str, Reading], Task]
 
 
 def load_task(
-    name: str, reading: Reading = USUAL, *, settings: SplitSettings | None = None, read: ReadTask | None = None
+    name: str,
+    reading: Reading = USUAL,
+    *,
+    settings: SplitSettings | None = None,
+    read: ReadTask | None = None,
+    data: object = None,
 ) -> Task:
     """Return the task that `name` stands for, checked, with `settings` bound to it.
 
@@ -37,8 +44,8 @@ def load_task(
         than the defaults. The settings decide whether the published parts are read.
     settings
         How many examples a split draws, or that the task's own split is used; the defaults if None.
-    read
-        Reads the data in place of :func:`read_task`, for a caller that keeps earlier data.
+    read, data
+        Reads the data in place of :func:`read_task`, for a caller that keeps earlier data; or the data themselves.
 
     Raises
     ------
@@ -51,7 +58,8 @@ def load_task(
     settings = settings or SplitSettings()
     if settings.source == "own":
         reading = replace(reading, predefined_split=True, numbered_choices=True)
-    task = replace((read or read_task)(name, reading), settings=settings)
+    own = read_task if data is None else partial(load_data, data)
+    task = replace((read or own)(name, reading), settings=settings)
     return replace(task, notes=(*task.notes, *_size_notes(task)))
 
 
@@ -106,44 +114,21 @@ def read_task(name: str, reading: Reading) -> Task:
             raise L3DError(f"task={name}: its loader returned {type(task).__name__}, not a Task.")
         return _usable(task if is_whole(task) else checked(task), predefined_split=reading.predefined_split)
     if name.startswith(PREFIX):
-        return _own_data(load_from_hub(name, reading))
+        return load_from_hub(name, reading)
     if len(name) > _LONGEST_PATH:
         raise ParameterError(
             "task", f"{name[:40]}...", f"has {len(name):,} characters: it is neither a name nor a path"
         )
     path = typed_path("task", name, "is not a task")
     if path.suffix.lower() in SUFFIXES and not path.is_dir():
-        return _own_data(load_file(path, reading))
+        return load_file(path, reading)
     if name and path.is_dir():
-        return _own_data(load_folder(path, reading))
+        return load_folder(path, reading)
     error = unknown_name("task", name, names)
     files = path.parent.glob("*") if path.suffix and path.parent.is_dir() else ()
     similar = unknown_name("task", name, [str(each) for each in files if each.suffix.lower() in SUFFIXES])
     more = "or a .csv, .tsv, .parquet or .jsonl file, a folder with a data set, or hf:NAME"
     raise ParameterError("task", repr(name), f"{error.allowed}, {more}", error.fix or similar.fix)
-
-
-def read_data(data: object, name: str, reading: Reading) -> Task:
-    """Return the task in a data frame or data set, checked."""
-    return _own_data(load_data(data, name, reading))
-
-
-def _own_data(task: Task) -> Task:
-    """Return a task; if its split is drawn, a note reports texts that several examples share."""
-    rows: dict[tuple[str, ...], list[int]] = {}
-    for row, text in enumerate(zip(*task.texts, *task.choices, strict=True)):
-        rows.setdefault(text, []).append(row)
-    repeated = [places for places in rows.values() if len(places) > 1]
-    if not repeated or task.parts is not None:
-        return task
-    many = f"in {sum(map(len, repeated)):,} of {len(task):,} rows"
-    note = f"{task.name}: {len(repeated):,} texts occur more than once, {many}"
-    two = sum(len(np.unique(task.labels[places])) > 1 for places in repeated)
-    with_labels = f" ({two:,} of them with different labels)" if two else ""
-    return replace(
-        task,
-        notes=(*task.notes, f"{note}{with_labels}: the same text may be trained on and tested on. Remove all but one"),
-    )
 
 
 def _usable(task: Task, *, predefined_split: bool) -> Task:
@@ -155,7 +140,7 @@ def _usable(task: Task, *, predefined_split: bool) -> Task:
 
 def _sizes(task: Task, settings: SplitSettings | None = None) -> Quotas:
     counts = np.bincount(task.strata, minlength=len(task.strata_names))
-    return quotas(counts, settings or task.settings, task.strata_names)
+    return quotas(counts, settings or task.settings, task.strata_names, task.label_column)
 
 
 def unused_test_examples(task: Task) -> int | None:
@@ -197,6 +182,11 @@ def _size_notes(task: Task) -> list[str]:
             few = f": {', '.join(_few(task, taken, wanted))} ({wanted} a class would be needed)"
             why = few if task.form.has_classes else ""
             notes.append(f"{task.name}: {taken.sum()} {part} examples {done} instead of {DEFAULT_SIZE}{why}")
+    rare = np.flatnonzero(hardly_tested(drawn.test)).tolist() if task.form.has_class_names else []
+    if 0 < len(rare) < len(drawn.test) - 1:
+        few = f"{', '.join(_few(task, drawn.test, 5))} test example(s), on which macro averages as f1_macro rest"
+        fix = leave_out("it" if len(rare) == 1 else "them", task.label_column, [task.class_names[at] for at in rare])
+        notes.append(f"{task.name}: {few}: {fix}")
     if np.array_equal(drawn.labelled, drawn.train):
         notes.append(f"{task.name}: one labelled example a class leaves none for validation")
     return notes

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from mlflow_l3d.cells.factors import TASK_FACTORS, stream
-from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.errors import L3DError, ParameterError, leave_out, unknown_name
 from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
 
 DEFAULT_SIZE: Final = 1000
@@ -47,7 +47,9 @@ class Quotas:
     reference: IntArray
 
 
-def quotas(counts: IntArray, settings: SplitSettings, class_names: Sequence[str] | None = None) -> Quotas:
+def quotas(
+    counts: IntArray, settings: SplitSettings, class_names: Sequence[str] | None = None, label_column: str = ""
+) -> Quotas:
     """Return how many examples each class gives to each part.
 
     Parameters
@@ -57,8 +59,8 @@ def quotas(counts: IntArray, settings: SplitSettings, class_names: Sequence[str]
     settings
         The requested numbers. With a fixed test set, too, the test examples are at most the class's test share
         (20 % at the default), so that enough examples remain for training.
-    class_names
-        For the text of errors; class numbers if None.
+    class_names, label_column
+        For the text of errors; class numbers if None, and no line to type if empty.
 
     Raises
     ------
@@ -75,16 +77,16 @@ def quotas(counts: IntArray, settings: SplitSettings, class_names: Sequence[str]
         raise L3DError(f"class {names[small]!r} has {counts[small]} examples; every class needs at least 2.")
     reference = np.zeros_like(counts)
     if settings.reference_size:
-        reference = _even("reference_size", settings.reference_size, counts - 2, names, "spare")
+        reference = _even("reference_size", settings.reference_size, counts - 2, names, "spare", label_column)
     counts = counts - reference
     train_part = _share(counts, settings.train_fraction)
     test_part = counts - train_part
-    test = _even("test_size", settings.test_size, test_part, names, "test")
+    test = _even("test_size", settings.test_size, test_part, names, "test", label_column)
     if settings.test_selection == "fixed":
         pool = counts - test
         train_part = _share(pool, settings.train_fraction)
         test_part = pool - train_part
-    labelled = _even("num_labelled", settings.num_labelled, train_part, names, "training")
+    labelled = _even("num_labelled", settings.num_labelled, train_part, names, "training", label_column)
     train = _share(labelled, settings.train_fraction)
     if settings.evaluated == "validation" and not (labelled - train).any():
         asked = "auto" if settings.num_labelled is None else settings.num_labelled
@@ -192,7 +194,9 @@ def _share(counts: IntArray, fraction: float) -> IntArray:
     return share
 
 
-def _even(parameter: str, asked: int | None, available: IntArray, names: Sequence[str], part: str) -> IntArray:
+def _even(
+    parameter: str, asked: int | None, available: IntArray, names: Sequence[str], part: str, label_column: str
+) -> IntArray:
     """Return the same number for each class, rounded up; only the default takes fewer if a class has fewer."""
     each = -(-(DEFAULT_SIZE if asked is None else asked) // len(available))
     if asked is None:
@@ -203,6 +207,8 @@ def _even(parameter: str, asked: int | None, available: IntArray, names: Sequenc
         there = f"class {names[smallest]!r} has" if len(available) > 1 else "there are"
         allowed = f"{there} {most} {part} examples, so at most {most * len(available)} are allowed"
         auto = "" if parameter == "reference_size" else ", or for auto, which takes what a class has"
+        if len(available) > 2 and np.partition(available, 1)[1] >= -(-asked // (len(available) - 1)):  # others have it
+            auto += f"; or {leave_out('the class', label_column, [names[smallest]])}"
         raise ParameterError(parameter, asked, allowed, f"Ask for fewer{auto}.")
     return np.full(len(available), each, dtype=np.int64)
 

@@ -14,13 +14,14 @@ import pytest
 from checks_cases import checks_of
 
 from mlflow_l3d.analysis.importance.checks import report
-from mlflow_l3d.analysis.importance.checks.evidence import Evidence, PlanFacts
+from mlflow_l3d.analysis.importance.checks.evidence import Answers, Evidence, PlanFacts
 from mlflow_l3d.analysis.importance.checks.report import all_checks
 from mlflow_l3d.analysis.importance.checks.tables import disagreement
 from mlflow_l3d.analysis.importance.estimators import CROSSED, LEVELS, NESTED
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.verdicts import Advice, verdict_of
 from mlflow_l3d.metrics.classification import F1_MACRO
+from mlflow_l3d.metrics.known import named
 
 
 def table(seed=0, rows=20, columns=10, mitigated=0.5, main=0.25, interaction=0.25, std=0.02):
@@ -46,10 +47,10 @@ def fired(*scores, **more):
     return {check.code: check for check in checks(*scores, **more) if check.factor is not None}
 
 
-def golden_checks(scores, classes=None, **more):
+def golden_checks(scores, **plan):
     """Return the checks of golden runs alone."""
-    plan = PlanFacts(classes=classes)
-    return all_checks(Evidence(importances={}, golden=np.asarray(scores), metric=F1_MACRO, plan=plan, **more))
+    evidence = Evidence(importances={}, golden=np.asarray(scores), metric=F1_MACRO, plan=PlanFacts(**plan))
+    return all_checks(evidence)
 
 
 def test_a_complete_list_is_not_asked_for_more_columns():
@@ -162,6 +163,47 @@ def test_l3d005_collapsed_runs():
     assert "L3D005" not in fired(scores, golden())
     assert [check.code for check in golden_checks(np.array([0.2, 0.8, 0.9]), classes=2)] == ["L3D005"]
     assert list(golden_checks(np.array([0.4, 0.8, 0.9]), classes=3)) == []
+
+
+def test_l3d005_says_how_many_runs_name_one_class():
+    answers = Answers(60, 2, np.array([67.0, 173.0]), np.array([10.0, 230.0]))
+    (found,) = golden_checks(np.array([0.4, 0.42, 0.9]), classes=2, answers=answers)
+    assert found.message.startswith("2 of 3 golden runs (66.67 %) are no better than guessing: they score below 1 / ")
+    assert found.message.endswith(" 2 of all 60 runs name one class for everything.")
+
+
+def rare(tested, predicted, metric=F1_MACRO, **plan):
+    """Return L3D016 of runs with so many test examples, and predictions, of each class."""
+    answers = Answers(20, 0, np.array(tested, dtype=float), np.array(predicted, dtype=float))
+    evidence = Evidence(importances={}, golden=golden(), metric=metric, plan=PlanFacts(answers=answers, **plan))
+    return [check.message for check in all_checks(evidence) if check.code == "L3D016"]
+
+
+def test_l3d016_names_classes_that_no_run_predicts_or_that_are_hardly_tested():
+    plan = {"classes": 5, "class_names": ("Biz", "Other", "Sci", "Sports", "World"), "label_column": "Ticket type"}
+    (message,) = rare([77, 1, 73, 80, 74], [78, 0, 73, 80, 74], **plan)
+    assert message == (
+        "class Other: 1 test example, predicted in no run; so f1_macro is at most 80. Label more, or leave it out or "
+        "merge it with another class, in pandas: data = data[~data['Ticket type'].astype(str).isin(['Other'])]."
+    )
+    (message,) = rare([77, 3, 73, 80, 74], [77, 2.5, 73, 80, 74], classes=5)
+    assert message.startswith("class 1: 3 test examples; so f1_macro owes 1/5 to each class. Label more, or ")
+    assert "pandas" not in message
+    assert rare([77, 1, 73, 80, 74], [78, 0, 73, 80, 74], named("accuracy"), **plan) == []
+
+
+@pytest.mark.parametrize(
+    ("tested", "predicted"),
+    [
+        ([100, 100], [90, 110]),
+        ([67, 173], [0, 240]),  # L3D004 and L3D005 speak of two classes of which one is never predicted
+        ([3] * 77, [2, 4, 3] * 25 + [3, 3]),  # all classes have few
+        ([20, 60, 70], [5, 70, 75]),
+        ([2, 3, 2], [0, 5, 2]),  # no answer is possible
+    ],
+)
+def test_l3d016_is_silent_where_all_classes_are_alike(tested, predicted):
+    assert rare(tested, predicted, classes=len(tested)) == []
 
 
 def test_l3d006_speaks_where_golden_runs_vary_less_than_the_table():

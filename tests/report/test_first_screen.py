@@ -57,6 +57,46 @@ def judged(importance, analysis):
     return make
 
 
+def test_a_rare_class_comes_first_with_the_line_to_type(importance, analysis):
+    check = Check(
+        "L3D016", "warning", "Rare classes", "class b: 1 test example. Leave it out, in pandas: data = data[1]."
+    )
+    first, _ = steps(Shown(replace(analysis([importance("a", golden=40)]), checks=(check,))), SOURCE)
+    assert first == Step("class b: 1 test example. Leave it out, in pandas:", "data = data[1]")
+
+
+def test_headline_says_how_many_runs_are_no_better_than_guessing(importance, analysis):
+    found = analysis([importance("a", golden=5)])
+    runs = len(found.importances["a"].golden)
+    assert marked(headline(Shown(replace(found, guessing=runs)))).startswith(
+        "100 % of the runs are no better than guessing; a difference below "
+    )
+
+
+def test_a_factor_that_dominates_by_its_test_examples_says_so(importance, analysis):
+    names, moved = ("data_split", "data_order"), 0.01
+    dominant = [replace(importance(name, interval=(0.4, 0.2, 0.6)), moves_by_std=moved) for name in names]
+    for records, whose in ((dominant, "dominate, data_split mostly"), (dominant[:1], "data_split dominates, mostly")):
+        found = replace(analysis(records), test_examples=305, luck_of_tests=0.8 * moved)
+        assert f"{whose} by which 305 examples are tested" in said(found, 1)
+        for other in (replace(found, luck_of_tests=0.7 * moved), replace(found, tests_drawn=False)):
+            assert "examples are tested" not in said(other, 1)
+            assert "dominate" in said(other, 1)
+
+
+def test_a_factor_that_moves_more_than_all_luck_is_an_estimate(importance, analysis):
+    record = importance("a", golden=40)
+
+    def note(moved):
+        return first_table(Shown(analysis([replace(record, moves_by_std=moved)]))).note
+
+    std = f"{100 * record.golden.std(ddof=1):.1f}"
+    assert note(1.2 * record.golden_std).endswith(
+        f"a moves it by more than ± {std}: two estimates, each with its own error."
+    )
+    assert "two estimates" not in note(0.9 * record.golden_std)
+
+
 def test_headline_says_how_far_two_runs_lie_apart_by_luck(importance, analysis):
     found = analysis([importance("a", golden=5)])
     golden = found.importances["a"].golden
@@ -344,15 +384,14 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     assert document.to_html().count(">▶</text>") == 1
     alone = replace(judged("dominates"), remedies=found.remedies)
     assert len(investigation_document(alone, title="t", source=SOURCE, lines=["done"]).to_text().splitlines()) <= 25
-    below_chance = {name: replace(each, collapsed_share=0.5) for name, each in found.importances.items()}
-    assert said(replace(found, importances=below_chance), 3).startswith(
-        "First prevent collapse (L3D005). What is predicted below counts"
-    )
+    guessing = replace(found, guessing=30)
+    assert said(guessing, 3).startswith("First make all runs better than guessing (L3D005). What is predicted below")
     nothing = replace(found, remedies=Foreseen((), 0.0125, "No vote helps."))
     assert said(nothing, 3) == "No vote helps."
     assert steps(Shown(nothing), SOURCE)[-1].command == f"mlflow-l3d cure {RUN}"
-    collapsing = steps(Shown(replace(found, importances=below_chance)), SOURCE)
-    assert all("--verify" not in step.command for step in collapsing)
+    first_step, second = steps(Shown(guessing), SOURCE)
+    assert first_step.text.startswith("First make all runs better than guessing (L3D005): ")
+    assert "--verify" not in second.command
     cured = replace(SOURCE, given={**SOURCE.given, "cure": '{"kind": "vote", "over": ["data_order"], "members": 5}'})
     lead = answers(Shown(nothing), cured)[3].lead
     assert lead == "These runs have a remedy: vote of 5 runs over data_order. No vote helps."

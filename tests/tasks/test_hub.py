@@ -54,6 +54,8 @@ def test_all_splits_with_labels_follow_one_another(hub: dict[tuple[str, ...], An
     assert task.notes == (
         "hf:owner/films: split test has no labels and is left out",
         "hf:owner/films: the column id does not identify examples, so their rows are numbered instead",
+        "hf:owner/films: 2 texts occur more than once, in 4 of 5 rows (2 of them with different labels): the same text "
+        "may be trained on and tested on. Keep one of each, in pandas: data = data.drop_duplicates(['text'])",
     )
 
 

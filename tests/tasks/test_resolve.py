@@ -109,6 +109,24 @@ def test_a_number_that_a_class_cannot_give_names_the_class(tmp_path: Path) -> No
     assert load_task(str(path), settings=SplitSettings(num_labelled=16, test_size=4)).notes == ()
 
 
+def test_a_rare_class_is_told_before_training_and_can_be_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    rows = [f"text {row},{'Other' if row < 4 else 'abcd'[row % 4]}" for row in range(400)]
+    path.write_text("\n".join(["text,Ticket type", *rows]))
+    reading, line = Reading(label_column="Ticket type"), "data = data[~data['Ticket type'].astype(str).isin(['Other'])]"
+    assert load_task(str(path), reading).notes[-1] == (
+        "mine.csv: class Other has 1 test example(s), on which macro averages as f1_macro rest: leave it out or merge "
+        f"it with another class, in pandas: {line}"
+    )
+    for settings in (SplitSettings(num_labelled=200), SplitSettings(reference_size=200)):
+        with pytest.raises(ParameterError) as raised:
+            load_task(str(path), reading, settings=settings)
+        assert str(raised.value).endswith(f"or leave the class out or merge it with another class, in pandas: {line}.")
+    with pytest.raises(ParameterError) as raised:  # the other classes have too few, too
+        load_task(str(path), reading, settings=SplitSettings(num_labelled=2000))
+    assert "pandas" not in str(raised.value)
+
+
 def test_texts_that_occur_more_than_once_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     rows = [f"text {row % 17},{row % 2}" for row in range(20)]
@@ -116,8 +134,23 @@ def test_texts_that_occur_more_than_once_are_counted(tmp_path: Path) -> None:
     (note,) = (each for each in load_task(str(path)).notes if "more than once" in each)
     assert note == (
         "mine.csv: 3 texts occur more than once, in 7 of 21 rows (3 of them with different labels): "
-        "the same text may be trained on and tested on. Remove all but one"
+        "the same text may be trained on and tested on. Keep one of each, in pandas: "
+        "data = data.drop_duplicates(['text'])"
     )
+
+
+def test_one_text_occurs_and_keeps_its_ids(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    rows = [f"T-{row},text {row},{row % 2}" for row in range(20)]
+    path.write_text("\n".join(["id,text,label", *rows, rows[3], rows[3]]))
+    task = load_task(str(path))
+    assert any("1 text occurs more than once, in 3 of 22 rows: " in note for note in task.notes)
+    assert task.example_ids[[0, 3, 20, 21]].tolist() == ["T-0", "T-3", "T-3 (2)", "T-3 (3)"]
+    assert not task.are_numbered
+    path.write_text("\n".join(["id,text,label", *rows, "T-3,another,1"]))
+    task = load_task(str(path))
+    assert task.example_ids.tolist() == [*range(21)]
+    assert task.are_numbered
 
 
 def test_remarks_on_what_is_smaller_than_the_default(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.agreement.kinds import NOTHING, NUMBERS, WHOLE, kind_of_column
 from mlflow_l3d.analysis.cure.remedy import Range
-from mlflow_l3d.analysis.importance.checks.shape import many_or_apart
+from mlflow_l3d.analysis.importance.checks.shape import guessing_runs
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import known_std, population_std, std_interval
 from mlflow_l3d.analysis.intervals import FloatArray
@@ -87,11 +87,8 @@ class Gathered:
 
     @property
     def collapsed(self) -> int:
-        """How many independent runs collapsed, if it is so many, or so clearly, that this comes before all luck."""
-        if (chance := self.metric.chance_level(self.classes or None)) is None:
-            return 0
-        low = self.golden <= chance
-        return int(low.sum()) if many_or_apart(self.golden, low, chance) else 0
+        """How many independent runs are no better than guessing, if that comes before all luck."""
+        return guessing_runs(self.golden, self.metric.chance_level(self.classes or None))
 
 
 def gather(client: Client, run_id: str, asked: str) -> Gathered:

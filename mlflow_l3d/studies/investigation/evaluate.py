@@ -82,6 +82,11 @@ def score_parent(
     planned = replace(planned, searched_splits=searched_splits(client, parent))
     cells = planned.select(cells)
     headline = metric_of(parent, metric, cells)
+    written = read_result(client, parent.info.run_id)
+    is_study = written is not None and not isinstance(written, Evaluation)
+    about = rewritten(written.about, headline) if is_study else recorded_about(client, parent)
+    column = about.source.given.get("label_column", "")
+    planned = replace(planned, class_names=about.source.classes, label_column=column)
     check_metric(cells, headline)
     finished = cells["status"].eq("FINISHED")
 
@@ -97,9 +102,6 @@ def score_parent(
             interim_analyses=_looks(client, parent, headline, planned.design_of(cells).name),
         )
         scored = replace(scored, analysis=replace(scored.analysis, cells_deleted=deleted))
-        written = read_result(client, parent.info.run_id)
-        is_study = written is not None and not isinstance(written, Evaluation)
-        about = rewritten(written.about, headline) if is_study else recorded_about(client, parent)
         predicted = read_predicted(scored.analysis, folder / names.PREDICTIONS, len(about.source.classes))
         evaluation = Evaluation(parent.info.run_id, scored.analysis, about, cells, predicted)
         if log:

@@ -14,6 +14,7 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.agreement.kinds import class_column
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.ensembles import Members
+from mlflow_l3d.analysis.importance.checks.evidence import Answers
 from mlflow_l3d.cells.factors import OF_NO_APPROACH
 from mlflow_l3d.designs import Design
 from mlflow_l3d.metrics.base import Metric
@@ -136,6 +137,22 @@ class MemberRows:
             return math.nan
         each = [pseudo_values(metric, run.labels[run.test], run.predictions[run.test], classes) for run in runs]
         return math.sqrt(np.mean([values.var() / len(values) for values in each]))
+
+    def answers(self, classes: int | None) -> Answers | None:
+        """Return what the runs predict; None if that is not classes, or is not held."""
+        runs = [run for runs in self._runs.values() for run in runs if run.test.any()]
+        if not runs or not classes or runs[0].predictions.dtype.kind != "i":
+            return None
+        counts = [
+            [
+                np.bincount(each[run.test & (each >= 0)], minlength=classes)[:classes]
+                for each in (run.labels, run.predictions)
+            ]
+            for run in runs
+        ]
+        tested, predicted = np.moveaxis(np.array(counts), 1, 0)
+        constant = int((predicted.max(axis=1) == [run.test.sum() for run in runs]).sum())
+        return Answers(len(runs), constant, tested.mean(axis=0), predicted.mean(axis=0))
 
     @property
     def draw_tests(self) -> bool:

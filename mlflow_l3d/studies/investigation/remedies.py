@@ -98,8 +98,8 @@ def predicted(
         predictions = [replace(each, remedy=_of_numbers(each.remedy)) for each in predictions]
     reasons = [*_unknown("Ensembles", ENSEMBLES, every, predictions)]
     if lacking:
-        fewer = f"share fewer than {FEWEST_EXAMPLES} test examples: reference_size=200 gives them some."
-        reasons.append(f"Runs that differ in {listed(lacking)} {fewer}")
+        few = f"share too few test examples (less than half of a run's, or fewer than {FEWEST_EXAMPLES})"
+        reasons.append(f"Runs that differ in {listed(lacking)} {few}: reference_size=200 gives them some.")
     reasons += _unknown("The best of several runs", ("choose",), every, predictions)
     if members.factors and predictions and members.design.name == "crossed":
         # Ten columns are ten draws of the members, however many rows there are.

@@ -252,6 +252,8 @@ def _planned(request: InvestigationRequest) -> Planned:
         product=plan.joint == "product",
         sequential=plan.stop == "interval",
         classes=len(request.setup.task.class_names),
+        class_names=request.setup.task.class_names,
+        label_column=request.setup.task.label_column,
         deterministic=request.setup.deterministic,
         searched_splits=request.searched_splits(),
     )

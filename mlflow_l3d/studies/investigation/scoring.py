@@ -104,6 +104,8 @@ def score(
     stability = counted.stability
     if not planned.classes:
         planned = replace(planned, classes=stability.classes)
+    members = counted.members
+    planned = replace(planned, answers=members.answers(planned.classes))
     analysis = replace(
         analyse(cells, planned, metric=metric, consistencies=stability.consistencies()),
         interim_analyses=interim_analyses,
@@ -112,7 +114,6 @@ def score(
         regression=stability.regression(),
         agreement=counted.choice,
     )
-    members = counted.members
     analysis = replace(
         analysis,
         remedies=foresee(members, analysis, planned.classes or 0),

@@ -92,7 +92,10 @@ def test_runs_that_draw_their_own_test_examples_share_the_reference_set_alone() 
     assert len(alone.rows("a")) == 1  # three in four are enough, one in four is not
     predictions, (reason,) = predicted(alone, named("accuracy"), 2, Range(0.1))
     assert predictions == []
-    assert reason.startswith("Runs that differ in a share fewer than 10 test examples: reference_size=")
+    assert reason == (
+        "Runs that differ in a share too few test examples (less than half of a run's, or fewer than 10): "
+        "reference_size=200 gives them some."
+    )
 
 
 def test_a_base_run_is_the_first_member_of_each_of_its_swaps() -> None:
@@ -130,7 +133,7 @@ def test_each_factor_has_its_own_reason_first_that_which_more_runs_settle() -> N
     _, reasons = predicted(members, named("accuracy"), 2, Range(0.1))
     assert [reason.split(":")[0] for reason in reasons[:2]] == [
         "Ensembles over b",
-        "Runs that differ in a share fewer than 10 test examples",
+        "Runs that differ in a share too few test examples (less than half of a run's, or fewer than 10)",
     ]
 
 

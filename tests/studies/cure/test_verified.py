@@ -86,7 +86,7 @@ def test_collapse_comes_first_and_names_what_is_for_it() -> None:
         metric=named("accuracy"), std=0.1, mean=0.5, predictions=(vote, longer, restarts), collapsed=20, runs=20
     )
     document = cure_document(answer, source=Source(run_id="p"), run_id="r", settings={})
-    assert document.headline == "Collapse comes first: 20 of 20 runs score no better than chance."
+    assert document.headline == "First beat guessing: 20 of 20 runs are no better."
     assert document.answers[0].lead.startswith("**Restarts**, unknown until verified, is for it.")
     assert against_collapse([vote, longer]) is longer
     assert against_collapse([vote]) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import pandas as pd
 
@@ -14,6 +14,18 @@ from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.metrics.base import Metric
+
+
+class Answers(NamedTuple):
+    """What runs predict of their test examples: `constant` of `runs` name one class for everything.
+
+    The others have shape (C,): test examples of each class, and how often it is predicted, in a run on average.
+    """
+
+    runs: int
+    constant: int
+    tested: FloatArray
+    predicted: FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +42,10 @@ class PlanFacts:
         Whether the columns of joint factors are the product of their configurations.
     classes
         Number of classes, for the chance level and the share of collapsed runs; None if it is not known.
+    class_names, label_column
+        What they are called, and the column of the data that names them; empty if that is not known.
+    answers
+        What the runs predict; None if that is not known, or they predict no classes.
     deterministic
         Whether the same cell again must give the same result, as the factor `replicate` tries.
     searched_splits
@@ -40,6 +56,9 @@ class PlanFacts:
     mitigated: bool = False
     product: bool = False
     classes: int | None = None
+    class_names: Sequence[str] = ()
+    label_column: str = ""
+    answers: Answers | None = None
     deterministic: bool = True
     searched_splits: Sequence[Mapping[str, int]] = ()
 

@@ -15,8 +15,6 @@ from mlflow_l3d.analysis.intervals import FloatArray
 
 COLLAPSE_WARNING: Final = 0.05
 """From this share of collapsed runs on, L3D005 is a warning."""
-COLLAPSE_FEW: Final = 0.5
-"""Up to this share of collapsed runs they are called few."""
 
 
 def constant_scores(record: Importance, evidence: Evidence) -> Iterator[Check]:
@@ -53,15 +51,15 @@ def collapsed_check(evidence: Evidence, share: float, count: int, record: Import
     if not share > 0:
         return
     runs = "golden runs" if record is None else "cells"
-    few = "; a few of them can make up most of a standard deviation" * (share <= COLLAPSE_FEW)
     message = (
-        f"{round(share * count)} of {count} {runs} ({points(share)} %) score below chance (1 / classes), often "
-        f"because they name one class for everything{few}. Look at their predictions. For training "
-        "try a smaller learning rate, a longer warm-up or more epochs; for prompts "
-        "another format, contextual calibration or a larger model."
+        f"{round(share * count)} of {count} {runs} ({points(share)} %) are no better than guessing: they score below "
+        f"1 / classes. Look at their predictions. For training try more epochs, a smaller learning rate, a longer "
+        "warm-up or more labelled examples; for prompts another format, contextual calibration or a larger model."
     )
+    if (answers := evidence.plan.answers) is not None:
+        message += f" {answers.constant} of all {answers.runs} runs name one class for everything."
     factor = None if record is None else record.factor
-    check = Check("L3D005", "warning" if share >= COLLAPSE_WARNING else "info", "Collapsed runs", message, factor)
+    check = Check("L3D005", "warning" if share >= COLLAPSE_WARNING else "info", "Guessing runs", message, factor)
     yield check if evidence.collapse is None else in_two_parts(check, evidence.collapse, record)
 
 

@@ -196,11 +196,19 @@ def apart(rest: FloatArray, chance: float) -> bool:
 
 
 def many_or_apart(scores: FloatArray, low: npt.NDArray[np.bool_], chance: float) -> bool:
-    """Return whether the marked scores, at or below chance, show that their runs collapsed.
+    """Return whether the marked scores, at or below chance, show that their runs are no better than guessing.
 
     They are half of all or more, or lie apart from the others: scores near chance have low ones among them by luck.
+    Only predictions show whether such a run names one class for everything.
     """
     return bool(low.any()) and (float(low.mean()) >= MANY or apart(scores[~low], chance))
+
+
+def guessing_runs(scores: FloatArray, chance: float | None) -> int:
+    """Return how many runs are no better than guessing, if that comes before all luck; nan is no score."""
+    scores = scores[np.isfinite(scores)]
+    low = scores <= (-math.inf if chance is None else chance)
+    return int(low.sum()) if many_or_apart(scores, low, chance or 0.0) else 0
 
 
 def wilson_interval(

@@ -100,7 +100,7 @@ def headline(answer: CureAnswer) -> str:
         what, before, after = f"Verified: {with_article(best.prediction.remedy, 1)} leaves", best.plain, best.cured
         end = f"; whether the mean is {worse(answer)} is open." if answer.mean_kept(best) == "open" else end
     elif answer.collapsed:
-        return f"Collapse comes first: {answer.collapsed} of {answer.runs} runs score no better than chance."
+        return f"First beat guessing: {answer.collapsed} of {answer.runs} runs are no better."
     elif helping:
         if not helping[0].ratio.high < 1:
             return f"{beginning(helping[0].remedy, 1)}: {less_text(helping[0], unit)}."

@@ -61,7 +61,7 @@ def groups_document(
         As in :class:`mlflow_l3d.studies.about.About`.
     """
     said = [*words.notes(study, counts), *notes]
-    fragile = None if examples is None else fragile_examples(examples)
+    fragile = fragile_examples(examples)
     return Document(
         title=title,
         headline=words.headline(study),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN
 from mlflow_l3d.analysis.consistency.results import Consistency
@@ -69,6 +69,15 @@ def which_details(shown: Shown) -> tuple[str, ...]:
         )
         return (*(f"{record.factor}: {shown.share(record)}." for record in shown.records[:3]), about)
     return () if shown.analysis.collapse is None else tuple(_two_parts(shown.analysis.collapse))
+
+
+def by_tests_text(shown: Shown, above: Sequence[str]) -> str:
+    """Return that a factor that dominates does so by the luck of test examples, if that is over half its variance."""
+    analysis, name = shown.analysis, next((name for name in above if "data_split" in name.split("+")), "")
+    moved = analysis.importances[name].moves_by_std if analysis.tests_drawn and name else math.nan
+    whose = f"{name} " * (len(above) > 1)
+    by_tests = analysis.luck_of_tests**2 > moved**2 / 2
+    return f", {whose}mostly by which {analysis.test_examples:,} examples are tested" if by_tests else ""
 
 
 def _two_parts(collapse: Collapse) -> list[str]:

@@ -158,6 +158,10 @@ def _share_table(shown: Shown) -> Table:
         verdict = shown.analysis.verdict(record.factor)
         if verdict.doubt and verdict.doubt not in ("contains_0", "no_interval"):
             doubts.append(f"{record.factor} is {word}: {verdict.reason}.")
+        if (
+            most := shown.unit.text(shown.golden_deviation, 1)
+        ) != moved and record.moves_by_std > shown.golden_deviation:
+            doubts.append(f"{record.factor} moves it by more than ± {most}: two estimates, each with its own error.")
     rule = f"{level} interval above 50 %: dominates; below: minor; else [[undecided|verdict]]."
     if len(shown.records) > 1:
         rule = f"The intervals of all factors hold together with {level}. Above 50 %: dominates; below: minor; else "

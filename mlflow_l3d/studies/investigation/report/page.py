@@ -56,11 +56,16 @@ def investigation_document(
     shown, source, runs = Shown(analysis), source or Source(), runs or Runs()
     worst = None if analysis.examples is None else analysis.examples.most_fragile(MOST)
     data = script_data(shown, runs, address=source.address, classes=source.classes)
-    examples = None
-    if worst is not None:
-        opens = any(factor["predicted"] for factor in data["factors"].values())
-        voters = "pooled runs" if shown.golden_word == "pooled" else shown.golden_runs
-        examples = fragile_examples(worst, classes=source.classes, texts=source.texts, runs=voters, opens=opens)
+    opens = any(factor["predicted"] for factor in data["factors"].values())
+    voters = "pooled runs" if shown.golden_word == "pooled" else shown.golden_runs
+    examples = fragile_examples(
+        worst,
+        classes=source.classes,
+        texts=source.texts,
+        runs=voters,
+        opens=opens,
+        are_rows=source.are_numbered,
+    )
     reading = {"shown": shown, "level": percent(shown.level)}
     sections = [
         Section(_titled("Checks", len(by_code(analysis.checks))), _checks(shown), name="checks"),

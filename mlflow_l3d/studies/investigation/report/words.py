@@ -13,7 +13,6 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.remedy import DETECTED, MOST_PAIRS, Remedy
-from mlflow_l3d.analysis.importance.checks.shape import MANY
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import constant
@@ -23,7 +22,7 @@ from mlflow_l3d.report.numbers import counted, listed, points, rough_duration
 from mlflow_l3d.report.remedies import less_text, remedy_words, short_words
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import RETRY, Answer, Step, all_of, few_runs, may_be_luck
-from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
+from mlflow_l3d.studies.investigation.report import details
 from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
@@ -51,7 +50,11 @@ def headline(shown: Shown) -> str:
     if collapse is not None and collapse.collapsed:
         share = f"{points(collapse.collapsed / collapse.runs, 0)} % of the runs"
         return may_be_luck("single runs", _limit(shown, [*collapse.rest.values()]), share)
-    return may_be_luck("single runs", _limit(shown, shown.records))
+    limit = _limit(shown, shown.records)
+    if shown.analysis.guessing:
+        share = f"{points(shown.analysis.guessing / len(scores), 0)} % of the runs are no better than guessing"
+        return f"{share}; a difference below {limit} may be [[luck|luck]]."
+    return may_be_luck("single runs", limit)
 
 
 def _limit(shown: Shown, records: Sequence[Importance]) -> str:
@@ -89,16 +92,10 @@ def _cured(shown: Shown, source: Source) -> Iterator[Answer]:
             lead = f"**{name[:1].upper()}{name[1:]}**: {less_text(remedies.best[0], shown.unit)}."
         if (cure := source.given.get("cure", "")).startswith("{"):
             lead = f"These runs have a remedy: {remedy_words(Remedy(**json.loads(cure)))}. {lead}"
-        if _must_prevent_collapse(shown):
-            below = " What is predicted below counts collapsed runs."
-            lead = f"**First prevent collapse (L3D005).**{below * bool(remedies.best)}"
+        if shown.analysis.guessing:
+            below = " What is predicted below counts the runs that are not."
+            lead = f"**First make all runs better than guessing (L3D005).**{below * bool(remedies.best)}"
         yield Answer("What would help?", "", (lead,))
-
-
-def _must_prevent_collapse(shown: Shown) -> bool:
-    collapse = shown.analysis.collapse
-    many = any(record.collapsed_share >= MANY for record in shown.records)
-    return many or (collapse is not None and bool(collapse.collapsed))
 
 
 def _luck(shown: Shown, source: Source) -> Answer:
@@ -122,7 +119,7 @@ def _luck(shown: Shown, source: Source) -> Answer:
         lead += f": {unit.typical(alone)}."
     elif alone > 0:
         lead += f" {shown.analysis.test_examples:,} test examples alone cause {_of_tests(shown)}."
-    return Answer(question, "", (lead, *luck_details(shown)))
+    return Answer(question, "", (lead, *details.luck_details(shown)))
 
 
 def _of_tests(shown: Shown, whole: str = "it", behind: str = "") -> str:
@@ -134,11 +131,11 @@ def _of_tests(shown: Shown, whole: str = "it", behind: str = "") -> str:
 def _which(shown: Shown) -> Answer:
     question = "Which kind of luck?"
     if shown.design.baseline:
-        return Answer(question, "", (_baseline(shown), *which_details(shown)))
+        return Answer(question, "", (_baseline(shown), *details.which_details(shown)))
     records = [record for record in shown.records if math.isfinite(record.importance_corrected)]
     if not records:
         return Answer(question, "", ("No investigated factor has an importance.",))
-    return Answer(question, "", (_kinds(shown, records), *which_details(shown)))
+    return Answer(question, "", (_kinds(shown, records), *details.which_details(shown)))
 
 
 def _kinds(shown: Shown, records: Sequence[Importance]) -> str:
@@ -148,11 +145,13 @@ def _kinds(shown: Shown, records: Sequence[Importance]) -> str:
         names[shown.verdict(record)].append(record.factor)
     above, below, open_ = names["dominates"], names["minor"], names["undecided"]
     if len(records) == 1:
-        return f"**{records[0].factor} {_is(shown.verdict(records[0]))}:** it is {_involved(shown, records[0])}."
+        verdict = f"{records[0].factor} {_is(shown.verdict(records[0]))}{details.by_tests_text(shown, above)}"
+        return f"**{verdict}:** it is [[involved in|share]] **{shown.share_text(records[0])}** of the variance."
     rest = [f"{listed(each)} {_be(each)} {word}" for each, word in ((below, "minor"), (open_, "undecided")) if each]
     tail = f" {'; '.join(rest)}." if rest else ""
     if above:
-        return f"**{listed(above)} dominate{'s' * (len(above) == 1)}.**{tail}{OVERLAP * (len(above) > 1)}"
+        verb = f"dominate{'s' * (len(above) == 1)}{details.by_tests_text(shown, above)}"
+        return f"**{listed(above)} {verb}.**{tail}{OVERLAP * (len(above) > 1)}"
     if not open_:
         largest = f" The largest share has {records[0].factor}: {shown.share_text(records[0])}."
         return f"**No factor alone is involved in half of the variance.**{largest}"
@@ -168,10 +167,6 @@ def _why_open(shown: Shown, records: Sequence[Importance]) -> str:
         rows = max(record.rows_used for record in records)
         return f"{rows} {shown.design.words.row} are too few"
     return next(verdict.reason for verdict in verdicts if not verdict.needs_runs)
-
-
-def _involved(shown: Shown, record: Importance) -> str:
-    return f"[[involved in|share]] **{shown.share_text(record)}** of the variance"
 
 
 def _is(word: str) -> str:
@@ -193,10 +188,10 @@ def _baseline(shown: Shown) -> str:
 
 
 def _stable(shown: Shown) -> Answer:
-    question, group = "Are single predictions stable?", stable_group(shown)
-    details = stable_details(shown)
+    question, group = "Are single predictions stable?", details.stable_group(shown)
+    more = details.stable_details(shown)
     if group is None:
-        return Answer(question, "", details)
+        return Answer(question, "", more)
     if shown.agreement(group.group) is None:
         few = (
             f"fewer than {FEWEST_EXAMPLES}"
@@ -209,7 +204,7 @@ def _stable(shown: Shown) -> Answer:
     else:
         agree = f"[[Two runs agree|agree]] on **{points(group.consistency, 1)} %** of the predictions"
         lead = f"{agree}{changed_predictions(1 - group.consistency)}."
-    return Answer(question, "", (lead, *details))
+    return Answer(question, "", (lead, *more))
 
 
 def steps(shown: Shown, source: Source, runs: Runs | None = None) -> list[Step]:
@@ -220,7 +215,7 @@ def steps(shown: Shown, source: Source, runs: Runs | None = None) -> list[Step]:
     text, cure = "What would leave less luck? See every remedy:", source.on_runs("cure", source.run_id)
     pairs = min(len(shown.golden_scores), MOST_PAIRS)
     decidable = next((each.remedy for each in remedies.best if each.is_decidable(pairs)), None)
-    if decidable is not None and source.command() and not _must_prevent_collapse(shown):
+    if decidable is not None and source.command() and not shown.analysis.guessing:
         text = "What would help is predicted from these runs. Verify it:"
         cure = source.on_runs("cure", source.run_id, verify=1, remedy=remedy_words(decidable))
     return [*others[: _STEPS - 1], Step(text, cure)]
@@ -247,6 +242,13 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
         shows = " A self-test shows it:" * source.can_repeat
         yield Step(f"Does each seed reach the training?{shows}", source.command(self_test="only"))
         return
+    if analysis.guessing:
+        how = "longer, or with more labelled examples" if source.trains else "with another prompt format"
+        yield Step(f"First make all runs better than guessing (L3D005): try them {how}, or with a larger model.")
+    for check in analysis.checks:
+        if check.code == "L3D016":
+            text, _, line = check.message.partition(" data = ")
+            yield Step(text, f"data = {line[:-1]}" * bool(line))
     larger = {name: each for name, each in analysis.advice.items() if each.action in ("more_rows", "larger_table")}
     if analysis.few_tests or analysis.tests_share >= 0.5:
         luck = _of_tests(shown, "the luck", shown.unit.behind)

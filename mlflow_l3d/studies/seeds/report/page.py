@@ -78,7 +78,7 @@ def seeds_document(
     source, unit = source or Source(), study.unit
     short = [*words.short_notes(study, failed)]
     worst = None if study.examples is None else study.examples.most_fragile(MOST)
-    fragile = None if worst is None else fragile_examples(worst, classes=source.classes, runs=f"{unit}s")
+    fragile = fragile_examples(worst, classes=source.classes, runs=f"{unit}s", are_rows=source.are_numbered)
     first_notes = [shorten(note, 200) for note in notes[:_NOTES]]
     if len(notes) > _NOTES:
         first_notes.append(f"{counted(len(notes) - _NOTES, 'more note')} in the report.")
