@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from mlflow_l3d.tasks.table import (
     check_labels_there,
     no_column,
     numbered,
+    repeated_texts,
     spelled,
     with_parts,
     without_gaps,
@@ -120,25 +120,11 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
     task = make_task(
         name, texts, labels, class_names, ids, remarks, kind=kind, choices=choices, parts=parts, features=features
     )
-    repeated = () if parts is not None or reading.leave_out_empty else _repeated(task, [*text_columns, *choice_columns])
+    repeated = (
+        () if parts is not None or reading.leave_out_empty else repeated_texts(task, [*text_columns, *choice_columns])
+    )
     label_column *= form_of(kind).has_class_names
     return replace(task, notes=(*task.notes, *repeated), label_column=label_column, are_numbered=are_numbered)
-
-
-def _repeated(task: Task, columns: Sequence[str]) -> Iterator[str]:
-    """Yield a remark on texts that several examples share, with what removes them."""
-    rows: dict[tuple[str, ...], list[int]] = {}
-    for row, text in enumerate(zip(*task.texts, *task.choices, strict=True)):
-        rows.setdefault(text, []).append(row)
-    if not (shared := [places for places in rows.values() if len(places) > 1]):
-        return
-    two = sum(len(np.unique(task.labels[places])) > 1 for places in shared)
-    once = "1 text occurs" if len(shared) == 1 else f"{len(shared):,} texts occur"
-    yield (
-        f"{task.name}: {once} more than once, in {sum(map(len, shared)):,} of {len(task):,} rows"
-        f"{f' ({two:,} of them with different labels)' * bool(two)}: the same text may be trained on and tested on. "
-        f"Keep one of each, in pandas: data = data.drop_duplicates({columns})"
-    )
 
 
 def _guessed(parameter: str, table: Table, taken: Sequence[str]) -> str:
@@ -257,10 +243,12 @@ def find_ids(table: Table, task: str) -> tuple[npt.NDArray[Any] | None, tuple[st
         raise ParameterError("task", task, allowed, "Correct the column, or remove it to have rows numbered.")
     rows = zip(*(map(repr, table.column(column)) for column in table.names), strict=True)
     if ids is not None and len({*rows}) == len({*values}):
-        times: Counter[str] = Counter()
-        for at, value in enumerate(texts := [str(value) for value in values]):
-            times[value] += 1
-            texts[at] += f" ({times[value]})" * (times[value] > 1)
+        import pandas as pd
+
+        earlier = pd.Series(values).groupby(values).cumcount()
+        texts = [
+            f"{value} ({times + 1})" if times else str(value) for value, times in zip(values, earlier, strict=True)
+        ]
         note = f"in the column {name} only equal rows share an id: the second gets (2) behind it"
         return np.array(texts), (note,)
     return None, (f"the column {name} does not identify examples, so their rows are numbered instead",)

@@ -22,6 +22,8 @@ from mlflow_l3d.tasks.settings import IntArray
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mlflow_l3d.tasks.base import Task
+
 SPLIT_COLUMN: Final = "split"
 """Column that says which part a row belongs to: train, validation or test."""
 
@@ -199,3 +201,20 @@ def no_column(parameter: str, name: str, names: Sequence[str], fix: str = "") ->
     error = unknown_name(parameter, name, [shorten(column) for column in names], "one of the columns")
     fix = fix or error.fix or f"Name it: --{parameter.replace('_', '-')} COLUMN (in Python {parameter}=...)."
     return ParameterError(parameter, error.value, error.allowed, fix)
+
+
+def repeated_texts(task: Task, columns: Sequence[str]) -> Iterator[str]:
+    """Yield a remark on texts that several examples share, with what removes them."""
+    rows: dict[tuple[str, ...], list[int]] = {}
+    for row, text in enumerate(zip(*task.texts, *task.choices, strict=True)):
+        rows.setdefault(text, []).append(row)
+    shared = [places for places in rows.values() if len(places) > 1]
+    two = sum(len(np.unique(task.labels[places])) > 1 for places in shared)
+    once = "1 text occurs" if len(shared) == 1 else f"{len(shared):,} texts occur"
+    if shared:
+        yield (
+            f"{task.name}: {once} more than once, in {sum(map(len, shared)):,} of {len(task):,} rows"
+            f"{f' ({two:,} of them with different labels)' * bool(two)}: "
+            "the same text may be trained on and tested on. "
+            f"Keep one of each, in pandas: data = data.drop_duplicates({columns})"
+        )

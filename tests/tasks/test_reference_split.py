@@ -118,7 +118,8 @@ class DividesItself(Task):
         ({"reference_size": -1}, "reference_size=-1: must be at least 0, which is none."),
         (
             {"reference_size": 55},
-            "reference_size=55: class 'c' has 18 spare examples, so at most 54 are allowed. Ask for fewer.",
+            "reference_size=55: class 'c' has 18 spare examples, so at most 54 are allowed. Ask for fewer; or leave "
+            "the class out or merge it with another class.",
         ),
         (
             {"reference_size": 45, "source": "own"},
