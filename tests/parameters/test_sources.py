@@ -227,7 +227,7 @@ def test_what_no_search_leaves(document: dict[str, Any]) -> None:
         ("latest,", "must be default, paper, latest,"),
         ("latest,paper", "must be default, paper, latest,"),
         ("rate=1,latest", "must be default, paper, latest,"),
-        (RUN_ID[:-1], "must be default, paper, latest, the id of a search run"),
+        (RUN_ID + "0", "must be default, paper, latest, the id of a search run"),
         (RUN_ID.upper(), "must be default, paper, latest, the id of a search run"),
         ("lates", "Did you mean 'latest'?"),
         ("Paper,rate=1", "Did you mean 'paper'?"),

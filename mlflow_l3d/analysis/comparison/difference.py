@@ -244,7 +244,7 @@ def examples_to_settle(difference: float, found: Spread, smallest_effect: float,
 
 
 def _easiest(difference: float, smallest_effect: float) -> float:
-    """Return how far a difference lies from 0, or within the smallest effect if that is more."""
+    """Return the size of a difference, or what it lies within the smallest effect if that is more."""
     return float(np.nanmax([abs(difference), smallest_effect - abs(difference)]))
 
 

@@ -93,11 +93,11 @@ def score(
         validation = f"validation_{metric.name}" * (not chosen_by_other(cells, metric))
         present: dict[str, bool] = {}
         counted = _Counted(planned.design_of(cells), *varied, (agreement, metric.agreement), writer, validation)
-        for cell, table in zip(cells.itertuples(index=False), predictions, strict=True):
+        for cell, table, value in zip(cells.itertuples(index=False), predictions, cells[metric.name], strict=True):
             if table is not None and getattr(cell, "cell_key", None):
                 check_stored(cell, table, metric, planned.classes or 0)
             counted.add(cell, table)
-            if math.isfinite(getattr(cell, metric.name)):
+            if math.isfinite(value):
                 present[_named(cell)] = table is not None
         counted.close_row()
     warn_of_missing(present)

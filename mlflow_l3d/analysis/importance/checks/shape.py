@@ -182,7 +182,7 @@ def _score(record: Importance) -> str:
 
 
 def collapsed(scores: FloatArray, chance: float) -> FloatArray:
-    """Return 1 for every score below chance, 0 for the others; nan if there is none."""
+    """Return 1 for every score below chance, 0 for the others; scores may be nan."""
     return np.where(np.isfinite(scores), (scores < chance).astype(np.float64), math.nan)
 
 
@@ -205,7 +205,7 @@ def many_or_apart(scores: FloatArray, low: npt.NDArray[np.bool_], chance: float)
 
 
 def guessing_runs(scores: FloatArray, chance: float | None) -> int:
-    """Return how many runs are no better than guessing, if that comes before all luck; nan is no score."""
+    """Return how many runs are no better than guessing, if that comes before all luck; scores may be nan."""
     scores = scores[np.isfinite(scores)]
     low = scores <= (-math.inf if chance is None else chance)
     return int(low.sum()) if many_or_apart(scores, low, chance or 0.0) else 0
