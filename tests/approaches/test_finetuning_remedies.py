@@ -199,7 +199,7 @@ def test_keys_have_the_new_hyperparameters_only_if_they_are_used():
             Finetuning(),
             {},
             [
-                {"epochs": 30, "early_stopping_patience": 0, "learning_rate": 3e-3},
+                {"epochs": 30, "early_stopping_patience": 0, "learning_rate": 3e-3, "restarts": 3},
                 {"early_stopping_patience": 0, "average_last": 5},
                 {"restarts": 3},
             ],

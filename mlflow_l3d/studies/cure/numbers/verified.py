@@ -11,7 +11,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.cure.rank import helping, simplest
-from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range
+from mlflow_l3d.analysis.cure.remedy import SEVERAL, UNKNOWN, Prediction, Range
 from mlflow_l3d.analysis.importance.tables import std_interval
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, ratio_interval, t_quantile
 from mlflow_l3d.metrics.base import Metric
@@ -206,6 +206,12 @@ class CureAnswer:
         if self.leading:
             return self.leading.prediction
         return against_collapse(self.predictions) if self.collapsed else next(iter(self.helping()), None)
+
+    @property
+    def untrained(self) -> Prediction | None:
+        """The best remedy that is to be verified: other hyperparameters of which something is known were trained."""
+        several = (each for each in self.helping() if each.remedy.kind in SEVERAL)
+        return against_collapse(self.predictions) if self.collapsed else next(several, None)
 
     def metrics(self) -> dict[str, float]:
         """Return what MLflow holds: the spread without a remedy, and with the trained one that leads."""

@@ -216,7 +216,7 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
         again = source.command(**{"mitigation_runs" if answer.is_pooled else "golden_runs": str(runs)})
         yield Step("More golden runs may settle it:", again)
         yield Step("After that, verify with its golden runs:", f"mlflow-l3d cure {options}")
-    elif (chosen := answer.chosen) and not answer.verified and answer.stored and source.command():
+    elif (chosen := answer.untrained) and not answer.verified and answer.stored and source.command():
         if not (answer.collapsed or chosen.is_decidable(min(answer.stored, MOST_PAIRS))):
             return
         trained = [each for each in answer.predictions if each.remedy.kind in ("training", "prompt")]
