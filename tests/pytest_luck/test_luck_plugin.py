@@ -172,6 +172,19 @@ def test_scores_are_compared_with_those_of_a_label_by_seed(sessions: Sessions) -
     assert worse["requirement"] == "not worse than main by 0.1"
 
 
+def test_differences_that_miss_at_every_recorded_seed_fail(sessions: Sessions) -> None:
+    test = "@luck\n@pytest.mark.parametrize('x', range(10))\n"
+    test += "def test_one(luck, x): luck.score(luck.seed % 97 {}).not_worse_than('main', by=0.1)\n"
+    sessions.write(test.format(""))
+    sessions.cases("--l3d-record", "main")
+    sessions.write(test.format("- 0.5"))
+    cases = sessions.cases().values()
+    assert {(case["verdict"], case["runs"], case["estimate"]) for case in cases} == {("failed", 20, -0.5)}
+    assert all(case["fails"] < case["fails_needed"] and "allow" not in str(case["notes"]) for case in cases)
+    sessions.write(test.format("- 0.5 * (luck.seed % 3 > 0)") + "\n")  # not in each run: it stays undecided
+    assert {case["verdict"] for case in sessions.cases().values()} == {"undecided"}
+
+
 @pytest.mark.parametrize(
     ("body", "line"),
     [
@@ -241,11 +254,12 @@ def test_a_suite_that_cannot_fail_is_not_green(sessions: Sessions) -> None:
     )
     body = "luck.score(0.7).at_least(0.8)"
     assert sessions.verdict_of(f"{body}; assert 1", "-k", "one")["verdict"] == "failed"
-    sessions.write(f"@luck(runs=5)\ndef test_one(luck): {body}\n")
-    assert sessions.cases()["one"]["misses"]
-    assert sessions.summary["text"].startswith(
-        "CAUTION: 1 undecided though each run misses the requirement; 1 undecided;"
-    )
+    sessions.write(f"@luck(runs=5)\n@pytest.mark.parametrize('x', range(3))\ndef test_one(luck, x): {body}\n")
+    cases = sessions.cases()
+    assert {(case["verdict"], case["runs"], case["misses"]) for case in cases.values()} == {("failed", 5, True)}
+    assert cases["one[0]"]["notes"][0].endswith("if half of all runs met it, with probability 0.03")
+    assert " 3 failed since each run misses the requirement; any other verdict" in sessions.summary["text"]
+    assert sessions.result.ret == 1
     sessions.write("@luck\ndef test_one(): assert 0\n@luck\ndef test_two(): pass\n\n")
     cases = sessions.cases("--l3d-budget", "0s")  # what fails in each run goes on
     assert {name: (case["verdict"], case["runs"] > 1) for name, case in cases.items()} == {
