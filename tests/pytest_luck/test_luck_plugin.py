@@ -91,20 +91,36 @@ def test_without_the_flag_a_test_runs_once_with_the_first_seed(sessions: Session
     sessions.write("""
 seeds = []
 @luck
-def test_one(luck): seeds.append(luck.seed); luck.score(1).at_least(0); luck.requirement, luck.value = None, None; \\
-    luck.score(1).not_worse_than("main")
+def test_one(luck): seeds.append(luck.seed); luck.score(1).at_least(0)
 @luck
 def test_two(luck): luck.score(1).at_most(0.5)
+@luck
+def test_compared(luck): luck.score(1).not_worse_than("main", by=0.1)
 def test_three(): assert len(seeds) == 1
 """)
-    result = sessions.run()
-    result.assert_outcomes(passed=2, failed=1)
+    result = sessions.run("-rs")
+    result.assert_outcomes(passed=2, failed=1, skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED * not worse than main by 0.1: only pytest --l3d compares seeds"])
     result.stdout.fnmatch_lines(
         ["E *score 1 with seed *required: at most 0.5 (one run; pytest --l3d runs several seeds)"]
     )
     assert (
         sessions.run("--strict-markers", "--markers").stdout.str().count("@pytest.mark.luck(runs=100, rate=0.8)") == 1
     )
+
+
+def test_the_fixture_without_the_marker_or_a_requirement_is_an_error(sessions: Sessions) -> None:
+    sessions.write("""
+def test_one(luck): luck.score(0.0).not_worse_than("main", by=.01)
+def test_two(luck): luck.score(0.0)
+def test_seed(luck): assert luck.seed
+""")
+    result = sessions.run("--l3d")
+    result.assert_outcomes(errors=3)
+    result.stdout.fnmatch_lines(["The fixture luck needs the marker with --l3d: write @pytest.mark.luck above this *"])
+    plain = sessions.run()
+    plain.assert_outcomes(errors=1, passed=2, skipped=1)
+    plain.stdout.fnmatch_lines(["luck.score requires nothing: add *"])
 
 
 def test_each_run_has_a_seed_and_fixtures_of_its_own(sessions: Sessions) -> None:
