@@ -79,7 +79,7 @@ class Case:
         self.requirement, self.values[index] = requirement, value
 
     def verdict(self, needed: float) -> Verdict | None:
-        """Return the verdict, None if it takes more runs; to fail it needs the e-value `needed`, or no run that meets it."""
+        """Return the verdict, None if it takes more runs; failing takes the e-value `needed`, or no run that meets."""
         assert self.requirement is not None
         tried = len(self.values) + len(self.lost)
         if self.is_recording:
