@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import numpy as np
 from _common import machine, table
 
 from mlflow_l3d.analysis.sequential.discoveries import claims_at_once
-from mlflow_l3d.pytest_luck.case import Case
+from mlflow_l3d.pytest_luck.case import PATIENCE, Case
 from mlflow_l3d.pytest_luck.memory import Record
 from mlflow_l3d.pytest_luck.requirement import Requirement
 
@@ -105,6 +106,55 @@ def at_the_bound(repeats: int, seed: int) -> Iterator[dict[str, object]]:
         yield {"cases": kind, "first suite": failed_suites(verdicts[:, 0]), "second": failed_suites(verdicts[:, 1])}
 
 
+def without_a_difference(repeats: int, seed: int) -> Iterator[dict[str, object]]:
+    """Yield how often a first suite fails whose cases do not differ from the twenty recorded runs of each."""
+    for kind, correlation in (("other noise", 0.0), ("mostly the same noise", 0.9), ("equal", 1.0)):
+        verdicts = np.zeros((CASES * repeats, 1), object)
+        for index in range(len(verdicts)):
+            random = np.random.default_rng([seed, index])
+            base = dict(enumerate(random.normal(size=PATIENCE).tolist()))
+            case, verdict = Case(Record(str(index), runs={"main": base}), PATIENCE, 0.8, ALPHA, 1.4), None
+            while (number := case.next_index()) is not None and verdict is None:
+                noise = math.sqrt(1 - correlation**2) * random.normal()
+                case.add(number, correlation * base[number] + noise, Requirement(0.0, label="main"))
+                verdict = case.verdict(CASES / ALPHA)
+            verdicts[index] = verdict
+        yield {"differences": kind, "suites that fail falsely in %": failed_suites(verdicts), "of suites": repeats}
+
+
+def skewed(repeats: int, seed: int) -> Iterator[dict[str, object]]:
+    """Yield the verdicts of single cases of 20 runs whose mean is exactly what is required."""
+    kinds: dict[str, tuple[Draw, Requirement]] = {
+        "normal": (lambda random: random.normal(), Requirement(0.0)),
+        "exponential loss": (lambda random: random.exponential(), Requirement(-1.0, -1.0)),
+        "log-normal loss, sigma 0.5": (lambda random: random.lognormal(0, 0.5), Requirement(-math.exp(0.125), -1.0)),
+        "log-normal loss, sigma 1": (lambda random: random.lognormal(), Requirement(-math.exp(0.5), -1.0)),
+        "10 % of runs collapse": (
+            lambda random: random.normal(0.9, 0.01) - 0.4 * (random.random() < 0.1),
+            Requirement(0.86),
+        ),
+        "5 % of runs are high": (
+            lambda random: random.normal(0.8, 0.001) + 0.15 * (random.random() < 0.05),
+            Requirement(0.8075),
+        ),
+    }
+    for kind, (draw, required) in kinds.items():
+        verdicts = []
+        for index in range(10 * repeats):
+            random, case, verdict = (
+                np.random.default_rng([seed, index]),
+                Case(Record(str(index)), 20, 0.8, ALPHA, 1.4),
+                None,
+            )
+            while verdict is None:
+                case.add(case.next_index() or 0, float(draw(random)), required)
+                verdict = case.verdict(1 / ALPHA)
+            verdicts.append(verdict)
+        yield {"scores": kind} | {
+            f"{each} in %": 100 * verdicts.count(each) / len(verdicts) for each in ("passed", "failed")
+        }
+
+
 def procedures(repeats: int, seed: int) -> Iterator[dict[str, object]]:
     """Yield how many of some broken cases each procedure finds with at most 60 runs each."""
     from mlflow_l3d.analysis.sequential.evidence import evidence_of_lower_rate
@@ -174,6 +224,8 @@ def main() -> None:
         f"Suites of {CASES} cases that pass in 95 % of runs, 80 % required": by_suite,
         f"One of {CASES} cases drops from 95 to 50 %, once the noise is known": found,
         "Suites in % that fail though each case just meets its requirement (at most 5)": at_the_bound,
+        f"Suites of {CASES} cases that do not differ from their recorded runs": without_a_difference,
+        "One case of 20 runs whose mean is exactly what is required (5 % at most, of normal scores)": skewed,
         "Found in % of broken cases (50 % pass, 80 % required), by procedure": procedures,
         "Overhead": overhead,
     }

@@ -8,7 +8,7 @@
 #
 #   --folder FOLDER         where comment.md, badge.svg and the report go (l3d-report)
 #   --name NAME             which comment of the pull request it is, if there are several (mlflow-l3d)
-#   --undecided fail|pass   whether the verdict `undecided` fails (fail)
+#   --undecided fail|pass   whether the verdict `undecided` fails (fail); cases of pytest have --l3d-undecided
 #   --markdown FILE         a file that the command writes, to be the comment: that of pytest --l3d-markdown FILE
 #   --pull-request NUMBER   by default that of $GITHUB_REF
 #   --link ADDRESS          where the report can be read
@@ -81,7 +81,12 @@ print(verdict)' "$last" "$folder/comment.md" 2> "$scratch/refused"); then
         :
     else
         verdict=''
-        printf '### The command wrote no result\n\nThe log of the job says why.\n' > "$folder/comment.md"
+        # Of all that is printed, counts of pytest are no secret.
+        last=$(tail -n 20 "$scratch/output" | grep -aoE \
+            '([0-9]+ (passed|failed|skipped|errors?|x(pass|fail)ed|deselected|warnings?),? )+in [0-9.]+s' | tail -n 1) ||
+            last='The command wrote no result'
+        printf '### %s\n\nThe log of the job says more; so does a file of pytest --l3d-markdown, named by --markdown.\n' \
+            "$last" > "$folder/comment.md"
     fi
     # An interrupted pytest ends with 2 as well, whatever an earlier command found.
     if tail -n 20 "$scratch/output" | grep -aE '^!!!+ .*(Interrupt|Exit)' > "$scratch/interrupted"; then verdict=''; fi

@@ -6,6 +6,7 @@ Whoever has imported this package before pytest starts is spared a warning: PYTE
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -53,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(name="luck")
-def luck_fixture(request: pytest.FixtureRequest) -> Luck:
+def luck_fixture(request: pytest.FixtureRequest) -> Iterator[Luck]:
     """Give the seed of this run of a test, and take its score.
 
     ``luck.score(x).at_least(0.8)`` requires a mean score, ``at_most`` a mean loss or time, ``not_worse_than("main",
@@ -71,11 +72,18 @@ def luck_fixture(request: pytest.FixtureRequest) -> Luck:
       worst seed.
     * Equal scores, or differences, are taken to be the mean if twenty runs or more show that fewer than one run in five
       has another. What these would be is not known: a change that breaks one seed in ten may pass.
+    * A case each of whose runs misses its requirement fails whatever alpha is, as in plain pytest. If half of all runs
+      met it, n runs all missed it with probability 1 / 2^n; of a rarer success, nothing is guaranteed.
     * A first run that skips, skips the case; later ones that skip are left out, though they may be those that fail.
     * Seeds of a label are used again after a failure: suites in a row are not independent.
     * Runs are assumed to be independent. Test data, machines and models that all runs share are not redrawn.
     * A fixture of a wider scope than the function is made once for all runs, and ignores the seed.
     """
-    from mlflow_l3d.pytest_luck.requirement import CURRENT, Luck, seed_of
+    from mlflow_l3d.pytest_luck.requirement import CURRENT, NOTHING, Luck, seed_of
 
-    return request.node.stash.get(CURRENT, None) or Luck(seed_of(request.config.getoption("l3d_seed"), 0))
+    luck = request.node.stash.get(CURRENT, None)
+    if luck is None and request.config.getoption("l3d"):
+        pytest.fail("The fixture luck needs the marker with --l3d: write @pytest.mark.luck above this test.", False)
+    yield (luck := luck or Luck(seed_of(request.config.getoption("l3d_seed"), 0)))
+    if luck.is_plain and luck.value is not None and luck.requirement is None:
+        pytest.fail(NOTHING, False)

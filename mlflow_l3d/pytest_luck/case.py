@@ -79,15 +79,19 @@ class Case:
         self.requirement, self.values[index] = requirement, value
 
     def verdict(self, needed: float) -> Verdict | None:
-        """Return the verdict, None if it takes more runs; to fail it needs the e-value `needed`."""
+        """Return the verdict, None if it takes more runs; failing takes the e-value `needed`, or no run that meets."""
         assert self.requirement is not None
         tried = len(self.values) + len(self.lost)
         if self.is_recording:
             return "passed" if tried >= min(self.runs, PATIENCE) else None
         reading = self.reading()
         verdict = reading.verdict(needed, self.alpha)
+        if verdict != "undecided":
+            return verdict
         is_patient = tried < min(self.runs, PATIENCE if reading.below < _DOUBT else self.runs)
-        return None if verdict == "undecided" and is_patient and self.next_index() is not None else verdict
+        if is_patient and self.next_index() is not None:
+            return None
+        return "failed" if self.is_missing else verdict
 
     @property
     def is_missing(self) -> bool:
@@ -156,8 +160,9 @@ class Case:
             numbers = {"estimate": sign * estimate, "low": low, "high": high}
             numbers |= {"fails": reading.below, "fails_needed": needed, "passes": reading.met}
             numbers["passes_needed"] = 1 / self.alpha
-            if misses := verdict == "undecided" and self.is_missing:
-                texts.append("each run misses the requirement: allow more runs")
+            if misses := verdict == "failed" and reading.below < needed:
+                chance = f"{0.5 ** len(values):.1g}"
+                texts.append(f"each run misses the requirement: if half of all runs met it, with probability {chance}")
             if verdict == "undecided" and has_changed and others:
                 texts.append("these runs differ from the remembered ones")
             if not self.requirement.is_rate and len(self.values) > 1 and len({*self.values.values()}) == 1:

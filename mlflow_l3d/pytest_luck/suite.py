@@ -18,7 +18,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.pytest_luck.case import Case
 from mlflow_l3d.pytest_luck.memory import Memory, Record
-from mlflow_l3d.pytest_luck.requirement import CURRENT, Luck, Requirement, seed_of
+from mlflow_l3d.pytest_luck.requirement import CURRENT, NOTHING, Luck, Requirement, seed_of
 from mlflow_l3d.pytest_luck.summary import line_of, markdown_of, sum_up
 
 _SKIPS: Final = (pytest.skip.Exception, pytest.xfail.Exception, unittest.SkipTest)
@@ -204,7 +204,7 @@ def _add(
     """Add a run; return ``error``, with the reason in its report, if it is of no use."""
     try:
         if luck.value is not None and luck.requirement is None:
-            raise ValueError("luck.score requires nothing: add .at_least, .at_most or .not_worse_than")
+            raise ValueError(NOTHING)
         value = float(passed) if luck.value is None else luck.value
         case.add(index, value, luck.requirement or Requirement(case.rate, is_rate=True))
         case.check_runs(needed)

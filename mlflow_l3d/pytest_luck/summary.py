@@ -34,10 +34,10 @@ def sum_up(cases: Sequence[Mapping[str, Any]], alpha: float, *, is_whole: bool =
     verdicts = Counter(str(case["verdict"]) for case in cases)
     runs, seconds = (sum(case[name] for case in cases) for name in ("runs", "seconds"))
     counts = ", ".join(f"{number} {verdict}" for verdict, number in sorted(verdicts.items())) or "no case"
-    limit = f"any verdict is failed by chance in {100 * alpha:.2g} % of suites at most"
+    missing = sum(case.get("misses", False) for case in cases)
+    other = f"{missing} failed since each run misses the requirement; any other" if missing else "any"
+    limit = f"{other} verdict is failed by chance in {100 * alpha:.2g} % of suites at most"
     text = f"{counts}; {runs} runs, {seconds:.1f} s; {limit}"
-    if missing := sum(case.get("misses", False) for case in cases):
-        text = f"CAUTION: {missing} undecided though each run misses the requirement; {text}"
     text = text if is_whole else f"interrupted; {text}"
     ordered = sorted(cases, key=lambda case: str(case["case"]))
     return {"version": 1, "alpha": alpha, "verdicts": verdicts, "runs": runs, "seconds": seconds, "text": text} | {

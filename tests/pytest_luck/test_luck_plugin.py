@@ -91,20 +91,36 @@ def test_without_the_flag_a_test_runs_once_with_the_first_seed(sessions: Session
     sessions.write("""
 seeds = []
 @luck
-def test_one(luck): seeds.append(luck.seed); luck.score(1).at_least(0); luck.requirement, luck.value = None, None; \\
-    luck.score(1).not_worse_than("main")
+def test_one(luck): seeds.append(luck.seed); luck.score(1).at_least(0)
 @luck
 def test_two(luck): luck.score(1).at_most(0.5)
+@luck
+def test_compared(luck): luck.score(1).not_worse_than("main", by=0.1)
 def test_three(): assert len(seeds) == 1
 """)
-    result = sessions.run()
-    result.assert_outcomes(passed=2, failed=1)
+    result = sessions.run("-rs")
+    result.assert_outcomes(passed=2, failed=1, skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED * not worse than main by 0.1: only pytest --l3d compares seeds"])
     result.stdout.fnmatch_lines(
         ["E *score 1 with seed *required: at most 0.5 (one run; pytest --l3d runs several seeds)"]
     )
     assert (
         sessions.run("--strict-markers", "--markers").stdout.str().count("@pytest.mark.luck(runs=100, rate=0.8)") == 1
     )
+
+
+def test_the_fixture_without_the_marker_or_a_requirement_is_an_error(sessions: Sessions) -> None:
+    sessions.write("""
+def test_one(luck): luck.score(0.0).not_worse_than("main", by=.01)
+def test_two(luck): luck.score(0.0)
+def test_seed(luck): assert luck.seed
+""")
+    result = sessions.run("--l3d")
+    result.assert_outcomes(errors=3)
+    result.stdout.fnmatch_lines(["The fixture luck needs the marker with --l3d: write @pytest.mark.luck above this *"])
+    plain = sessions.run()
+    plain.assert_outcomes(errors=1, passed=2, skipped=1)
+    plain.stdout.fnmatch_lines(["luck.score requires nothing: add *"])
 
 
 def test_each_run_has_a_seed_and_fixtures_of_its_own(sessions: Sessions) -> None:
@@ -170,6 +186,19 @@ def test_scores_are_compared_with_those_of_a_label_by_seed(sessions: Sessions) -
     assert worse["verdict"] == "failed"
     assert worse["estimate"] == pytest.approx(-0.27, abs=0.03)
     assert worse["requirement"] == "not worse than main by 0.1"
+
+
+def test_differences_that_miss_at_every_recorded_seed_fail(sessions: Sessions) -> None:
+    test = "@luck\n@pytest.mark.parametrize('x', range(10))\n"
+    test += "def test_one(luck, x): luck.score(luck.seed % 97 {}).not_worse_than('main', by=0.1)\n"
+    sessions.write(test.format(""))
+    sessions.cases("--l3d-record", "main")
+    sessions.write(test.format("- 0.5"))
+    cases = sessions.cases().values()
+    assert {(case["verdict"], case["runs"], case["estimate"]) for case in cases} == {("failed", 20, -0.5)}
+    assert all(case["fails"] < case["fails_needed"] and "allow" not in str(case["notes"]) for case in cases)
+    sessions.write(test.format("- 0.5 * (luck.seed % 3 > 0)") + "\n")  # not in each run: it stays undecided
+    assert {case["verdict"] for case in sessions.cases().values()} == {"undecided"}
 
 
 @pytest.mark.parametrize(
@@ -241,11 +270,12 @@ def test_a_suite_that_cannot_fail_is_not_green(sessions: Sessions) -> None:
     )
     body = "luck.score(0.7).at_least(0.8)"
     assert sessions.verdict_of(f"{body}; assert 1", "-k", "one")["verdict"] == "failed"
-    sessions.write(f"@luck(runs=5)\ndef test_one(luck): {body}\n")
-    assert sessions.cases()["one"]["misses"]
-    assert sessions.summary["text"].startswith(
-        "CAUTION: 1 undecided though each run misses the requirement; 1 undecided;"
-    )
+    sessions.write(f"@luck(runs=5)\n@pytest.mark.parametrize('x', range(3))\ndef test_one(luck, x): {body}\n")
+    cases = sessions.cases()
+    assert {(case["verdict"], case["runs"], case["misses"]) for case in cases.values()} == {("failed", 5, True)}
+    assert cases["one[0]"]["notes"][0].endswith("if half of all runs met it, with probability 0.03")
+    assert " 3 failed since each run misses the requirement; any other verdict" in sessions.summary["text"]
+    assert sessions.result.ret == 1
     sessions.write("@luck\ndef test_one(): assert 0\n@luck\ndef test_two(): pass\n\n")
     cases = sessions.cases("--l3d-budget", "0s")  # what fails in each run goes on
     assert {name: (case["verdict"], case["runs"] > 1) for name, case in cases.items()} == {

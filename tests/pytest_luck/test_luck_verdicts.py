@@ -76,6 +76,18 @@ def test_outcomes_as_scores_rarely_give_a_false_claim(rate: float, bound: float)
     assert verdicts.count(wrong) <= 2
 
 
+def test_losses_with_a_long_tail_at_the_bound_rarely_pass() -> None:
+    """Exponential ones: Student's t would pass 13 % of such cases, above the level of 5 %."""
+    random, passed = np.random.default_rng(3), 0
+    for index in range(200):
+        case, verdict = Case(Record(str(index)), 20, 0.8, 0.05, 1.4), None
+        while verdict is None:
+            case.add(case.next_index(), random.exponential(), Requirement(-1.0, -1.0))
+            verdict = case.verdict(20)
+        passed += verdict == "passed"
+    assert passed <= 16  # more than 16 of 200 have probability 3 % at 5 %
+
+
 def test_a_rare_failure_of_a_known_case_is_no_evidence_of_a_change() -> None:
     """Remembered runs without it have a spread of almost nothing."""
     past = [0.9 + 0.005 * math.sin(place) for place in range(100)]

@@ -25,6 +25,7 @@ from mlflow_l3d.analysis.comparison.difference import (
 from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, over_tasks, ranks
 from mlflow_l3d.analysis.comparison.leave_out import check_effect
 from mlflow_l3d.analysis.comparison.results import (
+    UNDECIDED,
     Comparison,
     Difference,
     Rank,
@@ -87,6 +88,8 @@ def compare_systems(
     alone = [p_value(*each) for _, _, gaps, spreads in measured for each in zip(gaps, spreads, strict=True)]
     families = [(correlations(means, spreads), spreads) for _, means, _, spreads in measured]
     adjusted, joint = joint_p_values(alone, families), joint_level(families, level)
+    lost = [means.systems[i].is_lossy or means.systems[j].is_lossy for _, means, *_ in measured for i, j in pairs]
+    adjusted = np.where(lost, 1.0, adjusted)
     differences: list[Difference] = []
     order: list[Rank] = []
     for (task, means, gaps, spreads), p_values in zip(measured, np.split(adjusted, len(tasks)), strict=True):
@@ -100,7 +103,8 @@ def compare_systems(
     if len(tasks) > 1:
         several, placed = _over_tasks(tasks, differences, rules)
         order += placed
-    return Comparison(metric, tuple(differences), tuple(order), several, smallest_effect, level, tuple(notes))
+    lossy = tuple(dict.fromkeys(each.name for own in tasks.values() for each in own if each.is_lossy))
+    return Comparison(metric, tuple(differences), tuple(order), several, smallest_effect, level, tuple(notes), lossy)
 
 
 class _Rules(NamedTuple):
@@ -108,8 +112,12 @@ class _Rules(NamedTuple):
     smallest_effect: float
     level: float
 
-    def verdict(self, difference: float, p: float, limits: tuple[float, float]) -> str:
-        return decide(self.metric.sign * difference, p, limits, self.smallest_effect, self.level)
+    def verdict(self, difference: float, p: float, limits: tuple[float, float], *, is_lossy: bool) -> str:
+        return (
+            UNDECIDED
+            if is_lossy
+            else decide(self.metric.sign * difference, p, limits, self.smallest_effect, self.level)
+        )
 
     def ranks(
         self, task: str, means: Mapping[str, float], runs: Sequence[int], gaps: Sequence[float], p_values: FloatArray
@@ -156,7 +164,7 @@ def _difference(
         p_adjusted=p_adjusted,
         joint_low=joint_low,
         joint_high=joint_high,
-        verdict=rules.verdict(gap, p_adjusted, (joint_low, joint_high)),
+        verdict=rules.verdict(gap, p_adjusted, (joint_low, joint_high), is_lossy=first.is_lossy or second.is_lossy),
         probability_better=probability_better(rules.metric.sign * gap, found),
         run_wins=run_wins(*of_runs),
         pair_wins=pair_wins(*of_runs),
@@ -181,10 +189,17 @@ def _over_tasks(
     values = [([each.difference for each in own], [each.error for each in own]) for own in by_pair.values()]
     means_over_tasks = [over_tasks(*each, rules.level) for each in values]
     adjusted = holm([one.p for one in means_over_tasks])
+    lossy = {each.name for own in tasks.values() for each in own if each.is_lossy}
+    lost = [not lossy.isdisjoint(pair) for pair in by_pair]
+    adjusted = np.where(lost, 1.0, adjusted)
     joint = [over_tasks(*each, 1 - (1 - rules.level) / len(means_over_tasks)) for each in values]
+    verdicts = [
+        rules.verdict(one.difference, float(p), (ends.low, ends.high), is_lossy=is_lossy)
+        for one, p, ends, is_lossy in zip(means_over_tasks, adjusted, joint, lost, strict=True)
+    ]
     means = [
-        TaskMean(*pair, tuple(tasks), one, float(p), rules.verdict(one.difference, float(p), (limits.low, limits.high)))
-        for pair, one, p, limits in zip(by_pair, means_over_tasks, adjusted, joint, strict=True)
+        TaskMean(*pair, tuple(tasks), one, float(p), verdict)
+        for pair, one, p, verdict in zip(by_pair, means_over_tasks, adjusted, verdicts, strict=True)
     ]
     names = [each.name for each in next(iter(tasks.values()))]
     every = {name: [each for own in tasks.values() for each in own if each.name == name] for name in names}

@@ -212,6 +212,8 @@ class Comparison:
         Of intervals and claims.
     notes
         What a reader must know about them.
+    lossy
+        Systems with too many failed runs for a verdict.
     """
 
     metric: Metric
@@ -221,6 +223,7 @@ class Comparison:
     smallest_effect: float = math.nan
     level: float = LEVEL
     notes: tuple[str, ...] = ()
+    lossy: tuple[str, ...] = ()
 
     @property
     def tasks(self) -> tuple[str, ...]:

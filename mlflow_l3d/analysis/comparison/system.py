@@ -20,6 +20,8 @@ from mlflow_l3d.metrics.classification import occurring
 _NOTHING: Final = np.zeros(0, dtype=np.int64)
 ANSWERS: Final = ["example_id", "label", "prediction"]
 """Columns of a table of predictions."""
+MOST_LOST: Final = 0.1
+"""Share of lost runs or answers of a system above which nothing is decided: what fails is rarely any run."""
 _DIFFERENT: Final = 1e-6
 """Where a recorded score is further from the one of the recorded predictions, they do not belong together."""
 
@@ -52,6 +54,8 @@ class System:
         :func:`mlflow_l3d.analysis.comparison.leave_out.metric_width`; 0 if it has no bounds.
     examples
         Test examples of a run, on average; 0 if not known.
+    lost
+        Further runs, which failed and have no score.
     """
 
     name: str
@@ -65,6 +69,12 @@ class System:
     grouped: npt.NDArray[np.bool_] = field(default_factory=lambda: _NOTHING.astype(bool))
     width: float = 0.0
     examples: float = 0.0
+    lost: int = 0
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether too many runs are lost to decide anything."""
+        return self.lost > MOST_LOST * (self.runs + self.lost)
 
     @property
     def step(self) -> float:

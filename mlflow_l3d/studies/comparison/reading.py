@@ -96,7 +96,7 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
     )
     if why:
         notes.append(f"The luck of the test examples is not counted: {why}. Intervals hold for these test examples.")
-    return compared, notes
+    return [replace(each, lost=runs[each.name].failed) for each in compared], notes
 
 
 def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:

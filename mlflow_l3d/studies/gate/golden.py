@@ -12,6 +12,7 @@ import pandas as pd
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.cells.cell import Cell, Outcome, cell_key, content_key
 from mlflow_l3d.cells.factors import GOLDEN_BASE, RADIAL_BASE, configuration_seed
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.published import PUBLISHED, as_published
 from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
 from mlflow_l3d.studies.base import executor_of
@@ -122,6 +123,10 @@ def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, *
     resolved, _ = as_published(typed, approach)
     root_seed = typed["root_seed"]
     setup = set_up(resolved, approach, None, root_seed=root_seed, searches=find_search)
+    if not setup.all_factors:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in setup.fixed_factors.items())
+        allowed = "must have one with an effect: without it all runs are equal"
+        raise ParameterError("factors", "none", allowed, f"Redraw what is fixed ({reasons}).")
     metric = headline_metric(setup)
     context = context_of(setup)
     return GoldenRequest(

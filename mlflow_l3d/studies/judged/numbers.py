@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Final
+from typing import Any
 
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import BETTER, WORSE
+from mlflow_l3d.analysis.comparison.system import MOST_LOST
 from mlflow_l3d.analysis.intervals import known, with_interval
 from mlflow_l3d.analysis.judged.components import components, gain
 from mlflow_l3d.analysis.judged.difference import difference, differences
@@ -19,9 +20,6 @@ from mlflow_l3d.analysis.judged.pass_k import pass_table
 from mlflow_l3d.analysis.judged.results import Components, JudgedDifference
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import Unit, counted, listed, unit_of
-
-MOST_LOST: Final = 0.1
-"""Share of the answers of a side above which nothing is decided: see :func:`without_verdict`."""
 
 
 @dataclass(frozen=True)

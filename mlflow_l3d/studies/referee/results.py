@@ -103,7 +103,8 @@ def publish(conduct: Conduct) -> RefereeSession:
     numbers = {"judged": float(course.judged), "kept": float(len(course.path)), "runs_used": float(course.spent)}
     if course.path and math.isfinite(course.path[-1].confirmed):
         last = course.path[-1]
-        numbers |= {"gain": last.confirmed, "gain_ci_low": last.low, "gain_ci_high": last.high}
+        ends = {"gain": last.confirmed, "gain_ci_low": last.low, "gain_ci_high": last.high}
+        numbers |= {name: value for name, value in ends.items() if math.isfinite(value)}
     log_metrics(client, session.run_id, {course.judged: numbers})
     with temporary_folder() as folder:
         write_result(folder, session)

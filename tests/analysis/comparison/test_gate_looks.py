@@ -11,7 +11,7 @@ from comparison_cases import answers, scored, system
 from scipy import stats
 
 from mlflow_l3d.analysis.intervals import unseen_share
-from mlflow_l3d.analysis.sequential.spending import SequentialPlan
+from mlflow_l3d.analysis.sequential.spending import Measured, SequentialPlan
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.gate.numbers.gate import (
     GateAnswer,
@@ -84,6 +84,15 @@ def test_levels_go_on_from_the_looks_before_whatever_was_planned(rng):
     assert (first.level, last.level) == pytest.approx([each.difference for each in expected])
 
 
+def test_no_look_decides_if_more_than_a_tenth_of_the_runs_are_lost(rng):
+    """Those that fail are rarely any runs."""
+    found = Measured(0.0, 1e-4, 20.0, 0.0)
+    verdicts = {pairs: look_at(PLAN, (), 20, pairs, found, 1.0).decision for pairs in (20, 18, 17, 9)}
+    assert verdicts == {20: "equivalent", 18: "equivalent", 17: "undecided", 9: "undecided"}
+    worse = found._replace(difference=-0.7)
+    assert [look_at(PLAN, (), 20, pairs, worse, 1.0).decision for pairs in (18, 17)] == ["worse", "undecided"]
+
+
 def test_unseen_share_is_the_limit_of_clopper_and_pearson():
     assert unseen_share(20, 0.95) == pytest.approx(stats.beta.ppf(0.95, 1, 20))
     assert unseen_share(0, 0.95) == 1
@@ -104,7 +113,7 @@ def test_exit_status_and_metrics_by_look(rng):
     assert answer.exit_status == 2
     look = look_at(PLAN, (), 10, 10, found, 0.5)
     for decision, status in (("better", 0), ("equivalent", 0), ("worse", 1), ("undecided", 2)):
-        asked = replace(answer, looks=(look, replace(look, decision=decision, runs=20, low=-math.inf)))
+        asked = replace(answer, looks=(look, replace(look, decision=decision, runs=22, pairs=20, low=-math.inf)))
         assert asked.exit_status == status
         metrics = asked.metrics()
         assert metrics[1]["difference"] == look.difference

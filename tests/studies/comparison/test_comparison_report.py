@@ -62,6 +62,23 @@ def test_headline_of_two_names_the_winner_first(second, options, words):
     assert headline(compared(second, **options)) == words
 
 
+@pytest.mark.parametrize("second", [APART, CLOSE])
+def test_nothing_is_decided_about_a_system_that_lost_more_than_a_tenth_of_its_runs(second):
+    both, effect = systems({"A": FIRST, "B": second}), {"smallest_effect": 0.01}
+    verdicts = []
+    for lost in (0, 1):
+        tasks = {name: [both[0], replace(both[1], lost=lost)] for name in ("one", "two")}
+        found = compare_systems({"one": tasks["one"]}, named("accuracy"), **effect)
+        over = compare_systems(tasks, named("accuracy"), **effect)
+        verdicts.append({pair.verdict for pair in (*found.differences, *over.differences, *over.over_tasks)})
+    assert len(verdicts[0]) == 1
+    assert [*verdicts[0], *verdicts[1]] == ["better" if second == APART else "equivalent", "undecided"]
+    assert headline(found) == "No verdict on A and B: more than 10 % of the runs of B failed."
+    assert {each.group for each in found.ranks} == {"a"}
+    assert said(found, 0).startswith("Not known:")
+    assert [step.text for step in steps(found, {}, SOURCE)] == ["Correct why runs of B fail, and compare again."]
+
+
 def test_headline_names_the_winner_first_if_it_is_the_second():
     found = among({"A": APART, "B": FIRST})
     assert headline(found) == "B is better than A by 10.0 points."

@@ -14,6 +14,7 @@ import pytest
 from run_helpers import Place, copied, sqlite_place, wait_until
 
 from mlflow_l3d import FunctionApproach, Hyperparameter, cli, compare, investigate, seeds
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.base import executor_of
@@ -382,6 +383,9 @@ def test_runs_that_fail_do_not_count_and_are_told(place: Place, baseline: str) -
     assert look.runs == 8
     assert 2 <= look.pairs < 8
     assert any("of the candidate have no score" in note for note in found.answer.notes)
+    metrics, [step] = place.client.get_run(found.run_id).data.metrics, found.report().steps
+    assert (found.decision, found.exit_status, metrics["runs_used"]) == ("undecided", 2, look.pairs)
+    assert "No verdict if more than 10 % of the runs fail" in step.text
 
 
 @pytest.mark.parametrize(
@@ -489,6 +493,15 @@ def test_exit_statuses(
 def test_errors_of_the_server_are_errors(place: Place) -> None:
     with pytest.raises(L3DError, match="no such run"):
         gated(place, baseline="f" * 32)
+
+
+def test_golden_runs_without_a_factor_are_an_error_in_one_line(tracking_uri, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+    monkeypatch.setattr(Approach, "inactive_on", lambda self, *_: dict.fromkeys(self.factors, "it is greedy"))
+    with pytest.raises(
+        ParameterError, match=r"factors=none: must have one with an effect: .* data_order: it is greedy"
+    ):
+        specify_golden("candidate", {"approach": "synthetic"}, phase="golden")
 
 
 def test_golden_runs_need_to_repeat_only_if_those_that_are_recorded_did(tracking_uri, monkeypatch):

@@ -26,11 +26,21 @@ SOURCE = GateSource(
     changes={"num_labelled=500": "num_labelled=500", "rate=0.1": "hyperparameters=rate=0.1"},
 )
 UNDECIDED = {"difference": 0.0, "error": 0.02}
+LOSSY = gate_answer(0.0)
+LOSSY = replace(LOSSY, looks=(replace(LOSSY.looks[-1], runs=20, pairs=9, decision="undecided"),))
 
 
 def said(answer: GateAnswer, at: int) -> str:
     """Return one of the answers without its marks."""
     return marked(answers(answer)[at].lead)
+
+
+def test_a_gate_that_lost_runs_neither_decides_nor_asks_for_more() -> None:
+    assert (LOSSY.exit_status, said(LOSSY, 0)[:9]) == (2, "Not known")
+    fix = "No verdict if more than 10 % of the runs fail: correct their error, and gate again."
+    assert [(step.text, step.command) for step in steps(LOSSY, SOURCE)] == [(fix, "")]
+    assert "cheaper" not in gate_document(LOSSY).to_text()
+    assert LOSSY.metrics()[1]["runs_used"] == 9
 
 
 @pytest.mark.parametrize(
@@ -44,6 +54,7 @@ def said(answer: GateAnswer, at: int) -> str:
             gate_answer(0.0, outstanding=Outstanding(equal=True)),
             "The candidate probably has no effect: its 10 runs score as those of the baseline.",
         ),
+        (LOSSY, "No verdict: 11 of 20 runs of one side have no score."),
         (replace(gate_answer(-0.03), metric=named("mse")), "The candidate is worse by 0.030."),
         (replace(gate_answer(0.0), looks=()), "No run was compared."),
     ],

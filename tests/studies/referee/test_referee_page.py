@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.referee import results
 from mlflow_l3d.studies.referee.numbers.course import Course, SystemRecord
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, Verdict
 from mlflow_l3d.studies.referee.numbers.session import Step
@@ -60,6 +62,16 @@ def test_first_screen_answers_champion_luck_price_and_next_step() -> None:
     assert "add up to +6.00" in page
 
 
+def test_limits_that_are_not_finite_are_no_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    course, logged = replace(COURSE, path=(replace(COURSE.path[0], low=-math.inf, high=math.inf),)), {}
+    monkeypatch.setattr(results, "session_of", lambda conduct: results.RefereeSession("r", course, Source()))
+    monkeypatch.setattr(results, "log_metrics", lambda client, run_id, numbers: logged.update(numbers[course.judged]))
+    for name in ("write_result", "save_report", "log_results"):
+        monkeypatch.setattr(results, name, lambda *_: None)
+    results.publish(SimpleNamespace(recorder=SimpleNamespace(client=None)))  # type: ignore[arg-type]
+    assert logged == {"judged": 2, "kept": 1, "runs_used": 7, "gain": 0.04}
+
+
 def test_gains_that_are_not_confirmed_are_not_called_better() -> None:
     step = COURSE.path[0]
     open_ = replace(COURSE, path=(replace(step, confirmed=math.nan, low=-math.inf, high=math.inf),))
@@ -69,6 +81,15 @@ def test_gains_that_are_not_confirmed_are_not_called_better() -> None:
     assert session_document(wide).headline.endswith("fresh runs do not settle whether it is better than the baseline.")
     none = replace(COURSE, path=(), systems=COURSE.systems[:2])
     assert session_document(none).headline == "No candidate was kept (1 judged): the baseline is the champion."
+
+
+def test_what_is_ahead_but_failed_is_not_called_too_little() -> None:
+    ahead = system(1, "batch=1", "reject", look(1, 0.09, "reject"), look(2, 0.09, "reject"))
+    ahead.scores[3] = math.nan
+    course = replace(COURSE, systems=(BASELINE, ahead))
+    lines = judgement_lines(course, ahead.title, "reject", ahead.looks[-1], "4 runs", "")
+    assert lines[1].endswith("failed with seeds that the champion did not fail with: such a candidate is not kept.")
+    assert " 2, 1 failed" in " ".join(session_document(course).to_text().split())
 
 
 @pytest.mark.parametrize(

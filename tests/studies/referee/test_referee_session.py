@@ -51,6 +51,40 @@ def play(
     return session, verdicts, runs, mean
 
 
+def test_the_interval_of_what_is_kept_excludes_0() -> None:
+    """Runs that vary more than was learned: evidence and interval are of one mixture."""
+    kept, held, looks = 0, 0, 0
+    for seed in range(60):
+        random, truth = np.random.default_rng(seed), 1.7
+        baseline = dict(enumerate(random.normal(0, 0.5, 20).tolist()))
+        session, scores, low = Session(RULES, baseline, shares_seeds=False), {}, -math.inf
+        for number in range(12):
+            scores[number] = float(random.normal(truth, 0.9))
+            look = session.look(scores)
+            low, held, looks = look.low, held + (look.low <= truth <= look.high), looks + 1
+            if look.verdict != "undecided":
+                break
+        if look.verdict == "keep":
+            kept += 1
+            assert 0 < low < look.gain < look.high
+    assert kept >= 40
+    assert held >= 0.95 * looks
+
+
+def test_five_fresh_runs_that_vary_much_have_an_interval() -> None:
+    session, verdicts, *_ = play(0, [4.0])
+    assert verdicts == ["keep"]
+    numbers = [*session.to_confirm]
+    differences = [3.0, -9.0, 12.0, 9.0, 5.0]
+    session.champion.scores.update(
+        {number: session.baseline.scores[number] + gain for number, gain in zip(numbers, differences, strict=True)}
+    )
+    session.confirm()
+    step, error = session.path[-1], np.std(differences, ddof=1) / math.sqrt(5)
+    assert step.confirmed == pytest.approx(4.0)
+    assert step.high - step.confirmed == pytest.approx(2.776 * error, rel=1e-3)  # Student's t with 4 degrees
+
+
 def test_what_is_better_is_kept_and_little_else_at_few_runs() -> None:
     """Five of 60 are better by two deviations of a run: nine of ten are kept, at three runs a candidate.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED, Comparison, Difference, TaskMean
+from mlflow_l3d.analysis.comparison.system import MOST_LOST
 from mlflow_l3d.report.numbers import counted, listed, percent, points, probability, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of, effect_step
@@ -54,6 +55,8 @@ def headline(comparison: Comparison) -> str:
             EQUIVALENT: f"{both} are {within}.",
             UNDECIDED: f"No difference between {both} is established{several}.",
         }
+        if comparison.lossy:
+            return f"No verdict on {both}: more than {percent(MOST_LOST)} of the runs of {_lossy(comparison)} failed."
         return texts.get(lead.pair.verdict, f"{lead.ahead} is better than {lead.other} by {by}{several}.")
     if len(best) == 1:
         return f"{lead.ahead} is the best of {len(ranks)} systems{several}, {by} ahead of {lead.other}."
@@ -74,7 +77,7 @@ def answers(comparison: Comparison) -> tuple[Answer, Answer, Answer]:
     return (
         Answer("Could it be luck?", "", (_luck(comparison, lead),)),
         Answer("Would one run show it?", "", (_one_run(comparison, lead),)),
-        Answer("What is open?", "", (_open(comparison), *of.advice_on(one).sentences)),
+        Answer("What is open?", "", (_open(comparison), *of.advice_on(one).sentences * (not comparison.lossy))),
     )
 
 
@@ -86,6 +89,8 @@ def _luck(comparison: Comparison, lead: Lead) -> str:
         number = lead.pair.examples
         tested = f" and of {counted(number, 'test example')}" if number else ", not of test examples"
         counts = f"It allows for the luck of runs{tested}{f', and for {count} pairs at once' if count > 1 else ''}."
+    if not {lead.pair.first, lead.pair.second}.isdisjoint(comparison.lossy):
+        return f"**Not known:** {said} of the runs that did not fail, which are rarely any runs. {counts}"
     if lead.pair.verdict == UNDECIDED:
         gain = of.size(comparison, lead.gain)
         ahead = f"{lead.ahead} is ahead by {gain}" if gain.strip("0. points") else "the means are about equal"
@@ -118,12 +123,18 @@ def _open(comparison: Comparison) -> str:
     opening = f"{len(undecided)} of {len(pairs)} pairs: " * (len(pairs) > 1)
     more = [f"{len(undecided) - 2} more"] if len(undecided) > 2 else []
     opening += f"**{listed([*undecided[:2], *more])}**."
+    if comparison.lossy:
+        return f"{opening} First correct why runs of {_lossy(comparison)} fail."
     one = nearest_pair(comparison)
     if one is None or isinstance(pairs[0], TaskMean):
         return f"{opening} More tasks, or more runs on each, settle it."
     which = "it" if len(undecided) == 1 else f"{names[one.first]} against {names[one.second]}"
     what = of.advice_on(one).short
     return f"{opening} To settle {which} takes {what}{' of each' * what.endswith(' runs')}."
+
+
+def _lossy(comparison: Comparison) -> str:
+    return listed([short_names(comparison)[name] for name in comparison.lossy])
 
 
 def nearest_pair(comparison: Comparison) -> Difference | None:
@@ -136,6 +147,9 @@ def nearest_pair(comparison: Comparison) -> Difference | None:
 def steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step]:
     """Yield what to do next: two commands at most."""
     names, one = short_names(comparison), nearest_pair(comparison)
+    if comparison.lossy:
+        yield Step(f"Correct why runs of {_lossy(comparison)} fail, and compare again.")
+        return
     if one is None or all(pair.verdict != UNDECIDED for pair in judged(comparison)):
         if source.given and "self_check" not in source.given:
             command = source.command("compare", self_check="1000")

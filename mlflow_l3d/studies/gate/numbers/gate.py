@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import Spread, spread
-from mlflow_l3d.analysis.comparison.system import System
+from mlflow_l3d.analysis.comparison.system import MOST_LOST, System
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.analysis.sequential.spending import Decision, Measured, SequentialPlan, decisions, limits
 from mlflow_l3d.metrics.base import Metric
@@ -58,6 +58,11 @@ class Look:
     equivalence_level: float
     decision: Decision
 
+    @property
+    def is_lossy(self) -> bool:
+        """Whether too many runs of a side have no score to decide anything."""
+        return self.runs - self.pairs > MOST_LOST * self.runs
+
 
 def look_at(
     plan: SequentialPlan, earlier: Sequence[Look], runs: int, pairs: int, measured: Measured, end: float
@@ -82,7 +87,8 @@ def look_at(
     usable = measured if math.isfinite(float(measured.error)) else measured._replace(error=math.inf)
     ends = [end for level in levels for end in limits(usable, level)]
     found: list[Any] = [*map(float, (*usable, *ends, *levels)), str(decisions(usable, levels, plan.smallest_effect))]
-    return Look(runs, pairs, fraction, *found)
+    look = Look(runs, pairs, fraction, *found)
+    return replace(look, decision="undecided") if look.is_lossy else look
 
 
 def measure(candidate: System, baseline: System, sign: float = 1.0, *, count_examples: bool) -> tuple[Measured, Spread]:
@@ -221,7 +227,7 @@ class GateAnswer:
                 for name, value in zip(with_interval("difference"), (look.difference, look.low, look.high), strict=True)
                 if math.isfinite(value)
             }
-            | {"runs_used": float(look.runs), "looks": float(number)}
+            | {"runs_used": float(look.pairs), "looks": float(number)}
             for number, look in enumerate(self.looks, 1)
         }
         power = {"power_equivalent": self.before.same.equivalent, "power_worse": self.before.worse.worse}

@@ -52,7 +52,7 @@ def first_table(answer: GateAnswer) -> Table | None:
         said = f"{unit.change(look.difference, answer.digits)}\n({words.limits(answer, *numbers[1:], answer.digits)})"
         value, low, high = (unit.scale * number for number in numbers)
         bar = difference_cell(value, low, high, axis, said.replace("\n", " "), margin=unit.scale * effect)
-        row = {"after": counted(look.runs, "run"), "verdict": verdict_cell(look.decision), head: bar}
+        row = {"after": counted(look.pairs, "run"), "verdict": verdict_cell(look.decision), head: bar}
         rows.append({**row, f"difference{', points' if unit.scale > 1 else ''} ({', last row '.join(levels)})": said})
     less = "candidate minus baseline" if answer.metric.greater_is_better else "baseline minus candidate"
     note = (
@@ -81,7 +81,7 @@ def gate_document(
     source = source or words.GateSource()
     candidate, status = f"candidate {shorten(answer.candidate, 60)}", f"exit status {answer.exit_status}"
     about = source.about(candidate, metric_text(answer.metric), status)
-    runs = counted(2 * answer.looks[-1].runs if answer.looks else 0, "run")
+    runs = counted(2 * answer.looks[-1].pairs if answer.looks else 0, "run")
     notes, advised = [note.partition(". ")[0].rstrip(".") + "." for note in answer.notes], words.advice_on(answer)
     planned = words.plan_lines(answer.plan, answer.before, answer.metric)
     return Document(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from mlflow_l3d.analysis.comparison.system import MOST_LOST
 from mlflow_l3d.analysis.sequential.spending import SequentialPlan
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, share_text, shorten, unit_of
@@ -39,7 +40,9 @@ def headline(answer: GateAnswer) -> str:
     """Return the sentence that decides."""
     if not answer.looks:
         return "No run was compared."
-    look, runs = answer.looks[-1], counted(answer.looks[-1].runs, "run")
+    look, runs = answer.looks[-1], counted(answer.looks[-1].pairs, "run")
+    if look.is_lossy:
+        return f"No verdict: {look.runs - look.pairs} of {counted(look.runs, 'run')} of one side have no score."
     if answer.outstanding.equal:
         return f"The candidate probably has no effect: its {runs} score as those of the baseline."
     sentences = {
@@ -59,8 +62,10 @@ def answers(answer: GateAnswer) -> tuple[Answer, Answer, Answer]:
         look = answer.looks[-1]
         words = {"undecided": ("Yes", "It contains 0."), "equivalent": ("Unlikely", f"It is within ± {answer.effect}.")}
         word, place = words.get(look.decision, ("Unlikely", "It excludes 0."))
+        if look.is_lossy:
+            word, place = "Not known", "It is about the runs that did not fail."
         level, low, high = interval_of(answer, look)
-        ends = f"is **{limits(answer, low, high, answer.digits)}** after **{counted(look.runs, 'run')}** of each"
+        ends = f"is **{limits(answer, low, high, answer.digits)}** after **{counted(look.pairs, 'run')}** of each"
         lucky = f"**{word}.** The [[{percent(level)} interval|repeated]] of the difference {ends}. {place}"
     return Answer("Could it be luck?", "", (lucky,)), Answer("How large is it?", "", _size(answer)), _elsewhere(answer)
 
@@ -93,7 +98,7 @@ def _elsewhere(answer: GateAnswer) -> Answer:
 def steps(answer: GateAnswer, source: GateSource) -> list[Step]:
     """Return what to do next."""
     runs, candidate = answer.outstanding.runs, source.candidate_run
-    if answer.outstanding.equal:
+    if answer.outstanding.equal or _is_lossy(answer):
         return [Step(advice_on(answer).sentences[0])]
     if answer.decision in ("better", "equivalent"):
         take = f"Adopt {shorten(answer.candidate, 60)}." if answer.decision == "better" else "Take the cheaper one."
@@ -114,11 +119,18 @@ def steps(answer: GateAnswer, source: GateSource) -> list[Step]:
 def advice_on(answer: GateAnswer) -> Answer:
     """Return what would settle a gate: a look at the change, runs, test examples, or nothing more."""
     outstanding = answer.outstanding
+    if _is_lossy(answer):
+        why = f"No verdict if more than {percent(MOST_LOST)} of the runs fail: correct their error, and gate again."
+        return advice("runs that do not fail", why)
     if outstanding.equal:
         why = "The two have equal scores in every run: check that what differs between them has an effect."
         return advice("a look at the change", why)
-    there = str(answer.looks[-1].runs) if answer.looks else "0"
+    there = str(answer.looks[-1].pairs) if answer.looks else "0"
     return advise(there, outstanding.runs, outstanding.examples, settled=answer.decision != "undecided")
+
+
+def _is_lossy(answer: GateAnswer) -> bool:
+    return bool(answer.looks) and answer.looks[-1].is_lossy
 
 
 def plan_lines(plan: SequentialPlan, forecast: Forecast, metric: Metric) -> list[str]:
@@ -137,7 +149,7 @@ def look_line(answer: GateAnswer, look: Look) -> str:
     """Return one line that says what a look found, while the gate continues."""
     unit, number = unit_of(answer.metric), answer.looks.index(look) + 1
     level, low, high = interval_of(answer, look)
-    line = f"Look {number} of {len(answer.plan.looks)}, {counted(look.runs, 'run')}: {unit.change(look.difference)} "
+    line = f"Look {number} of {len(answer.plan.looks)}, {counted(look.pairs, 'run')}: {unit.change(look.difference)} "
     return line + f"{unit.noun}, {percent(level)} confidence interval {limits(answer, low, high)}: {look.decision}."
 
 

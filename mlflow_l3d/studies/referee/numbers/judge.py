@@ -11,7 +11,6 @@ import numpy as np
 
 from mlflow_l3d.analysis.comparison.leave_out import least_error
 from mlflow_l3d.analysis.intervals import FloatArray
-from mlflow_l3d.analysis.sequential.evidence import Estimate, confidence_sequence
 from mlflow_l3d.analysis.sequential.spending import FEWEST
 from mlflow_l3d.studies.referee.numbers.noise import Noise
 from mlflow_l3d.studies.referee.numbers.spread import Measured, Spread
@@ -72,7 +71,7 @@ class Assessment:
     error
         Standard error of the gain.
     low, high
-        Confidence sequence of the gain, level 1 - alpha: all looks at this candidate hold together.
+        Confidence sequence of the gain, level 1 - alpha, by the mixture of the evidence: all looks hold together.
     evidence
         E-value against "no gain".
     needed
@@ -118,8 +117,8 @@ def assess(
     The mean of the candidate is compared with that of all runs of the champion, corrected by what the champion's runs
     with the same seeds were lucky by (a control variate): candidate - champion - r (champion, same seeds - champion),
     with the correlation r of runs that share their seeds. Its variance is ``std^2 ((1 - r^2)/n + (1 - r)^2/m)`` for n
-    runs of the candidate and m of the champion. If the own runs of either vary more than that, their variance counts,
-    with their degrees of freedom (Satterthwaite 1946). A candidate that fails where the champion does not is not kept.
+    runs of the candidate and m of the champion. If the own runs of either vary more than that, their variance counts.
+    A candidate that fails where the champion does not is not kept.
     """
     scores = {number: value for number, value in candidate.items() if math.isfinite(value)}
     of_the_champion = {number: value for number, value in champion.items() if math.isfinite(value)}
@@ -136,20 +135,16 @@ def assess(
     lucky = float(same_seeds.mean() - others.mean()) if correlation else 0.0
     gain = rules.sign * float(values.mean() - others.mean() - correlation * lucky)
     left = values - correlation * same_seeds if correlation else values
-    of_candidate, candidate_degrees = _larger(left, noise.std**2 * (1 - correlation**2), noise.degrees)
-    of_champion, champion_degrees = _larger(others, noise.std**2, noise.degrees)
+    of_candidate = _larger(left, noise.std**2 * (1 - correlation**2))
+    of_champion = _larger(others, noise.std**2)
     parts = of_candidate / runs, of_champion * (1 - correlation) ** 2 / len(others)
-    spread = parts[0] ** 2 / candidate_degrees + parts[1] ** 2 / champion_degrees if noise.degrees else 0.0
-    degrees = min(noise.degrees, sum(parts) ** 2 / spread if spread else noise.degrees)
     least = least_error(rules.step, runs)
     square = max(sum(parts), least**2)
-    std = noise.std or math.sqrt(square)
-    estimate = Estimate(gain, square / std**2 if std else 1.0, std, degrees)
     # A gain that is much larger than the effect is found by a wider mixture.
     learned = noise.spread or Spread.of_baseline(noise.std**2 or square or 1.0, noise.degrees)
     measured = Measured(gain, runs, float(runs * left.var()), 1 - correlation**2, noise.std**2, parts[1], least**2)
     evidence = learned.evidence(measured, rules.effect * _WIDTHS)
-    low, high = confidence_sequence(estimate, rules.effect, 1 - rules.alpha)
+    half = learned.half_width(measured, rules.effect * _WIDTHS, 1 / rules.alpha)
     survival, floor = _survival(gain, square, of_candidate, rules)
     verdict = "undecided"
     if evidence >= needed and runs >= min(FEWEST, rules.most_runs):
@@ -157,13 +152,14 @@ def assess(
         verdict = "reject" if has_failed else "keep"
     elif survival < floor or spent >= rules.most_runs:
         verdict = "reject"
-    return Assessment(runs, gain, math.sqrt(square), low, high, evidence, needed, survival, floor, verdict)
+    return Assessment(
+        runs, gain, math.sqrt(square), gain - half, gain + half, evidence, needed, survival, floor, verdict
+    )
 
 
-def _larger(scores: FloatArray, variance: float, degrees: float) -> tuple[float, float]:
-    """Return the variance of scores with its degrees of freedom, if it is larger than one that is known better."""
-    estimated = float(scores.var(ddof=1)) if len(scores) >= FEWEST else 0.0
-    return (estimated, len(scores) - 1.0) if estimated > variance else (variance, degrees)
+def _larger(scores: FloatArray, variance: float) -> float:
+    """Return the variance of scores, if it is larger than one that is known better."""
+    return max(float(scores.var(ddof=1)) if len(scores) >= FEWEST else 0.0, variance)
 
 
 def runs_left(assessment: Assessment, rules: Rules, noise: Noise) -> int:

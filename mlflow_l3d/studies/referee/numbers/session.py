@@ -140,6 +140,8 @@ class Session:
 
     def confirm(self) -> None:
         """Take note that the fresh runs of the new champion are there, and those of the baseline with equal seeds."""
+        from scipy.special import stdtrit
+
         last, rules = self.path[-1], self.rules
         self.noise.add_champion(self.champion.scores.get(number, math.nan) for number in self.to_confirm)
         both = (runs.fresh_half if rules.fresh_half else runs.scores for runs in (self.champion, self.baseline))
@@ -154,4 +156,7 @@ class Session:
             variance, degrees = estimated, count - 1.0
         estimate = Estimate(gain, variance / noise.std**2 / count if noise.std else 1.0, noise.std, degrees)
         low, high = confidence_sequence(estimate, rules.effect, 1 - rules.alpha)
+        if math.isinf(high) and degrees:  # too few runs for any look, but this is the only one: Student's t
+            half = estimate.error * float(stdtrit(degrees, 1 - rules.alpha / 2))
+            low, high = gain - half, gain + half
         self.path[-1] = replace(last, confirmed=gain, low=low, high=high)

@@ -93,21 +93,45 @@ class Spread:
         if candidates have such variances. For a variance with a share w of the weights its mean is 1/w at most, so that
         variances that were never seen cost false claims for the first few candidates that have them.
         """
+        log = float(self._log_evidence(measured, effects, np.array([measured.gain]), is_one_sided=True)[0])
+        return math.exp(min(log, 700.0))
+
+    def half_width(self, measured: Measured, effects: FloatArray, needed: float) -> float:
+        """Return the smallest difference from the estimate that two-sided evidence of `needed` speaks against.
+
+        The estimate with so much on either side is a confidence sequence that belongs to :meth:`evidence`: it excludes
+        0 if that is 2 `needed` or more. inf if there is none.
+        """
+        low, high = 1e-3 * math.sqrt(measured.least or measured.variance or self.unit), 1e3 * math.sqrt(self.unit)
+        for _ in range(3):
+            gains = np.unique([*np.geomspace(low, max(high, 2 * low), 12), max(abs(measured.gain), low)])
+            over = self._log_evidence(measured, effects, gains, is_one_sided=False) >= math.log(needed)
+            if not over.any():
+                return math.inf
+            place = int(over.argmax())
+            low, high = float(gains[max(place - 1, 0)]), float(gains[place])
+        return high
+
+    def _log_evidence(
+        self, measured: Measured, effects: FloatArray, gains: FloatArray, *, is_one_sided: bool
+    ) -> FloatArray:
+        """Return the logarithm of the evidence for each of these gains."""
         from scipy.special import log_ndtr
 
-        gain, runs, square, share, variance, of_champion, least = measured
+        _, runs, square, share, variance, of_champion, least = measured
         if square > share * self.unit * _RATIOS[-1] * runs:
-            return 0.0  # the baseline does not vary at all next to it
+            return np.full(len(gains), -math.inf)  # the baseline does not vary at all next to it
         squares = np.maximum(
             share * np.maximum(self.unit * _RATIOS, variance) / runs + of_champion * np.maximum(_RATIOS, 1.0), least
         )
         none = np.log(self.weights) + self._of_squares(square / share, runs - 1.0)
-        none = none - np.log(squares) / 2 - gain**2 / squares / 2
+        none = none - np.log(squares) / 2 - np.square(gains)[:, None, None] / squares / 2
         left = squares / (squares + np.square(effects)[:, None])
-        deviations = gain * np.sqrt((1 - left) / squares)
-        some = none + np.log(left) / 2 + deviations**2 / 2 + log_ndtr(deviations)
-        log = float(np.logaddexp.reduce(some, axis=None) - np.logaddexp.reduce(none))
-        return 2 / len(effects) * math.exp(min(log, 700.0))
+        deviations = gains[:, None, None] * np.sqrt((1 - left) / squares)
+        some = none + np.log(left) / 2 + deviations**2 / 2
+        some += math.log(2) + log_ndtr(deviations) if is_one_sided else 0.0
+        logs: FloatArray = np.logaddexp.reduce(some, axis=(1, 2)) - np.logaddexp.reduce(none, axis=(1, 2))
+        return logs - math.log(len(effects))
 
     def _of_squares(self, square: float, degrees: float) -> FloatArray:
         """Return the logarithm of the likelihood of a sum of squares, for each ratio."""

@@ -99,10 +99,13 @@ def notes(course: Course, systems: Iterable[SystemRecord] | None = None) -> Iter
             f"The test examples were used often: the best of {course.judged} equal candidates may be ahead by up to "
             f"{unit.amount(course.lead_by_luck)} through luck of the examples alone. {fix}"
         )
-    failed = sum(not math.isfinite(score) for each in systems or course.systems for score in each.scores.values())
-    if failed:
+    if failed := _failed(systems or course.systems):
         has = "has no score and does" if failed == 1 else "have no score and do"
         yield f"{counted(failed, 'run')} {has} not count. Look at why."
+
+
+def _failed(systems: Iterable[SystemRecord]) -> int:
+    return sum(not math.isfinite(score) for each in systems for score in each.scores.values())
 
 
 def path_table(course: Course) -> Table | None:
@@ -152,7 +155,7 @@ def candidates_table(course: Course, most: int | None = None) -> Table | None:
                 "verdict": verdict_cell(each.verdict or "undecided"),
                 "gain": MISSING if look is None else _gain(course, look),
                 "evidence": MISSING if look is None else _evidence(look.evidence),
-                "runs": str(len(each.scores)),
+                "runs": f"{len(each.scores)}{f', {failed} failed' if (failed := _failed([each])) else ''}",
             }
         )
         if most is None:
@@ -209,6 +212,8 @@ def judgement_lines(
         "keep": "It is the champion now; the next changes are relative to it.",
         "reject": "It is not better, or by too little to be seen with the runs that are allowed.",
     }.get(verdict, f"Next: {following}.")
+    if verdict == "reject" and look.gain > 0 and look.evidence >= look.needed:
+        what = "It is ahead, but failed with seeds that the champion did not fail with: such a candidate is not kept."
     lines = [f"{verdict}: {title}", f"{gain}. {what}", *notes(course, judged)]
     if course.rules.fresh_half and course.path and math.isfinite(course.path[-1].confirmed):
         last = course.path[-1]
