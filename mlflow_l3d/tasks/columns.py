@@ -245,7 +245,8 @@ def find_ids(table: Table, task: str) -> tuple[npt.NDArray[Any] | None, tuple[st
     if ids is not None and len({*rows}) == len({*values}):
         import pandas as pd
 
-        earlier = pd.Series(values).groupby(values).cumcount()
+        column = pd.Series(values)
+        earlier = column.groupby(column).cumcount()
         texts = [
             f"{value} ({times + 1})" if times else str(value) for value, times in zip(values, earlier, strict=True)
         ]

@@ -103,7 +103,7 @@ def compare_systems(
     if len(tasks) > 1:
         several, placed = _over_tasks(tasks, differences, rules)
         order += placed
-    lossy = tuple(dict.fromkeys(each.name for own in tasks.values() for each in own if each.is_lossy))
+    lossy = tuple(dict.fromkeys(each.name for systems in tasks.values() for each in systems if each.is_lossy))
     return Comparison(metric, tuple(differences), tuple(order), several, smallest_effect, level, tuple(notes), lossy)
 
 
@@ -189,7 +189,7 @@ def _over_tasks(
     values = [([each.difference for each in own], [each.error for each in own]) for own in by_pair.values()]
     means_over_tasks = [over_tasks(*each, rules.level) for each in values]
     adjusted = holm([one.p for one in means_over_tasks])
-    lossy = {each.name for own in tasks.values() for each in own if each.is_lossy}
+    lossy = {each.name for systems in tasks.values() for each in systems if each.is_lossy}
     lost = [not lossy.isdisjoint(pair) for pair in by_pair]
     adjusted = np.where(lost, 1.0, adjusted)
     joint = [over_tasks(*each, 1 - (1 - rules.level) / len(means_over_tasks)) for each in values]
