@@ -86,12 +86,10 @@ class Case:
             return "passed" if tried >= min(self.runs, PATIENCE) else None
         reading = self.reading()
         verdict = reading.verdict(needed, self.alpha)
-        if verdict != "undecided":
-            return verdict
         is_patient = tried < min(self.runs, PATIENCE if reading.below < _DOUBT else self.runs)
-        if is_patient and self.next_index() is not None:
+        if verdict == "undecided" and is_patient and self.next_index() is not None:
             return None
-        return "failed" if self.is_missing else verdict
+        return "failed" if verdict == "undecided" and self.is_missing else verdict
 
     @property
     def is_missing(self) -> bool:
@@ -143,10 +141,8 @@ class Case:
     def summary(self, verdict: str, needed: float) -> dict[str, Any]:
         """Return verdict and numbers, for JSON; unknown numbers are None."""
         texts, misses = ["its remembered runs were damaged"] if self.record.is_damaged else [], False
-        numbers, remembered = (
-            dict.fromkeys(("estimate", "low", "high", "fails", "fails_needed", "passes", "passes_needed"), math.nan),
-            0,
-        )
+        names, remembered = ("estimate", "low", "high", "fails", "fails_needed", "passes", "passes_needed"), 0
+        numbers = dict.fromkeys(names, math.nan)
         if self.requirement is not None and self.values:
             values, others = self._scores()
             reading = self.reading()
@@ -161,8 +157,8 @@ class Case:
             numbers |= {"fails": reading.below, "fails_needed": needed, "passes": reading.met}
             numbers["passes_needed"] = 1 / self.alpha
             if misses := verdict == "failed" and reading.below < needed:
-                chance = f"{0.5 ** len(values):.1g}"
-                texts.append(f"each run misses the requirement: if half of all runs met it, with probability {chance}")
+                text = "each run misses the requirement: if half of all runs met it, with probability"
+                texts.append(f"{text} {0.5 ** len(values):.1g}")
             if verdict == "undecided" and has_changed and others:
                 texts.append("these runs differ from the remembered ones")
             if not self.requirement.is_rate and len(self.values) > 1 and len({*self.values.values()}) == 1:

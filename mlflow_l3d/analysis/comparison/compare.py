@@ -24,14 +24,7 @@ from mlflow_l3d.analysis.comparison.difference import (
 )
 from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, over_tasks, ranks
 from mlflow_l3d.analysis.comparison.leave_out import check_effect
-from mlflow_l3d.analysis.comparison.results import (
-    UNDECIDED,
-    Comparison,
-    Difference,
-    Rank,
-    TaskMean,
-    decide,
-)
+from mlflow_l3d.analysis.comparison.results import UNDECIDED, Comparison, Difference, Rank, TaskMean, decide
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.comparison.wins import example_wins, pair_wins, run_wins
 from mlflow_l3d.analysis.importance.multiplicity import alike, holm, letters
@@ -73,7 +66,8 @@ def compare_systems(
         effect.
     """
     check_level(level)
-    rules = _Rules(metric, smallest_effect, level)
+    lossy = tuple(dict.fromkeys(each.name for systems in tasks.values() for each in systems if each.is_lossy))
+    rules = _Rules(metric, smallest_effect, level, lossy)
     measured: list[tuple[str, Means, list[float], list[Spread]]] = []
     for task, systems in tasks.items():
         for system in systems:
@@ -88,8 +82,6 @@ def compare_systems(
     alone = [p_value(*each) for _, _, gaps, spreads in measured for each in zip(gaps, spreads, strict=True)]
     families = [(correlations(means, spreads), spreads) for _, means, _, spreads in measured]
     adjusted, joint = joint_p_values(alone, families), joint_level(families, level)
-    lost = [means.systems[i].is_lossy or means.systems[j].is_lossy for _, means, *_ in measured for i, j in pairs]
-    adjusted = np.where(lost, 1.0, adjusted)
     differences: list[Difference] = []
     order: list[Rank] = []
     for (task, means, gaps, spreads), p_values in zip(measured, np.split(adjusted, len(tasks)), strict=True):
@@ -103,7 +95,6 @@ def compare_systems(
     if len(tasks) > 1:
         several, placed = _over_tasks(tasks, differences, rules)
         order += placed
-    lossy = tuple(dict.fromkeys(each.name for systems in tasks.values() for each in systems if each.is_lossy))
     return Comparison(metric, tuple(differences), tuple(order), several, smallest_effect, level, tuple(notes), lossy)
 
 
@@ -111,13 +102,12 @@ class _Rules(NamedTuple):
     metric: Metric
     smallest_effect: float
     level: float
+    lossy: tuple[str, ...]
 
-    def verdict(self, difference: float, p: float, limits: tuple[float, float], *, is_lossy: bool) -> str:
-        return (
-            UNDECIDED
-            if is_lossy
-            else decide(self.metric.sign * difference, p, limits, self.smallest_effect, self.level)
-        )
+    def verdict(self, pair: tuple[str, str], difference: float, p: float, limits: tuple[float, float]) -> str:
+        if {*pair} & {*self.lossy}:
+            return UNDECIDED
+        return decide(self.metric.sign * difference, p, limits, self.smallest_effect, self.level)
 
     def ranks(
         self, task: str, means: Mapping[str, float], runs: Sequence[int], gaps: Sequence[float], p_values: FloatArray
@@ -127,6 +117,7 @@ class _Rules(NamedTuple):
         pairs, _ = contrasts(len(names))
         ordered = sorted(names, key=lambda name: -self.metric.sign * means[name])
         alpha = 1 - self.level
+        p_values = np.where([bool({names[i], names[j]} & {*self.lossy}) for i, j in pairs], 1.0, p_values)
         apart = {frozenset((names[i], names[j])) for (i, j), p in zip(pairs, p_values, strict=True) if p <= alpha}
         group = letters(ordered, alike(ordered, apart))
         signs = self.metric.sign * np.array(gaps)
@@ -164,7 +155,7 @@ def _difference(
         p_adjusted=p_adjusted,
         joint_low=joint_low,
         joint_high=joint_high,
-        verdict=rules.verdict(gap, p_adjusted, (joint_low, joint_high), is_lossy=first.is_lossy or second.is_lossy),
+        verdict=rules.verdict((first.name, second.name), gap, p_adjusted, (joint_low, joint_high)),
         probability_better=probability_better(rules.metric.sign * gap, found),
         run_wins=run_wins(*of_runs),
         pair_wins=pair_wins(*of_runs),
@@ -189,17 +180,10 @@ def _over_tasks(
     values = [([each.difference for each in own], [each.error for each in own]) for own in by_pair.values()]
     means_over_tasks = [over_tasks(*each, rules.level) for each in values]
     adjusted = holm([one.p for one in means_over_tasks])
-    lossy = {each.name for systems in tasks.values() for each in systems if each.is_lossy}
-    lost = [not lossy.isdisjoint(pair) for pair in by_pair]
-    adjusted = np.where(lost, 1.0, adjusted)
     joint = [over_tasks(*each, 1 - (1 - rules.level) / len(means_over_tasks)) for each in values]
-    verdicts = [
-        rules.verdict(one.difference, float(p), (ends.low, ends.high), is_lossy=is_lossy)
-        for one, p, ends, is_lossy in zip(means_over_tasks, adjusted, joint, lost, strict=True)
-    ]
     means = [
-        TaskMean(*pair, tuple(tasks), one, float(p), verdict)
-        for pair, one, p, verdict in zip(by_pair, means_over_tasks, adjusted, verdicts, strict=True)
+        TaskMean(*pair, tuple(tasks), one, p, rules.verdict(pair, one.difference, p, (limits.low, limits.high)))
+        for pair, one, p, limits in zip(by_pair, means_over_tasks, map(float, adjusted), joint, strict=True)
     ]
     names = [each.name for each in next(iter(tasks.values()))]
     every = {name: [each for own in tasks.values() for each in own if each.name == name] for name in names}

@@ -18,22 +18,9 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.files import save_report, temporary_folder
 from mlflow_l3d.studies.gate.golden import GoldenRuns
-from mlflow_l3d.studies.gate.numbers.gate import (
-    GateAnswer,
-    Look,
-    look_at,
-    measure,
-    view,
-)
+from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look, look_at, measure, view
 from mlflow_l3d.studies.gate.numbers.power import Forecast
-from mlflow_l3d.studies.gate.record import (
-    PROGRESS,
-    RESUMED,
-    append_summary,
-    first_notes,
-    run_notes,
-    source_of_gate,
-)
+from mlflow_l3d.studies.gate.record import PROGRESS, RESUMED, append_summary, first_notes, run_notes, source_of_gate
 from mlflow_l3d.studies.gate.report.page import gate_document, gate_markdown
 from mlflow_l3d.studies.gate.report.words import GateSource, advice_on, look_line
 from mlflow_l3d.studies.gate.request import GateRequest

@@ -124,9 +124,8 @@ def specify_golden(name: str, parameters: Mapping[str, object], *, phase: str, *
     root_seed = typed["root_seed"]
     setup = set_up(resolved, approach, None, root_seed=root_seed, searches=find_search)
     if not setup.all_factors:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in setup.fixed_factors.items())
-        allowed = "must have one with an effect: without it all runs are equal"
-        raise ParameterError("factors", "none", allowed, f"Redraw what is fixed ({reasons}).")
+        fixed = "; ".join(f"{name}: {reason}" for name, reason in setup.fixed_factors.items())
+        raise ParameterError("factors", fixed, "must have one with an effect: without it all runs are equal")
     metric = headline_metric(setup)
     context = context_of(setup)
     return GoldenRequest(

@@ -73,10 +73,11 @@ def test_nothing_is_decided_about_a_system_that_lost_more_than_a_tenth_of_its_ru
         verdicts.append({pair.verdict for pair in (*found.differences, *over.differences, *over.over_tasks)})
     assert len(verdicts[0]) == 1
     assert [*verdicts[0], *verdicts[1]] == ["better" if second == APART else "equivalent", "undecided"]
-    assert headline(found) == "No verdict on A and B: more than 10 % of the runs of B failed."
+    assert headline(found) == "No verdict on A and B: too many runs failed."
     assert {each.group for each in found.ranks} == {"a"}
     assert said(found, 0).startswith("Not known:")
-    assert [step.text for step in steps(found, {}, SOURCE)] == ["Correct why runs of B fail, and compare again."]
+    fix = "More than 10 % of the runs of B failed: correct their error, and compare again."
+    assert [step.text for step in steps(found, {}, SOURCE)] == [said(found, 2)] == [fix]
 
 
 def test_headline_names_the_winner_first_if_it_is_the_second():

@@ -498,9 +498,7 @@ def test_errors_of_the_server_are_errors(place: Place) -> None:
 def test_golden_runs_without_a_factor_are_an_error_in_one_line(tracking_uri, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
     monkeypatch.setattr(Approach, "inactive_on", lambda self, *_: dict.fromkeys(self.factors, "it is greedy"))
-    with pytest.raises(
-        ParameterError, match=r"factors=none: must have one with an effect: .* data_order: it is greedy"
-    ):
+    with pytest.raises(ParameterError, match=r"factors=.* data_order: it is greedy.*: must have one with an effect"):
         specify_golden("candidate", {"approach": "synthetic"}, phase="golden")
 
 

@@ -56,7 +56,7 @@ def headline(comparison: Comparison) -> str:
             UNDECIDED: f"No difference between {both} is established{several}.",
         }
         if comparison.lossy:
-            return f"No verdict on {both}: more than {percent(MOST_LOST)} of the runs of {_lossy(comparison)} failed."
+            return f"No verdict on {both}: too many runs failed."
         return texts.get(lead.pair.verdict, f"{lead.ahead} is better than {lead.other} by {by}{several}.")
     if len(best) == 1:
         return f"{lead.ahead} is the best of {len(ranks)} systems{several}, {by} ahead of {lead.other}."
@@ -74,10 +74,11 @@ def answers(comparison: Comparison) -> tuple[Answer, Answer, Answer]:
     """Return the three questions that the report opens with, answered in plain words."""
     lead = leading(comparison)
     one = nearest_pair(comparison) or comparison.differences[0]
+    opened = _open(comparison), *of.advice_on(one).sentences
     return (
         Answer("Could it be luck?", "", (_luck(comparison, lead),)),
         Answer("Would one run show it?", "", (_one_run(comparison, lead),)),
-        Answer("What is open?", "", (_open(comparison), *of.advice_on(one).sentences * (not comparison.lossy))),
+        Answer("What is open?", "", (_lossy(comparison),) if comparison.lossy else opened),
     )
 
 
@@ -123,8 +124,6 @@ def _open(comparison: Comparison) -> str:
     opening = f"{len(undecided)} of {len(pairs)} pairs: " * (len(pairs) > 1)
     more = [f"{len(undecided) - 2} more"] if len(undecided) > 2 else []
     opening += f"**{listed([*undecided[:2], *more])}**."
-    if comparison.lossy:
-        return f"{opening} First correct why runs of {_lossy(comparison)} fail."
     one = nearest_pair(comparison)
     if one is None or isinstance(pairs[0], TaskMean):
         return f"{opening} More tasks, or more runs on each, settle it."
@@ -134,7 +133,8 @@ def _open(comparison: Comparison) -> str:
 
 
 def _lossy(comparison: Comparison) -> str:
-    return listed([short_names(comparison)[name] for name in comparison.lossy])
+    names = listed([short_names(comparison)[name] for name in comparison.lossy])
+    return f"More than {percent(MOST_LOST)} of the runs of {names} failed: correct their error, and compare again."
 
 
 def nearest_pair(comparison: Comparison) -> Difference | None:
@@ -148,7 +148,7 @@ def steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step
     """Yield what to do next: two commands at most."""
     names, one = short_names(comparison), nearest_pair(comparison)
     if comparison.lossy:
-        yield Step(f"Correct why runs of {_lossy(comparison)} fail, and compare again.")
+        yield Step(_lossy(comparison))
         return
     if one is None or all(pair.verdict != UNDECIDED for pair in judged(comparison)):
         if source.given and "self_check" not in source.given:

@@ -204,6 +204,11 @@ class GateAnswer:
         return self.looks[-1].decision if self.looks else "undecided"
 
     @property
+    def is_lossy(self) -> bool:
+        """Whether too many runs of a side have no score to decide anything."""
+        return any(look.is_lossy for look in self.looks[-1:])
+
+    @property
     def exit_status(self) -> int:
         """0 if the candidate is better or equivalent, 1 if it is worse, 2 where the budget leaves it open."""
         return EXIT_STATUS[self.decision]
@@ -221,15 +226,11 @@ class GateAnswer:
 
     def metrics(self) -> dict[int, dict[str, float]]:
         """Return what MLflow holds, by look."""
-        found = {
-            number: {
-                name: value
-                for name, value in zip(with_interval("difference"), (look.difference, look.low, look.high), strict=True)
-                if math.isfinite(value)
-            }
-            | {"runs_used": float(look.pairs), "looks": float(number)}
-            for number, look in enumerate(self.looks, 1)
-        }
+        found: dict[int, dict[str, float]] = {}
+        for number, look in enumerate(self.looks, 1):
+            ends = zip(with_interval("difference"), (look.difference, look.low, look.high), strict=True)
+            found[number] = {name: value for name, value in ends if math.isfinite(value)}
+            found[number] |= {"runs_used": float(look.pairs), "looks": float(number)}
         power = {"power_equivalent": self.before.same.equivalent, "power_worse": self.before.worse.worse}
         last = {"exit_status": float(self.exit_status), **power}
         found[len(self.looks)] = {**found.get(len(self.looks), {}), **last}

@@ -60,10 +60,9 @@ def answers(answer: GateAnswer) -> tuple[Answer, Answer, Answer]:
         lucky = "**There is no difference:** the two have equal scores in every run."
     elif answer.looks:
         look = answer.looks[-1]
-        words = {"undecided": ("Yes", "It contains 0."), "equivalent": ("Unlikely", f"It is within ± {answer.effect}.")}
+        open_ = ("Not known", "It is about the runs that did not fail.") if look.is_lossy else ("Yes", "It contains 0.")
+        words = {"undecided": open_, "equivalent": ("Unlikely", f"It is within ± {answer.effect}.")}
         word, place = words.get(look.decision, ("Unlikely", "It excludes 0."))
-        if look.is_lossy:
-            word, place = "Not known", "It is about the runs that did not fail."
         level, low, high = interval_of(answer, look)
         ends = f"is **{limits(answer, low, high, answer.digits)}** after **{counted(look.pairs, 'run')}** of each"
         lucky = f"**{word}.** The [[{percent(level)} interval|repeated]] of the difference {ends}. {place}"
@@ -98,7 +97,7 @@ def _elsewhere(answer: GateAnswer) -> Answer:
 def steps(answer: GateAnswer, source: GateSource) -> list[Step]:
     """Return what to do next."""
     runs, candidate = answer.outstanding.runs, source.candidate_run
-    if answer.outstanding.equal or _is_lossy(answer):
+    if answer.outstanding.equal or answer.is_lossy:
         return [Step(advice_on(answer).sentences[0])]
     if answer.decision in ("better", "equivalent"):
         take = f"Adopt {shorten(answer.candidate, 60)}." if answer.decision == "better" else "Take the cheaper one."
@@ -119,7 +118,7 @@ def steps(answer: GateAnswer, source: GateSource) -> list[Step]:
 def advice_on(answer: GateAnswer) -> Answer:
     """Return what would settle a gate: a look at the change, runs, test examples, or nothing more."""
     outstanding = answer.outstanding
-    if _is_lossy(answer):
+    if answer.is_lossy:
         why = f"No verdict if more than {percent(MOST_LOST)} of the runs fail: correct their error, and gate again."
         return advice("runs that do not fail", why)
     if outstanding.equal:
@@ -127,10 +126,6 @@ def advice_on(answer: GateAnswer) -> Answer:
         return advice("a look at the change", why)
     there = str(answer.looks[-1].pairs) if answer.looks else "0"
     return advise(there, outstanding.runs, outstanding.examples, settled=answer.decision != "undecided")
-
-
-def _is_lossy(answer: GateAnswer) -> bool:
-    return bool(answer.looks) and answer.looks[-1].is_lossy
 
 
 def plan_lines(plan: SequentialPlan, forecast: Forecast, metric: Metric) -> list[str]:

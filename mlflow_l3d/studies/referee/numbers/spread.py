@@ -93,7 +93,7 @@ class Spread:
         if candidates have such variances. For a variance with a share w of the weights its mean is 1/w at most, so that
         variances that were never seen cost false claims for the first few candidates that have them.
         """
-        log = float(self._log_evidence(measured, effects, np.array([measured.gain]), is_one_sided=True)[0])
+        log = float(self._logs(measured, effects, np.array([measured.gain]), one_sided=True)[0])
         return math.exp(min(log, 700.0))
 
     def half_width(self, measured: Measured, effects: FloatArray, needed: float) -> float:
@@ -102,19 +102,17 @@ class Spread:
         The estimate with so much on either side is a confidence sequence that belongs to :meth:`evidence`: it excludes
         0 if that is 2 `needed` or more. inf if there is none.
         """
-        low, high = 1e-3 * math.sqrt(measured.least or measured.variance or self.unit), 1e3 * math.sqrt(self.unit)
+        low, high = 1e-3 * self.unit**0.5, 1e3 * self.unit**0.5
         for _ in range(3):
-            gains = np.unique([*np.geomspace(low, max(high, 2 * low), 12), max(abs(measured.gain), low)])
-            over = self._log_evidence(measured, effects, gains, is_one_sided=False) >= math.log(needed)
+            gains = np.unique([*np.geomspace(low, high, 12), abs(measured.gain) or low])
+            over = self._logs(measured, effects, gains, one_sided=False) >= math.log(needed)
             if not over.any():
                 return math.inf
             place = int(over.argmax())
             low, high = float(gains[max(place - 1, 0)]), float(gains[place])
         return high
 
-    def _log_evidence(
-        self, measured: Measured, effects: FloatArray, gains: FloatArray, *, is_one_sided: bool
-    ) -> FloatArray:
+    def _logs(self, measured: Measured, effects: FloatArray, gains: FloatArray, *, one_sided: bool) -> FloatArray:
         """Return the logarithm of the evidence for each of these gains."""
         from scipy.special import log_ndtr
 
@@ -129,7 +127,7 @@ class Spread:
         left = squares / (squares + np.square(effects)[:, None])
         deviations = gains[:, None, None] * np.sqrt((1 - left) / squares)
         some = none + np.log(left) / 2 + deviations**2 / 2
-        some += math.log(2) + log_ndtr(deviations) if is_one_sided else 0.0
+        some += math.log(2) + log_ndtr(deviations) if one_sided else 0.0
         logs: FloatArray = np.logaddexp.reduce(some, axis=(1, 2)) - np.logaddexp.reduce(none, axis=(1, 2))
         return logs - math.log(len(effects))
 
