@@ -110,7 +110,7 @@ class Spread:
                 return math.inf
             place = int(over.argmax())
             low, high = float(gains[max(place - 1, 0)]), float(gains[place])
-        return high
+        return float(high)
 
     def _logs(self, measured: Measured, effects: FloatArray, gains: FloatArray, *, one_sided: bool) -> FloatArray:
         """Return the logarithm of the evidence for each of these gains."""
