@@ -67,9 +67,9 @@ def luck_fixture(request: pytest.FixtureRequest) -> Iterator[Luck]:
       most; but a case that is known to pass is run once or twice, and one that now fails every second time may pass
       these runs. Errors, and undecided cases that ``--l3d-undecided fail`` makes fail, can be chance.
     * That a requirement is met is shown for the seeds and the code of all remembered runs together, each case at alpha.
-    * Scores of 0 and 1 are outcomes, others are taken to be normal: rare extreme ones, as of a log-normal loss or a
-      training that diverges once in a hundred, can make a case pass or fail wrongly. A mean says nothing about the
-      worst seed.
+    * Scores of 0 and 1 are outcomes, others are taken to be normal, but for a correction before a case passes: rare
+      extreme ones, as of a training that diverges once in ten or a hundred runs, can make a case pass or fail wrongly,
+      and more runs do not prevent it. A mean says nothing about the worst seed.
     * Equal scores, or differences, are taken to be the mean if twenty runs or more show that fewer than one run in five
       has another. What these would be is not known: a change that breaks one seed in ten may pass.
     * A case each of whose runs misses its requirement fails whatever alpha is, as in plain pytest. If half of all runs

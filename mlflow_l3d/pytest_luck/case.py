@@ -62,10 +62,7 @@ class Case:
             label = self.requirement.label
         base = self.record.runs.get(label, {}) if label != self.recorded else {}
         new = base or (count(self.record.fresh) if len(past) < MOST else ())
-        order = [
-            (index for index in new if index not in past),
-            (index for index in past if not base or index in base),
-        ]
+        order = [(index for index in new if index not in past), (index for index in past if not base or index in base)]
         run = {*self.values, *self.lost}
         return next((index for indices in order for index in indices if index not in run), None)
 

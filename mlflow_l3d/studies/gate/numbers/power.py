@@ -179,12 +179,7 @@ def power(plan: SequentialPlan, noise: Noise, draws: int = DRAWS) -> Forecast:
     return Forecast(noise.std, same, worse)
 
 
-def runs_for_power(
-    wanted: float,
-    plan: Callable[[int], SequentialPlan],
-    noise: Noise,
-    most: int = MOST_AUTO,
-) -> int:
+def runs_for_power(wanted: float, plan: Callable[[int], SequentialPlan], noise: Noise, most: int = MOST_AUTO) -> int:
     """Return the smallest budget with which both answers of :func:`power` are found so often; `most` if none has.
 
     Parameters

@@ -95,9 +95,7 @@ def gate_document(
         lines=[about, *lines],
         notes=notes,
         in_full=[[Item(advised.lead, advised.question), *map(Item, answer.notes)]],
-        sections=[
-            Section("What was planned, and expected", [*planned, bound_table(answer.plan, answer.metric)]),
-        ],
+        sections=[Section("What was planned, and expected", [*planned, bound_table(answer.plan, answer.metric)])],
         settings=settings,
     )
 

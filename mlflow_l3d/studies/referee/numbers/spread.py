@@ -102,7 +102,7 @@ class Spread:
         The estimate with so much on either side is a confidence sequence that belongs to :meth:`evidence`: it excludes
         0 if that is 2 `needed` or more. inf if there is none.
         """
-        low, high = 1e-3 * self.unit**0.5, 1e3 * self.unit**0.5
+        low, high = 1e-3 * math.sqrt(self.unit), 1e3 * math.sqrt(self.unit)
         for _ in range(3):
             gains = np.unique([*np.geomspace(low, high, 12), abs(measured.gain) or low])
             over = self._logs(measured, effects, gains, one_sided=False) >= math.log(needed)
