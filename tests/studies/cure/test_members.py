@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from scipy.stats import binom
 
-from mlflow_l3d.analysis.cure.rank import helps, simplest
+from mlflow_l3d.analysis.cure.rank import helping, helps, simplest
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.known import named
@@ -93,6 +93,18 @@ def test_runs_that_draw_their_own_test_examples_share_the_reference_set_alone() 
     predictions, (reason,) = predicted(alone, named("accuracy"), 2, Range(0.1))
     assert predictions == []
     assert reason.startswith("Runs that differ in a share fewer than 10 test examples: reference_size=")
+
+
+def test_no_ensemble_is_named_that_cannot_be_verified() -> None:
+    members, random, drawn = MemberRows(design_named("nested")), np.random.default_rng(0), [True] * 20 + [False] * 50
+    for row in range(12):
+        for column in range(3):
+            ids = [*random.permutation(900)[:20], *range(1000, 1050)]
+            members.add(cell(row=row, column=column), run(ids, random.random(70) < RIGHT, column, drawn))
+    predictions, reasons = predicted(members, named("accuracy"), 2, spread := Range(0.1, 0.09, 0.11))
+    assert any(helps(each, spread.value, 1.0) for each in predictions)
+    assert not helping(predictions, spread.value, 1.0)  # `cure --verify` refuses them
+    assert reasons[0].startswith("Ensembles over a cannot be verified: their members draw test examples of their own.")
 
 
 def test_a_base_run_is_the_first_member_of_each_of_its_swaps() -> None:
