@@ -27,7 +27,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Step, marked
 from mlflow_l3d.studies.investigation.report import cite
 from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP, first_table
-from mlflow_l3d.studies.investigation.report.page import investigation_document
+from mlflow_l3d.studies.investigation.report.page import help_table, investigation_document
 from mlflow_l3d.studies.investigation.report.prediction_tables import shares
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
@@ -339,7 +339,14 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     assert len(first.split("factor verdict")[0].split()) <= 120
     assert len(first.split()) <= 600
     assert "± 0.1 0.1 to 2.7" in first.replace("(", "").replace(")", "")
-    assert "20 to 90 % of now" in first
+    assert "(20 to 90 %)" in first
+    table = help_table(Shown(found))
+    assert table is not None
+    assert "Arrow" not in "".join(table.lines())  # nothing is drawn in the terminal
+    needs = tuple(replace(each, remedy=Remedy("mean", ("model_initialisation",), 4)) for each in found.remedies.best)
+    wide = help_table(Shown(replace(found, remedies=Foreseen(needs, 0.0125))))
+    assert wide is not None
+    assert sum(line.startswith("---") for line in wide.lines()) == 1  # no second table for the last column
     assert "Arrow: the interval is longer." in first  # 2.7 is more than twice 1.2
     assert document.to_html().count(">▶</text>") == 1
     alone = replace(judged("dominates"), remedies=found.remedies)

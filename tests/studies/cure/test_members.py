@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.cure.rank import helping, helps, simplest
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report.remedies import remedy_words
+from mlflow_l3d.report.remedies import labels_note, remedy_words
 from mlflow_l3d.studies.investigation import members as rows_of
 from mlflow_l3d.studies.investigation.members import MemberRows, RunPredictions, run_predictions
 from mlflow_l3d.studies.investigation.remedies import nothing_helps, predicted, why_not
@@ -130,7 +130,10 @@ def test_ensembles_that_need_labels_say_so() -> None:
     said = "Ensembles over data_order+label_selection need several times the labels."
     assert nothing_helps([], [], cast("Any", cause)) == said
     vote = Remedy("vote", ("data_order", "label_selection"), 5)
-    assert remedy_words(vote) == "vote of 5 runs over data_order and label_selection (needs up to 5 times the labels)"
+    assert remedy_words(vote) == "vote of 5 runs over data_order and label_selection"
+    said = " Several runs over 2 factors need up to as many times the labels."
+    assert labels_note([vote, Remedy("vote", ("data_order",), 5)]) == said
+    assert not labels_note([Remedy("fix", ("label_selection",))])
 
 
 def test_each_factor_has_its_own_reason_first_that_which_more_runs_settle() -> None:

@@ -30,6 +30,7 @@ from mlflow_l3d.report.remedies import (
     beginning,
     factor_words,
     less_text,
+    needs_labels,
     remedy_bars,
     remedy_table,
     remedy_words,
@@ -67,7 +68,6 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
         The given values.
     """
     first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ROWS]
-    note = f"Without a remedy {unit_of(answer.metric).typical(answer.std)}. Predicted from stored runs, with intervals."
     compared = [verified_table(each, answer) for each in answer.verified]
     return Document(
         title=f"cure of run {source.run_id}",
@@ -76,7 +76,7 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
         place=source.place(f"{len(answer.predictions)} remedies"),
         answers=[_helping(answer), _cost(answer), _luck(answer)],
         drawing=front(answer),
-        table=trained_table(answer) if answer.verified else remedy_bars(first, answer.metric, note) if first else None,
+        table=trained_table(answer) if answer.verified else remedy_bars(first, answer.metric) if first else None,
         steps=list(_steps(answer, source, run_id)),
         lines=[f"Cure of run {source.run_id}; report.html is among the artifacts of MLflow run {run_id}."],
         notes=answer.reasons[:2],
@@ -138,7 +138,8 @@ def _cost(answer: CureAnswer) -> Answer:
     if (chosen := answer.chosen) is None:
         return Answer("What does it cost?", "", ("Reporting the mean of several runs costs their trainings.",))
     time = f", {duration(chosen.seconds)} in all" * math.isfinite(chosen.seconds)
-    lead = f"**{counted(chosen.trainings, 'training')}** behind each prediction{time}."
+    labels = f", and up to {chosen.remedy.members} times the labels" * needs_labels(chosen.remedy.over)
+    lead = f"**{counted(chosen.trainings, 'training')}** behind each prediction{time}{labels}."
     return Answer("What does it cost?", "", (lead,))
 
 

@@ -20,7 +20,7 @@ from mlflow_l3d.analysis.importance.tables import constant
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import counted, listed, points, rough_duration
-from mlflow_l3d.report.remedies import less_text, remedy_words, short_words
+from mlflow_l3d.report.remedies import labels_note, less_text, remedy_words, short_words
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import RETRY, Answer, Step, all_of, few_runs, may_be_luck
 from mlflow_l3d.studies.investigation.report.details import luck_details, stable_details, stable_group, which_details
@@ -87,6 +87,7 @@ def _cured(shown: Shown, source: Source) -> Iterator[Answer]:
         if remedies.best:
             name = short_words(remedies.best[0].remedy)
             lead = f"**{name[:1].upper()}{name[1:]}**: {less_text(remedies.best[0], shown.unit)}."
+            lead += labels_note([remedies.best[0].remedy])
         if (cure := source.given.get("cure", "")).startswith("{"):
             lead = f"These runs have a remedy: {remedy_words(Remedy(**json.loads(cure)))}. {lead}"
         if _must_prevent_collapse(shown):
