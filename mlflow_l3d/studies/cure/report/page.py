@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -96,7 +95,7 @@ def headline(answer: CureAnswer) -> str:
     end = "."
     if answer.verified:
         if (best := answer.best) is None:
-            return f"{beginning(answer.verified[0].prediction.remedy, 1)}. {achieved(answer.verified[0], answer)}"
+            return f"{beginning(answer.ranked[0].prediction.remedy, 1)}. {achieved(answer.ranked[0], answer)}"
         what, before, after = f"Verified: {with_article(best.prediction.remedy, 1)} leaves", best.plain, best.cured
         end = f"; whether the mean is {worse(answer)} is open." if answer.mean_kept(best) == "open" else end
     elif answer.collapsed:
@@ -199,34 +198,34 @@ def remaining_table(answer: CureAnswer) -> Table | None:
 
 
 def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
-    is_open = [each for each in answer.verified if "open" in (each.less_spread, answer.mean_kept(each))]
+    cure = partial(source.on_runs, "cure", source.run_id)
+    is_open = [each for each in answer.ranked if "open" in (each.less_spread, answer.mean_kept(each))]
     if answer.best is not None:
         command = f"mlflow artifacts download --run-id {run_id} --artifact-path cure.json --dst-path ."
         yield Step("The verified remedy is a file:", command)
         if command := source.command(cure="cure.json"):
             yield Step("With it, which luck is left?", command)
         if answer.best.prediction.remedy.kind not in SEVERAL:
-            yield Step("What would several such runs do?", f"mlflow-l3d cure {source.run_id}")
+            yield Step("What would several such runs do?", cure())
     elif is_open and (again := source.command()):
         runs = 4 * max(each.runs + each.failed for each in is_open)
-        remedy = f"--remedy {shlex.quote(remedy_words(is_open[0].prediction.remedy))}"
-        options = f"--verify 1 --runs {runs} {remedy}"
+        options = {"verify": 1, "runs": runs, "remedy": remedy_words(is_open[0].prediction.remedy)}
         if runs <= answer.stored:
-            yield Step("More golden runs may settle it:", f"mlflow-l3d cure {source.run_id} {options}")
+            yield Step("More golden runs may settle it:", cure(**options))
             return
         again = source.command(**{"mitigation_runs" if answer.is_pooled else "golden_runs": str(runs)})
         yield Step("More golden runs may settle it:", again)
-        yield Step("After that, verify with its golden runs:", f"mlflow-l3d cure {options}")
+        yield Step(
+            "After that, verify with its golden runs (name its run):", source.on_runs("cure", "RUN_ID", **options)
+        )
     elif (chosen := answer.chosen) and not answer.verified and answer.stored and source.command():
         if not (answer.collapsed or chosen.is_decidable(min(answer.stored, MOST_PAIRS))):
             return
         trained = [each for each in answer.predictions if each.remedy.kind in ("training", "prompt")]
         if trained and all(each.basis == "unknown" for each in trained):
-            yield Step(
-                f"Verify it, and {remedy_words(trained[0].remedy)}:", f"mlflow-l3d cure {source.run_id} --verify 2"
-            )
+            yield Step(f"Verify it, and {remedy_words(trained[0].remedy)}:", cure(verify=2))
         else:
-            yield Step("This is predicted. Verify it:", f"mlflow-l3d cure {source.run_id} --verify 1")
+            yield Step("This is predicted. Verify it:", cure(verify=1))
 
 
 def prediction_rows(answer: CureAnswer) -> list[dict[str, Any]]:
