@@ -357,7 +357,12 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     )
     nothing = replace(found, remedies=Foreseen((), 0.0125, "No vote helps."))
     assert said(nothing, 3) == "No vote helps."
-    assert steps(Shown(nothing), SOURCE)[-1].command == f"mlflow-l3d cure {RUN}"
+    assert not any("cure" in step.command for step in steps(Shown(nothing), SOURCE))
+    collapsed = replace(nothing, importances=below_chance)  # what is for it can be verified without a prediction
+    assert steps(Shown(collapsed), SOURCE)[-1].command == f"mlflow-l3d cure {RUN}"
+    one = replace(judged("minor"), remedies=Foreseen((), 0.0125, "No vote helps."), tests_drawn=True, test_examples=50)
+    one = replace(one, luck_of_tests=1.0)  # the first step is to test more examples
+    assert steps(Shown(one), SOURCE)[1].text.startswith("What else moves the score?")
     collapsing = steps(Shown(replace(found, importances=below_chance)), SOURCE)
     assert all("--verify" not in step.command for step in collapsing)
     cured = replace(SOURCE, given={**SOURCE.given, "cure": '{"kind": "vote", "over": ["data_order"], "members": 5}'})

@@ -216,7 +216,8 @@ def _stable(shown: Shown) -> Answer:
 def steps(shown: Shown, source: Source, runs: Runs | None = None) -> list[Step]:
     """Return what to do next, what would change the answer most first."""
     others, remedies = list(_next_steps(shown, source, runs or Runs())), shown.analysis.remedies
-    if remedies is None or not remedies.std > 0 or not source.run_id:
+    is_offered = remedies is not None and remedies.std > 0 and (remedies.best or _must_prevent_collapse(shown))
+    if remedies is None or not is_offered or not source.run_id:
         return others[:_STEPS]
     text, cure = "What would leave less luck? See every remedy:", source.on_runs("cure", source.run_id)
     pairs = min(len(shown.golden_scores), MOST_PAIRS)
