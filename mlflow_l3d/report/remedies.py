@@ -126,7 +126,7 @@ def remedy_bars(predictions: Sequence[Prediction], metric: Metric) -> Table:
                 f"remaining std ({unit.short})": said,
                 axis: Drawn(share_bar(share, low, high, said.replace("\n", " "))),
                 f"mean ({unit.short})": range_text(each.mean_change, unit, sign=True, digits=digits),
-                "trainings": str(each.trainings),
+                "runs": str(each.trainings),
             }
         )
     note = f"Predicted from stored runs. Now {unit.typical(std)}; in brackets: % of it."

@@ -343,7 +343,8 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     table = help_table(Shown(found))
     assert table is not None
     assert "Arrow" not in "".join(table.lines())  # nothing is drawn in the terminal
-    needs = tuple(replace(each, remedy=Remedy("mean", ("model_initialisation",), 4)) for each in found.remedies.best)
+    longest = Remedy("mean", ("model_initialisation",), 4)
+    needs = tuple(replace(each, remedy=longest, ratio=Range(0.9, 0.8, 1.02)) for each in found.remedies.best)
     wide = help_table(Shown(replace(found, remedies=Foreseen(needs, 0.0125))))
     assert wide is not None
     assert sum(line.startswith("---") for line in wide.lines()) == 1  # no second table for the last column
