@@ -46,8 +46,7 @@ def remedy_over(remedy: Remedy, most: int = _MOST_NAMES) -> str:
 
 def remedy_words(remedy: Remedy, also: Sequence[Remedy] = (), most: int = _MOST_NAMES) -> str:
     """Return what a remedy does, and those that are applied to its results, in a few words; at most so many factors."""
-    price = f" (needs up to {remedy.members} times the labels)" if needs_labels(remedy.over) else ""
-    runs = f"{counted(remedy.members, 'run')} over {remedy_over(remedy, most)}{price}"
+    runs = f"{counted(remedy.members, 'run')} over {remedy_over(remedy, most)}"
     words = {
         "vote": f"vote of {runs}",
         "mean": f"mean of class scores of {runs}",
@@ -58,6 +57,12 @@ def remedy_words(remedy: Remedy, also: Sequence[Remedy] = (), most: int = _MOST_
     }.get(remedy.kind, "")
     changes = [f"{name}={value_text(value)}" for name, value in remedy.changes.items()]
     return ", ".join(filter(None, [*([remedy.words] if remedy.words else [words, *changes]), *map(remedy_words, also)]))
+
+
+def labels_note(remedies: Sequence[Remedy]) -> str:
+    """Return which remedies need more labels, after a space; empty if none does."""
+    over = dict.fromkeys(remedy_over(each, 1) for each in remedies if each.kind in SEVERAL and needs_labels(each.over))
+    return f" Several runs over {listed([*over], 'or')} need up to as many times the labels." if over else ""
 
 
 def short_words(remedy: Remedy) -> str:
@@ -99,7 +104,7 @@ def less_text(each: Prediction, unit: Unit) -> str:
     return f"{mean}; less luck is undecided" + f" {ratio}{before})" * (ratio != MISSING)
 
 
-def remedy_bars(predictions: Sequence[Prediction], metric: Metric, note: str) -> Table:
+def remedy_bars(predictions: Sequence[Prediction], metric: Metric) -> Table:
     """Return remedies as a first screen has them: what remains with its interval, the change of the mean, the price.
 
     Bars reach to twice what remains without a remedy, so that no long interval makes the others small.
@@ -111,7 +116,7 @@ def remedy_bars(predictions: Sequence[Prediction], metric: Metric, note: str) ->
         said, ratio = f"± {range_text(each.std, unit, digits=digits)}", Range(*(end / std for end in each.std))
         if math.isfinite(each.ratio.high):  # without the error of the present spread, which the remedy does not change
             said, ratio = f"± {unit.text(each.std.value, digits)}", each.ratio
-            limits = between(ratio.low, ratio.high, partial(points, digits=0), "({} to {} % of now)")
+            limits = between(ratio.low, ratio.high, partial(points, digits=0), "({} to {} %)")
             said = with_limits(said, limits * (ratio.low < ratio.high)).rstrip()
         share, low, high = (end / 2 for end in ratio)
         is_cut |= high > 1
@@ -121,13 +126,14 @@ def remedy_bars(predictions: Sequence[Prediction], metric: Metric, note: str) ->
                 f"remaining std ({unit.short})": said,
                 axis: Drawn(share_bar(share, low, high, said.replace("\n", " "))),
                 f"mean ({unit.short})": range_text(each.mean_change, unit, sign=True, digits=digits),
-                "trainings": str(each.trainings),
+                "runs": str(each.trainings),
             }
         )
-    note += " Dashed line: without a remedy."
-    if is_cut:
-        note += " Arrow: the interval is longer."
-    return Table.of(rows, note, kind="bars", texts=frozenset({1}), kinds=("remedy",) * len(rows))
+    note = f"Predicted from stored runs. Now {unit.typical(std)}; in brackets: % of it."
+    note += labels_note([each.remedy for each in predictions])
+    legend = "Dashed line: without a remedy." + " Arrow: the interval is longer." * is_cut
+    kinds = ("remedy",) * len(rows)
+    return Table.of(rows, note, legend=legend, kind="bars", texts=frozenset({1}), kinds=kinds)
 
 
 def remedy_table(predictions: Sequence[Prediction], metric: Metric, note: str) -> Table | None:
@@ -149,4 +155,5 @@ def remedy_table(predictions: Sequence[Prediction], metric: Metric, note: str) -
         }
         for each in predictions
     ]
+    note += labels_note([each.remedy for each in predictions])
     return Table.of(rows, note, texts=frozenset({8})).without_empty([*rows[0]][1:])

@@ -84,6 +84,8 @@ class Table:
         A class of the style sheet, for a page.
     kinds
         One class of the style sheet for each row; none by default.
+    legend
+        Behind the note, on a page alone: what pictures show.
     more
         Columns that a page shows only when a reader asks for them, and the terminal never.
     """
@@ -95,6 +97,7 @@ class Table:
     title: str = ""
     kind: str = ""
     kinds: tuple[str, ...] = ()
+    legend: str = ""
     more: frozenset[int] = frozenset()
 
     @classmethod

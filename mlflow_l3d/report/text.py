@@ -143,8 +143,8 @@ def ascii_text(text: str) -> str:
 
 def heading(text: str) -> list[str]:
     """Return a title and the line below it."""
-    short = shorten(ascii_text(text), WIDTH)
-    return [short, "=" * len(short)]
+    lines = wrap(text)
+    return [*lines, "=" * max(map(len, lines))]
 
 
 def wrap(text: str, indent: str = "", *, split_words: bool = True) -> list[str]:

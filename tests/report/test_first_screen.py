@@ -27,7 +27,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Step, marked
 from mlflow_l3d.studies.investigation.report import cite
 from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP, first_table
-from mlflow_l3d.studies.investigation.report.page import investigation_document
+from mlflow_l3d.studies.investigation.report.page import help_table, investigation_document
 from mlflow_l3d.studies.investigation.report.prediction_tables import shares
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
@@ -379,7 +379,15 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     assert len(first.split("factor verdict")[0].split()) <= 120
     assert len(first.split()) <= 600
     assert "± 0.1 0.1 to 2.7" in first.replace("(", "").replace(")", "")
-    assert "20 to 90 % of now" in first
+    assert "(20 to 90 %)" in first
+    table = help_table(Shown(found))
+    assert table is not None
+    assert "Arrow" not in "".join(table.lines())  # nothing is drawn in the terminal
+    longest = Remedy("mean", ("model_initialisation",), 4)
+    needs = tuple(replace(each, remedy=longest, ratio=Range(0.9, 0.8, 1.02)) for each in found.remedies.best)
+    wide = help_table(Shown(replace(found, remedies=Foreseen(needs, 0.0125))))
+    assert wide is not None
+    assert sum(line.startswith("---") for line in wide.lines()) == 1  # no second table for the last column
     assert "Arrow: the interval is longer." in first  # 2.7 is more than twice 1.2
     assert document.to_html().count(">▶</text>") == 1
     alone = replace(judged("dominates"), remedies=found.remedies)
@@ -388,7 +396,12 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     assert said(guessing, 3).startswith("First make all runs better than guessing (L3D005). What is predicted below")
     nothing = replace(found, remedies=Foreseen((), 0.0125, "No vote helps."))
     assert said(nothing, 3) == "No vote helps."
-    assert steps(Shown(nothing), SOURCE)[-1].command == f"mlflow-l3d cure {RUN}"
+    assert not any("cure" in step.command for step in steps(Shown(nothing), SOURCE))
+    unlearned = replace(nothing, guessing=30)  # what is for it can be verified without a prediction
+    assert steps(Shown(unlearned), SOURCE)[-1].command == f"mlflow-l3d cure {RUN}"
+    one = replace(judged("minor"), remedies=Foreseen((), 0.0125, "No vote helps."), tests_drawn=True, test_examples=50)
+    one = replace(one, luck_of_tests=1.0)  # the first step is to test more examples
+    assert steps(Shown(one), SOURCE)[1].text.startswith("What else moves the score?")
     first_step, second = steps(Shown(guessing), SOURCE)
     assert first_step.text.startswith("First make all runs better than guessing (L3D005): ")
     assert "--verify" not in second.command

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.report.numbers import points, shorten, signed
-from mlflow_l3d.report.text import WIDTH
+from mlflow_l3d.report.text import WIDTH, heading
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, by_code
 
@@ -103,6 +103,13 @@ def test_any_name_and_number_gives_printable_lines_that_fit(importance, analysis
 def test_escape_codes_do_not_reach_the_terminal():
     assert shorten("a\x1b[31m\nb", 20) == "a [31m b"
     assert shorten("x" * 30, 10) == "xxxxxxx..."
+
+
+def test_a_long_headline_is_whole():
+    words = [f"word{at}" for at in range(40)]
+    *lines, rule = heading(" ".join(words))
+    assert " ".join(lines).split() == words
+    assert max(map(len, lines)) == len(rule) <= WIDTH
 
 
 def test_numbers():

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.cure.spread import MEAN, TOTAL, WITHIN
+from mlflow_l3d.analysis.cure.spread import LUCK, MEAN, TOTAL, WITHIN
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 
 DOUBT: Final = 0.1
@@ -19,7 +19,7 @@ _USUAL_OFFSET: Final = 1.0
 
 
 def extended(members: IntArray, moments: FloatArray, like: npt.NDArray[np.bool_]) -> FloatArray:
-    """Return moments of all numbers of members from those that are known, shape (..., K, 7).
+    """Return moments of all numbers of members from those that are known, shape (..., K, 8).
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def extended(members: IntArray, moments: FloatArray, like: npt.NDArray[np.bool_]
     moments
         nan if unknown.
     like
-        Shape (K, 7): which are known in the estimate; without a row or column the same are used.
+        Shape (K, 8): which are known in the estimate; without a row or column the same are used.
 
     Notes
     -----
@@ -40,7 +40,11 @@ def extended(members: IntArray, moments: FloatArray, like: npt.NDArray[np.bool_]
     whole = moments.copy()
     if not (like[:, WITHIN] & like[:, TOTAL]).any():
         return whole
-    offset, amount, between = _variances(members, moments, like)
+    # The luck of test examples follows the accuracy: the law is that of the rest.
+    luck = moments[..., LUCK] - moments[..., :1, LUCK]
+    rest_of = moments.copy()
+    rest_of[..., TOTAL] -= np.nan_to_num(luck)
+    offset, amount, between = _variances(members, rest_of, like)
     for moment in range(moments.shape[-1]):
         measured, wanted = like[:, moment], members[~like[:, moment]]
         if moment in (TOTAL, WITHIN):
@@ -50,9 +54,11 @@ def extended(members: IntArray, moments: FloatArray, like: npt.NDArray[np.bool_]
             # The first member follows the law least, because some runs collapse.
             several = measured & (members > 1)
             several = several if several.sum() > 1 else measured
-            power = 1.0 if moment == MEAN else 0.5
+            power = 1.0 if moment in (MEAN, LUCK) else 0.5
             line = _line(members[several], moments[..., several, moment], wanted, offset[..., None], power)
             whole[..., ~measured, moment] = line if moment == MEAN else np.clip(line, 0, 1)
+    more = np.nan_to_num(whole[..., LUCK] - whole[..., :1, LUCK])
+    whole[..., TOTAL] += np.where(like[:, TOTAL], 0.0, more)
     return whole
 
 

@@ -108,21 +108,25 @@ def more_tests(golden_std: Range, *, luck: float, test_size: int, sizes: Sequenc
     ----------
     luck
         Variance of a score that the choice of its `test_size` examples causes: of the accuracy a, ``a (1 - a) /
-        test_size``, on average over runs.
+        test_size``, on average over runs; nan if unknown. Above the whole, within its interval, it is the whole.
     """
     predictions = []
+    reason = "unknown, as all runs share their test examples, or none tell how the metric varies with them"
+    if math.isfinite(luck):
+        is_part = 0 <= luck <= max(golden_std.value, golden_std.high) ** 2
+        reason = "" if is_part else "the test examples seem to cause more than all of the spread"
+        luck = min(luck, golden_std.value**2)
     for size in sizes:
         change = luck * (test_size / size - 1)
         ends = [math.sqrt(max(0.0, end**2 + change)) if math.isfinite(end) else math.nan for end in golden_std]
-        remedy = Remedy("more_data", changes={"test_size": size})
-        reason = (
-            "" if 0 <= luck <= golden_std.value**2 else "the test examples seem to cause more than all of the spread"
-        )
+        words = f"{size:,} test examples in place of {test_size:,}"
+        remedy = Remedy("more_data", changes={"test_size": size}, words=words)
         predictions.append(
             Prediction(
                 remedy=remedy,
                 basis="unknown" if reason else "exact",
                 std=UNKNOWN if reason else Range(*ends),
+                ratio=UNKNOWN if reason else Range(*(one / end for one, end in zip(ends, golden_std, strict=True))),
                 mean_change=Range(0.0, 0.0, 0.0),
                 std_before=golden_std.value,
                 reason=reason,

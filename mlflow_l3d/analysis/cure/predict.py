@@ -34,6 +34,7 @@ def predict(
     over: Sequence[str],
     metric: Metric,
     classes: int | None,
+    test_size: int = 0,
     golden_std: Range = UNKNOWN,
     most_members: int = MOST_MEMBERS,
 ) -> list[Prediction]:
@@ -47,6 +48,8 @@ def predict(
         The factors that differ within a row.
     metric, classes
         What is scored, and how many classes are distinguished.
+    test_size
+        Test examples that runs of different rows draw, whose luck no remedy cures; 0 if all runs share them.
     golden_std
         The spread that is reported (ddof=1), with its interval: the remaining one is this times the ratio that the
         table shows. Unknown: the table alone gives it.
@@ -59,7 +62,7 @@ def predict(
         First one run, as it is (``report_mean`` of 1): consistency and fragile examples before a remedy. Then at least
         one for each kind; if nothing can be predicted, one with a reason.
     """
-    table = Table.of(rows, metric, classes)
+    table = Table.of(rows, metric, classes, test_size)
     lost = len(rows) - len(table.rows)
     reason = f"{lost} of {len(rows)} rows lack runs and are left out" if lost else ""
     why = ""

@@ -94,5 +94,7 @@ def helping(predictions: Iterable[Prediction], std: float, sign: float) -> list[
 
     Of each kind over the same factors one number of members is named, see :func:`simplest`.
     """
-    some = simplest(predictions, lambda each: each.remedy.kind in OF_APPROACHES and helps(each, std, sign))
+    some = simplest(
+        predictions, lambda each: each.is_trainable and each.remedy.kind in OF_APPROACHES and helps(each, std, sign)
+    )
     return sorted(pareto(some), key=lambda each: (each.std.value - each.std_before) / cost(each))

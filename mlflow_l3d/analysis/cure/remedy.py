@@ -112,6 +112,8 @@ class Prediction:
         that was not chosen shows; else nan.
     std_before
         Standard deviation of a run without the remedy.
+    is_trainable
+        Whether it can be verified: not if its members draw test examples of their own.
     also
         Further remedies that are applied to results with this one.
     reason
@@ -130,6 +132,7 @@ class Prediction:
     seconds: float = math.nan
     overstatement: float = math.nan
     std_before: float = math.nan
+    is_trainable: bool = True
     also: tuple[Remedy, ...] = ()
     reason: str = ""
 

@@ -30,7 +30,7 @@ _NONE: Final = 1e-18
 
 @dataclass(frozen=True)
 class Series:
-    """Moments of results of so many `members`: estimates, shape (K, 7), and without each row, columns, and both.
+    """Moments of results of so many `members`: estimates, shape (K, 8), and without each row, columns, and both.
 
     `exact` has the same shape, nan if a moment is extrapolated; `rest` names what causes the rest of the variance.
     """
@@ -40,6 +40,7 @@ class Series:
     exact: FloatArray
     rest: str
     runs: int
+    is_trainable: bool = True
 
     @classmethod
     def of(cls, kind: Kind, measured: Sequence[tuple[FloatArray, ...]], members: Sequence[int], table: Table) -> Series:
@@ -53,7 +54,9 @@ class Series:
             part[..., : len(measured), :] = some
             law = kind != "choose" and len(members) > 1
             parts.append(extended(np.array(members), part, np.isfinite(exact)) if law else part)
-        return cls(members, parts, exact, "test examples" if table.test_size else "other factors", table.size)
+        rest = "test examples" if table.test_size else "other factors" + "+test examples" * table.draws_tests
+        is_trainable = not table.draws_tests or (bool(table.test_size) and not table.test_is_drawn)
+        return cls(members, parts, exact, rest, table.size, is_trainable)
 
     def prediction(self, remedy: Remedy, golden: Range, reason: str) -> Prediction:
         """Return what is predicted of one number of members."""
@@ -96,6 +99,7 @@ class Series:
             fragile=fragile,
             shares=self._shares(remedy, at),
             trainings=k,
+            is_trainable=self.is_trainable,
             overstatement=float(after[0][OVERSTATEMENT] - before[0][OVERSTATEMENT]),
             std_before=golden.value if golden.value >= 0 else math.sqrt(self.parts[0][0, TOTAL]),
             reason="; ".join(filter(None, notes)),

@@ -21,17 +21,18 @@ from mlflow_l3d.analysis.cure.ensembles import (
     draw_choices,
     score_many,
 )
+from mlflow_l3d.analysis.cure.luck import jackknifed, luck_of_tests, tests_of
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.metrics.base import Metric
 
-MEAN, TOTAL, WITHIN, CONSISTENCY, ROW_CONSISTENCY, FRAGILE, OVERSTATEMENT = range(7)
+MEAN, TOTAL, WITHIN, CONSISTENCY, ROW_CONSISTENCY, FRAGILE, OVERSTATEMENT, LUCK = range(8)
 """Places of the moments: mean score; its variance if all factors are redrawn, and if only those of the remedy are;
-agreement of two results in both cases; share of examples that one of two results has right; see `Prediction`."""
-MOMENTS: Final = 7
+agreement of two results in both cases; share of examples that one of two results has right; see `Prediction`; variance
+that drawn test examples alone cause."""
+MOMENTS: Final = 8
 _COMPARED: Final = 10
 """Choices whose predictions are compared with each other; every choice has its score."""
 _BLOCKS: Final = 20
-_EXAMPLE_BLOCKS: Final = 100
 _ALONE: Final = 1000
 """Choices of members of a single row: with those of a row among others, the draw of choices alone would move its
 standard deviation by 4 %, and that without a block of members by more, which widens the interval."""
@@ -55,6 +56,8 @@ class Table:
         How many there are.
     test_size, test_is_drawn
         Of one row: examples that a result is scored on, and whether each result has its own.
+    drawn
+        Of several rows: test examples that each result draws, whose luck no remedy cures; 0 if all results share them.
     """
 
     rows: Sequence[Members]
@@ -65,9 +68,10 @@ class Table:
     examples: int = 0
     test_size: int = 0
     test_is_drawn: bool = True
+    drawn: int = 0
 
     @classmethod
-    def of(cls, rows: Sequence[Members], metric: Metric, classes: int | None) -> Table:
+    def of(cls, rows: Sequence[Members], metric: Metric, classes: int | None, drawn: int = 0) -> Table:
         """Return the table of the rows that have the same runs: most runs in all."""
         rows = [row for row in rows if len(row) and len(row.labels)]
         crossed = all(row.columns is not None for row in rows)
@@ -84,7 +88,12 @@ class Table:
         if kept and all(row.examples is not None for row in kept):
             numbers, names = pd.factorize(np.concatenate([np.asarray(row.examples) for row in kept]))
             places = np.split(numbers, np.cumsum([len(row.labels) for row in kept])[:-1])
-        return cls(kept, metric, classes, crossed, places, len(names))
+        return cls(kept, metric, classes, crossed, places, len(names), drawn=drawn)
+
+    @property
+    def draws_tests(self) -> bool:
+        """Whether the runs of a row draw their own test examples, and share a reference set alone."""
+        return bool(self.rows) and all(row.test is not None and not row.test.any() for row in self.rows)
 
     @property
     def size(self) -> int:
@@ -103,7 +112,7 @@ class Table:
     def moments(self, kind: str, k: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Return the moments of results of k members.
 
-        Shape (7,), without each row (M, 7), without columns (B, 7), and without columns and a row (B, M, 7). `kind` is
+        Shape (8,), without each row (M, 8), without columns (B, 8), and without columns and a row (B, M, 8). `kind` is
         ``vote``, ``mean`` or ``choose``. nan if the table is too small for a moment; B is 0 if rows share no columns.
         """
         masks = draw_choices(self.size, k, _ALONE if len(self.rows) == 1 else MOST_CHOICES)
@@ -115,7 +124,12 @@ class Table:
         pairs_agree = 2 * k <= self.size or not (self.crossed or self.test_size)
         predictions = [part[0] for part in parts]
         agreements = self._agreements(predictions) if pairs_agree else np.empty((4, 0, 0, 0))
-        luck = self._luck(predictions[0]) if self.test_size else None
+        luck = jackknifed(self.metric, self.classes, self.rows[0].labels, predictions[0]) if self.test_size else None
+        own, in_row, other = math.nan, math.nan, math.nan
+        if self.drawn:
+            apart = disjoint[np.ix_(compared, compared)]
+            between = apart if self.crossed else np.ones_like(apart)
+            own, in_row, other = luck_of_tests(self.metric, self.classes, self.rows, predictions, apart, between)
 
         def summary(kept: Masks, *, agree: bool) -> tuple[FloatArray, FloatArray]:
             moments, left = np.full(MOMENTS, math.nan), np.full((len(parts), MOMENTS), math.nan)
@@ -129,6 +143,12 @@ class Table:
                 moments[WITHIN], left[:, WITHIN] = _mean_without(np.diag(_half_squares(centred, apart)))
             if has_pairs and every.any():
                 moments[TOTAL], left[:, TOTAL] = _pair_mean_without(_half_squares(centred, every))
+            for part in (moments, left) if self.drawn else ():
+                part[..., WITHIN] = np.maximum(0.0, part[..., WITHIN] - (own - in_row))
+                part[..., LUCK] = own
+                if self.draws_tests:
+                    part[..., LUCK] = own * len(self.rows[0].labels) / self.drawn
+                    part[..., TOTAL] = np.maximum(0.0, part[..., TOTAL] - (own - other)) + part[..., LUCK]
             inner = kept[compared]
             places = compared[inner]
             apart = disjoint[np.ix_(places, places)]
@@ -156,8 +176,7 @@ class Table:
         self, kind: str, row: Members, masks: Masks, compared: IntArray
     ) -> tuple[Array, FloatArray, FloatArray]:
         """Return what some choices predict, (p, n), each one's score, and what its validation score has beyond it."""
-        # Runs that draw their own test examples share a reference set alone: it stands for them.
-        test = slice(None) if row.test is None or not row.test.any() else row.test
+        test = tests_of(row)
         labels = row.labels[test]
         if kind != "choose":
             predictions = combine_choices(kind, row, masks, self.metric.agreement)
@@ -166,15 +185,6 @@ class Table:
         chosen = choose_best(self.metric.sign * np.asarray(row.validation), masks)
         singles = score_many(self.metric, labels, row.predictions[:, test], self.classes)
         return row.predictions[chosen[compared]], singles[chosen], (np.asarray(row.validation) - singles)[chosen]
-
-    def _luck(self, predictions: Array) -> FloatArray:
-        """Return shape (p, p): the covariance of scores that the choice of examples causes, by the jackknife."""
-        labels = self.rows[0].labels
-        order = np.random.default_rng(len(labels)).permutation(len(labels))
-        rest = [np.setdiff1d(order, block) for block in np.array_split(order, min(_EXAMPLE_BLOCKS, len(order)))]
-        without = np.array([score_many(self.metric, labels[each], predictions[:, each], self.classes) for each in rest])
-        centred = without - without.mean(axis=0)
-        return np.asarray(centred.T @ centred * (len(rest) - 1) / len(rest))
 
     def _agreements(self, results: Sequence[Array]) -> FloatArray:
         """Return shape (4, M, p, p) of pairs of results of each row: on how many examples they agree.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -39,12 +38,14 @@ def data_remedies(client: Client, gathered: Gathered, task: Task | None) -> Iter
         The data; None if they are not here, so that nobody knows which examples a run trained on.
     """
     now = _size(own_parameter(gathered.parent, "num_labelled"))
-    if now and gathered.importances and (task is None or _has(task, 2 * now)):
-        points = [*_points(client, gathered)]
-        yield from more_data(points, setting="num_labelled", now=now, sizes=[2 * now])
+    if now and gathered.importances:
+        other = 2 * now if task is None or _has(task, 2 * now) else max(1, now // 2)
+        why = f"unknown from one size. A second one shows it: mlflow-l3d investigate ... --num-labelled {other}"
+        for each in more_data([*_points(client, gathered)], setting="num_labelled", now=now, sizes=[2 * now]):
+            yield replace(each, reason=why) if each.basis == "unknown" else each
     members = gathered.members
-    luck, test_size = members.luck_of_tests(gathered.metric), members.test_size
-    if math.isfinite(luck):
+    if (test_size := members.test_size) and gathered.spread.value > 0:
+        luck = members.luck_of_tests(gathered.metric, gathered.classes)
         yield from more_tests(gathered.spread, luck=luck, test_size=test_size, sizes=[2 * test_size])
     if task is not None and len(task) and (seeds := _split_seeds(gathered.cells)):
         yield _best_examples(gathered, task, seeds)

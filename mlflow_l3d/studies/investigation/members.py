@@ -119,14 +119,13 @@ class MemberRows:
         """Return the golden or base runs on the examples that all of them share; None if these are too few."""
         return joined(self._runs.get(("", 0), []))
 
-    def luck_of_tests(self, metric: Metric) -> float:
-        """Return the variance of a score that the choice of its test examples causes; nan if runs draw none.
-
-        It is known of scores that are means over examples.
-        """
+    def luck_of_tests(self, metric: Metric, classes: int | None) -> float:
+        """Return the variance of a score that the choice of its test examples causes; nan if runs draw none."""
         runs = self._runs.get(("", 0), [])
-        if metric.of_each is None or not runs or not self.draw_tests:
+        if not runs or not self.draw_tests:
             return math.nan
+        if metric.of_each is None:
+            return self.luck_of_any_tests(metric, classes) ** 2
         each = [metric.of_each(run.labels[run.test], run.predictions[run.test]) for run in runs]
         return float(np.mean([scores.var() / len(scores) for scores in each]))
 

@@ -84,7 +84,7 @@ def predicted(
     lacking = []
     for factor in members.factors:
         if len(rows := members.rows(factor)) > 1:
-            every += predict(rows, over=factor.split("+"), **shared)
+            every += predict(rows, over=factor.split("+"), test_size=members.test_size * members.draw_tests, **shared)
         else:
             lacking.append(factor)
     if (independent := members.independent()) is not None:
@@ -101,6 +101,9 @@ def predicted(
         few = f"share too few test examples (less than half of a run's, or fewer than {FEWEST_EXAMPLES})"
         reasons.append(f"Runs that differ in {listed(lacking)} {few}: reference_size=200 gives them some.")
     reasons += _unknown("The best of several runs", ("choose",), every, predictions)
+    if untrained := [remedy_over(each.remedy) for each in predictions if not each.is_trainable]:
+        why = "their members draw test examples of their own. Use test_selection=fixed."
+        reasons.insert(0, f"Ensembles over {listed(list(dict.fromkeys(untrained)), 'or')} cannot be verified: {why}")
     if members.factors and predictions and members.design.name == "crossed":
         # Ten columns are ten draws of the members, however many rows there are.
         reasons.insert(0, "All rows share their columns: design=nested predicts more exactly with as many runs.")

@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.cure.ensembles import Members, combine, combine_choices
 from mlflow_l3d.analysis.cure.extrapolate import extended
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range
-from mlflow_l3d.analysis.cure.spread import CONSISTENCY, FRAGILE, MEAN, ROW_CONSISTENCY, TOTAL, WITHIN, Table
+from mlflow_l3d.analysis.cure.spread import CONSISTENCY, FRAGILE, MEAN, MOMENTS, ROW_CONSISTENCY, TOTAL, WITHIN, Table
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import f1_macro, f1_macro_of_many
 from mlflow_l3d.metrics.known import registered
@@ -177,7 +177,7 @@ def test_golden_runs_have_the_variance_of_an_infinite_test_set() -> None:
 
 def test_a_law_is_continued_exactly() -> None:
     members = np.arange(1, 11)[:, None]
-    law = np.zeros((10, 7))
+    law = np.zeros((10, MOMENTS))
     law[:, [MEAN]], law[:, [WITHIN]] = 0.8 - 0.3 / (members + 1.5), 0.02 / (members + 1.5)
     law[:, [TOTAL]] = 0.001 + law[:, [WITHIN]]
     law[:, [CONSISTENCY]] = 0.9 - 0.2 / np.sqrt(members + 1.5)
@@ -187,9 +187,9 @@ def test_a_law_is_continued_exactly() -> None:
 
 
 def test_no_variance_is_continued_without_a_warning() -> None:
-    moments = np.full((4, 7), 0.5)
+    moments = np.full((4, MOMENTS), 0.5)
     moments[:, WITHIN] = 0
-    known = np.broadcast_to(np.arange(4)[:, None] < 2, (4, 7))
+    known = np.broadcast_to(np.arange(4)[:, None] < 2, moments.shape)
     found = extended(np.array([1, 3, 5, 7]), np.where(known, moments, math.nan), known)
     assert np.allclose(found[2:, TOTAL], 0.5)
 
@@ -249,6 +249,39 @@ def test_a_reference_set_counts_where_runs_draw_their_own_tests() -> None:
         replace(independent, test=np.zeros(30, dtype=bool)), over=("a",), metric=F1, classes=3, test_size=30
     )
     assert found[0].std.value > 0
+
+
+@pytest.mark.parametrize("shares", ["reference", "tests"])
+def test_no_ensemble_takes_the_luck_of_test_examples_away(shares: str) -> None:
+    random, tests = np.random.default_rng(0), 264
+
+    def scored(count: int, members: int, examples: int, fixed: np.ndarray | None = None) -> list[Members]:
+        rows = []
+        for _ in range(count):
+            difficulty = random.standard_normal((examples, 4)) if fixed is None else fixed
+            own = 0.35 * random.standard_normal((members, examples, 4)) + 0.25 * random.standard_normal((members, 1, 4))
+            labels = np.arange(examples) % 4
+            scores = (2.2 * np.eye(4)[labels] + difficulty + own).astype(np.float32)
+            rows.append(Members(scores.argmax(axis=2), labels, scores))
+        return rows
+
+    truth = {1: [], 2: [], 4: []}  # type: dict[int, list[float]]
+    for row in scored(4000, 4, tests):
+        for k, scores in truth.items():
+            answers = combine_choices("mean", row, np.arange(4)[None] < k)
+            scores.append(float(score_many(F1, row.labels, answers, 4)[0]))
+    is_reference = shares == "reference"
+    rows = scored(200, 2, 400, random.standard_normal((400, 4))) if is_reference else scored(200, 2, tests)
+    if is_reference:
+        rows = [replace(row, test=np.zeros(400, dtype=bool)) for row in rows]
+    found = predict(rows, over=("a",), metric=F1, classes=4, test_size=tests, golden_std=Range(0.02, 0.018, 0.022))
+    for k in (2, 4):
+        true, each = np.std(truth[k]) / np.std(truth[1]), of(found, "mean", k)
+        assert (
+            true - 0.05 < each.ratio.value < true + (0.05 if k == 2 else 0.1)
+        )  # 0.7 and 0.6 of scores on a reference set
+        assert each.ratio.low < true < each.ratio.high
+        assert each.is_trainable is not is_reference
 
 
 def test_the_best_has_the_smallest_validation_error() -> None:

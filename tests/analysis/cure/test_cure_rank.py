@@ -104,6 +104,10 @@ def test_more_test_examples_remove_their_own_luck_alone() -> None:
     found = more_tests(GOLDEN, luck=0.0016, test_size=100, sizes=(400, 10**9))
     assert [each.std.value for each in found] == pytest.approx([math.sqrt(0.0013), 0.03])
     assert more_tests(GOLDEN, luck=0.01, test_size=100, sizes=(400,))[0].basis == "unknown"
+    (whole,) = more_tests(GOLDEN, luck=GOLDEN.high**2, test_size=100, sizes=(400,))  # within the interval: about all
+    assert whole.std.value == pytest.approx(GOLDEN.value / 2)
+    (shared,) = more_tests(GOLDEN, luck=math.nan, test_size=100, sizes=(400,))
+    assert shared.reason.startswith("unknown, as all runs share their test examples")
 
 
 @pytest.mark.parametrize("signal", [0.0, 0.5])

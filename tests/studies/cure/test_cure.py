@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from scipy.stats import binom
 
 from mlflow_l3d import FunctionApproach, L3DError, cure, cured, evaluate, investigate, load, plan_cure, seeds
 from mlflow_l3d.analysis.cure.rank import NAMED
-from mlflow_l3d.analysis.cure.remedy import Remedy
+from mlflow_l3d.analysis.cure.remedy import Range, Remedy
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.cures import text_of
@@ -268,10 +269,25 @@ def test_only_other_sizes_of_the_same_data_show_what_more_labels_do(monkeypatch:
     )
 
 
-def test_more_labels_are_offered_only_if_the_data_have_them() -> None:
-    task = generate(60)
-    assert data._has(task, 40)
-    assert not data._has(task, 80)
+@pytest.mark.parametrize(("now", "other"), [(20, 40), (40, 20)])  # the data have 40, and not 80
+def test_what_other_numbers_of_examples_do_has_a_row_or_a_reason(
+    monkeypatch: pytest.MonkeyPatch, now: int, other: int
+) -> None:
+    monkeypatch.setattr(data, "_points", lambda *_: [])
+    members = SimpleNamespace(test_size=100, luck_of_tests=lambda *_: 0.0016)
+    gathered: Any = SimpleNamespace(
+        parent=SimpleNamespace(data=SimpleNamespace(params={"num_labelled": str(now)})),
+        importances={"a": None},
+        members=members,
+        spread=Range(0.05, 0.04, 0.06),
+        metric=named("f1_macro"),
+        classes=2,
+        cells=pd.DataFrame(),
+    )
+    labels, tests = data.data_remedies(cast("Any", None), gathered, generate(60))
+    assert labels.reason.endswith(f"A second one shows it: mlflow-l3d investigate ... --num-labelled {other}")
+    assert remedy_words(tests.remedy) == "200 test examples in place of 100"
+    assert tests.std.value == pytest.approx(math.sqrt(0.0017))
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 from scipy.stats import binom
 
-from mlflow_l3d.analysis.cure.rank import helps, simplest
+from mlflow_l3d.analysis.cure.rank import helping, helps, simplest
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report.remedies import remedy_words
+from mlflow_l3d.report.remedies import labels_note, remedy_words
 from mlflow_l3d.studies.investigation import members as rows_of
 from mlflow_l3d.studies.investigation.members import MemberRows, RunPredictions, run_predictions
 from mlflow_l3d.studies.investigation.remedies import nothing_helps, predicted, why_not
@@ -98,6 +98,18 @@ def test_runs_that_draw_their_own_test_examples_share_the_reference_set_alone() 
     )
 
 
+def test_no_ensemble_is_named_that_cannot_be_verified() -> None:
+    members, random, drawn = MemberRows(design_named("nested")), np.random.default_rng(0), [True] * 20 + [False] * 50
+    for row in range(12):
+        for column in range(3):
+            ids = [*random.permutation(900)[:20], *range(1000, 1050)]
+            members.add(cell(row=row, column=column), run(ids, random.random(70) < RIGHT, column, drawn))
+    predictions, reasons = predicted(members, named("accuracy"), 2, spread := Range(0.1, 0.09, 0.11))
+    assert any(helps(each, spread.value, 1.0) for each in predictions)
+    assert not helping(predictions, spread.value, 1.0)  # `cure --verify` refuses them
+    assert reasons[0].startswith("Ensembles over a cannot be verified: their members draw test examples of their own.")
+
+
 def test_a_base_run_is_the_first_member_of_each_of_its_swaps() -> None:
     members = MemberRows(design_named("radial"))
     for row in range(3):
@@ -121,7 +133,10 @@ def test_ensembles_that_need_labels_say_so() -> None:
     said = "Ensembles over data_order+label_selection need several times the labels."
     assert nothing_helps([], [], cast("Any", cause)) == said
     vote = Remedy("vote", ("data_order", "label_selection"), 5)
-    assert remedy_words(vote) == "vote of 5 runs over data_order and label_selection (needs up to 5 times the labels)"
+    assert remedy_words(vote) == "vote of 5 runs over data_order and label_selection"
+    said = " Several runs over 2 factors need up to as many times the labels."
+    assert labels_note([vote, Remedy("vote", ("data_order",), 5)]) == said
+    assert not labels_note([Remedy("fix", ("label_selection",))])
 
 
 def test_each_factor_has_its_own_reason_first_that_which_more_runs_settle() -> None:
@@ -222,13 +237,14 @@ def test_the_luck_of_test_examples_is_that_of_a_share() -> None:
         members.add(
             cell("golden", None, None, None), run(range(50 * index, 50 * index + 100), [at < 70 for at in range(100)])
         )
-    assert members.luck_of_tests(named("accuracy")) == pytest.approx(0.7 * 0.3 / 100)
+    assert members.luck_of_tests(named("accuracy"), 2) == pytest.approx(0.7 * 0.3 / 100)
     assert members.test_size == 100
-    assert math.isnan(members.luck_of_tests(named("f1_macro")))  # it is not a mean over examples
+    # No mean over examples: the jackknife, of a score that is almost one here.
+    assert members.luck_of_tests(named("f1_macro"), 2) == pytest.approx(0.7 * 0.3 / 100, rel=0.1)
     same = MemberRows(design_named("crossed"))
     for _ in range(2):
         same.add(cell("golden", None, None, None), run(range(100), [True] * 100))
-    assert math.isnan(same.luck_of_tests(named("accuracy")))  # runs with one test set draw none
+    assert math.isnan(same.luck_of_tests(named("accuracy"), 2))  # runs with one test set draw none
     assert (members.draw_tests, same.draw_tests) == (True, False)
     pooled = MemberRows(design_named("crossed"))  # rows without golden runs
     for row in range(2):

@@ -101,7 +101,31 @@ def test_more_golden_runs_are_asked_of_the_parameter_that_makes_them() -> None:
     document = cure_document(answer, source=source, run_id="r", settings={})
     more, then = (step.command for step in document.steps)
     assert more == "mlflow-l3d investigate trec --design radial --mitigation-runs 80"
-    assert then == "mlflow-l3d cure --verify 1 --runs 80 --remedy 'vote of 5 runs over a'"
+    # Without its id, what is typed after another investigation takes that one.
+    assert then == "mlflow-l3d cure RUN_ID --verify 1 --runs 80 --remedy 'vote of 5 runs over a'"
+
+
+def test_of_remedies_that_show_nothing_the_one_with_the_least_spread_is_named() -> None:
+    first, second = (
+        replace(
+            NOTHING,
+            prediction=replace(NOTHING.prediction, remedy=Remedy("vote", ("a",), members)),
+            ratio=Range(ratio, 0.8, 1.1),
+            mean_change=Range(0.003, 0.0, 0.006),
+            runs=20,
+        )
+        for members, ratio in ((5, 0.94), (7, 0.91))
+    )
+    lower = replace(second, ratio=Range(0.5, 0.3, 1.1), mean_change=Range(-0.3, -0.4, -0.2))
+    unknown = replace(second, ratio=Range())
+    answer = CureAnswer(
+        metric=named("accuracy"), std=0.1, mean=0.5, predictions=(), verified=(unknown, lower, first, second), stored=80
+    )
+    assert answer.ranked == [second, first, unknown, lower]
+    source = Source(run_id="p", approach="head", given={"task": "trec"})
+    document = cure_document(answer, source=source, run_id="r", settings={})
+    assert document.headline.startswith("A vote of 7 runs over a. Less spread: not shown (91 %")
+    assert document.steps[0].command == "mlflow-l3d cure p --verify 1 --runs 80 --remedy 'vote of 7 runs over a'"
 
 
 def test_too_few_or_constant_scores_are_undecided() -> None:

@@ -177,14 +177,20 @@ class CureAnswer:
     @property
     def best(self) -> Verified | None:
         """The trained remedy that is established to leave less spread, and not a lower mean; None if there is none."""
-        less = (each for each in self.verified if each.less_spread == "verified")
-        fine = [each for each in less if self.mean_kept(each) != "refuted"]
-        return min(fine, key=lambda each: (self.mean_kept(each) == "open", each.ratio.value), default=None)
+        less = (each for each in self.ranked if each.less_spread == "verified")
+        return next((each for each in less if self.mean_kept(each) != "refuted"), None)
+
+    @property
+    def ranked(self) -> list[Verified]:
+        """The trained remedies: those that keep the mean first, then those that may; of these the least spread."""
+        order = ("verified", "open", "refuted")
+        with_ratio = sorted(self.verified, key=lambda each: (not each.ratio.value >= 0, each.ratio.value))
+        return sorted(with_ratio, key=lambda each: order.index(self.mean_kept(each)))
 
     @property
     def leading(self) -> Verified | None:
-        """The best trained remedy, or else the first; None if none was trained."""
-        return self.best or next(iter(self.verified), None)
+        """The best trained remedy, or else the first of :attr:`ranked`; None if none was trained."""
+        return self.best or next(iter(self.ranked), None)
 
     def mean_kept(self, verified: Verified) -> Verdict:
         """Return whether the mean of a trained remedy is not lower."""

@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from mlflow_l3d.report.numbers import between, counted, points, unit_of, with_limits
-from mlflow_l3d.report.remedies import beginning, range_text, remedy_words, short_words
+from mlflow_l3d.report.remedies import beginning, labels_note, range_text, remedy_words, short_words
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, Verified
 
@@ -76,6 +76,7 @@ def trained_table(answer: CureAnswer) -> Table:
         f"Without a remedy {unit.typical(first.plain.value)} in these {first.runs} golden runs, which predictions are "
     )
     note += "scaled to. A pair: golden runs without and with it."
+    note += labels_note([each.prediction.remedy for each in answer.verified])
     return Table.of(rows, " ".join([note, *map(_surprise, answer.verified)]))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -30,6 +29,7 @@ from mlflow_l3d.report.remedies import (
     beginning,
     factor_words,
     less_text,
+    needs_labels,
     remedy_bars,
     remedy_table,
     remedy_words,
@@ -67,7 +67,6 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
         The given values.
     """
     first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ROWS]
-    note = f"Without a remedy {unit_of(answer.metric).typical(answer.std)}. Predicted from stored runs, with intervals."
     compared = [verified_table(each, answer) for each in answer.verified]
     return Document(
         title=f"cure of run {source.run_id}",
@@ -76,7 +75,7 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
         place=source.place(f"{len(answer.predictions)} remedies"),
         answers=[_helping(answer), _cost(answer), _luck(answer)],
         drawing=front(answer),
-        table=trained_table(answer) if answer.verified else remedy_bars(first, answer.metric, note) if first else None,
+        table=trained_table(answer) if answer.verified else remedy_bars(first, answer.metric) if first else None,
         steps=list(_steps(answer, source, run_id)),
         lines=[f"Cure of run {source.run_id}; report.html is among the artifacts of MLflow run {run_id}."],
         notes=answer.reasons[:2],
@@ -96,7 +95,7 @@ def headline(answer: CureAnswer) -> str:
     end = "."
     if answer.verified:
         if (best := answer.best) is None:
-            return f"{beginning(answer.verified[0].prediction.remedy, 1)}. {achieved(answer.verified[0], answer)}"
+            return f"{beginning(answer.ranked[0].prediction.remedy, 1)}. {achieved(answer.ranked[0], answer)}"
         what, before, after = f"Verified: {with_article(best.prediction.remedy, 1)} leaves", best.plain, best.cured
         end = f"; whether the mean is {worse(answer)} is open." if answer.mean_kept(best) == "open" else end
     elif answer.collapsed:
@@ -138,7 +137,8 @@ def _cost(answer: CureAnswer) -> Answer:
     if (chosen := answer.chosen) is None:
         return Answer("What does it cost?", "", ("Reporting the mean of several runs costs their trainings.",))
     time = f", {duration(chosen.seconds)} in all" * math.isfinite(chosen.seconds)
-    lead = f"**{counted(chosen.trainings, 'training')}** behind each prediction{time}."
+    labels = f", and up to {chosen.remedy.members} times the labels" * needs_labels(chosen.remedy.over)
+    lead = f"**{counted(chosen.trainings, 'training')}** behind each prediction{time}{labels}."
     return Answer("What does it cost?", "", (lead,))
 
 
@@ -198,34 +198,34 @@ def remaining_table(answer: CureAnswer) -> Table | None:
 
 
 def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
-    is_open = [each for each in answer.verified if "open" in (each.less_spread, answer.mean_kept(each))]
+    cure = partial(source.on_runs, "cure", source.run_id)
+    is_open = [each for each in answer.ranked if "open" in (each.less_spread, answer.mean_kept(each))]
     if answer.best is not None:
         command = f"mlflow artifacts download --run-id {run_id} --artifact-path cure.json --dst-path ."
         yield Step("The verified remedy is a file:", command)
         if command := source.command(cure="cure.json"):
             yield Step("With it, which luck is left?", command)
         if answer.best.prediction.remedy.kind not in SEVERAL:
-            yield Step("What would several such runs do?", f"mlflow-l3d cure {source.run_id}")
+            yield Step("What would several such runs do?", cure())
     elif is_open and (again := source.command()):
         runs = 4 * max(each.runs + each.failed for each in is_open)
-        remedy = f"--remedy {shlex.quote(remedy_words(is_open[0].prediction.remedy))}"
-        options = f"--verify 1 --runs {runs} {remedy}"
+        options = {"verify": 1, "runs": runs, "remedy": remedy_words(is_open[0].prediction.remedy)}
         if runs <= answer.stored:
-            yield Step("More golden runs may settle it:", f"mlflow-l3d cure {source.run_id} {options}")
+            yield Step("More golden runs may settle it:", cure(**options))
             return
         again = source.command(**{"mitigation_runs" if answer.is_pooled else "golden_runs": str(runs)})
         yield Step("More golden runs may settle it:", again)
-        yield Step("After that, verify with its golden runs:", f"mlflow-l3d cure {options}")
+        yield Step(
+            "After that, verify with its golden runs (name its run):", source.on_runs("cure", "RUN_ID", **options)
+        )
     elif (chosen := answer.untrained) and not answer.verified and answer.stored and source.command():
         if not (answer.collapsed or chosen.is_decidable(min(answer.stored, MOST_PAIRS))):
             return
         trained = [each for each in answer.predictions if each.remedy.kind in ("training", "prompt")]
         if trained and all(each.basis == "unknown" for each in trained):
-            yield Step(
-                f"Verify it, and {remedy_words(trained[0].remedy)}:", f"mlflow-l3d cure {source.run_id} --verify 2"
-            )
+            yield Step(f"Verify it, and {remedy_words(trained[0].remedy)}:", cure(verify=2))
         else:
-            yield Step("This is predicted. Verify it:", f"mlflow-l3d cure {source.run_id} --verify 1")
+            yield Step("This is predicted. Verify it:", cure(verify=1))
 
 
 def prediction_rows(answer: CureAnswer) -> list[dict[str, Any]]:

@@ -114,8 +114,7 @@ def help_table(shown: Shown) -> Table | None:
     """Return the remedies that help; None if there are none."""
     if (remedies := shown.analysis.remedies) is None or not remedies.best:
         return None
-    note = f"Predicted from these runs, now {shown.unit.typical(remedies.std)}."
-    return remedy_bars(remedies.best, shown.analysis.metric, note)
+    return remedy_bars(remedies.best, shown.analysis.metric)
 
 
 def _short_notes(shown: Shown) -> list[str]:

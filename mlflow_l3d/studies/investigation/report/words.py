@@ -19,7 +19,7 @@ from mlflow_l3d.analysis.importance.tables import constant
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import counted, listed, points, rough_duration
-from mlflow_l3d.report.remedies import less_text, remedy_words, short_words
+from mlflow_l3d.report.remedies import labels_note, less_text, remedy_words, short_words
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import RETRY, Answer, Step, all_of, few_runs, may_be_luck
 from mlflow_l3d.studies.investigation.report import details
@@ -90,6 +90,7 @@ def _cured(shown: Shown, source: Source) -> Iterator[Answer]:
         if remedies.best:
             name = short_words(remedies.best[0].remedy)
             lead = f"**{name[:1].upper()}{name[1:]}**: {less_text(remedies.best[0], shown.unit)}."
+            lead += labels_note([remedies.best[0].remedy])
         if (cure := source.given.get("cure", "")).startswith("{"):
             lead = f"These runs have a remedy: {remedy_words(Remedy(**json.loads(cure)))}. {lead}"
         if shown.analysis.guessing:
@@ -210,7 +211,8 @@ def _stable(shown: Shown) -> Answer:
 def steps(shown: Shown, source: Source, runs: Runs | None = None) -> list[Step]:
     """Return what to do next, what would change the answer most first."""
     others, remedies = list(_next_steps(shown, source, runs or Runs())), shown.analysis.remedies
-    if remedies is None or not remedies.std > 0 or not source.run_id:
+    is_offered = remedies is not None and remedies.std > 0 and (remedies.best or shown.analysis.guessing)
+    if remedies is None or not is_offered or not source.run_id:
         return others[:_STEPS]
     text, cure = "What would leave less luck? See every remedy:", source.on_runs("cure", source.run_id)
     pairs = min(len(shown.golden_scores), MOST_PAIRS)
