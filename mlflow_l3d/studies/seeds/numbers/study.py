@@ -209,8 +209,8 @@ def seeds_study(
     classes
         How many classes the task has; None counts those that occur among the labels.
     recorded
-        Recorded settings of the runs, rows as in `scores`, if no seed distinguishes them; ``seed`` is then the number of
-        the run.
+        Recorded settings of the runs, rows as in `scores`, if no seed distinguishes them; ``seed`` is then the number
+        of the run.
     repeats
         Whether all runs sent the same requests, numbered by ``seed``.
     level
