@@ -198,6 +198,12 @@ def public_parameter(name: str, value: str) -> str:
     return public_value(name, public_name(value.removeprefix("file://") if text == "address" else value))
 
 
+def pairs(text: str) -> dict[str, str]:
+    """Return the ``name=value`` pairs of a text, separated by commas; a word without a value is ``true``."""
+    parts = (part.partition("=") for part in text.split(",") if part.strip())
+    return {name.strip(): value.strip() if sign else "true" for name, sign, value in parts}
+
+
 def public_words(value: str) -> str:
     """Return a command that may be shown to others: no credentials, and the last parts of absolute and home paths."""
     path = r"(?:^|(?<=[\s=:'\"|])(?!//)|(?<=://)(?=/[^/])|(?<=:///)(?=/))(?:[/~]|[^\W\d_]:[\\/])[^\s'\"|]*"

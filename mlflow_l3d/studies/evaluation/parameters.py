@@ -25,12 +25,18 @@ class _Metric(TypedDict, total=False):
 
 
 class GroupOptions(TypedDict, total=False):
-    """Of runs of other code."""
+    """Of runs of other code, and of files of other tools."""
 
     group_by: Annotated[
         Names, Of("auto", "what makes groups: params.NAME, tags.NAME; auto is all parameters but seeds")
     ]
     seed: Annotated[Names, Of("auto", "parameters that are seeds; auto is those with the name of one")]
+    only: Annotated[Settings, Of("none", "parameters that runs must have: name=value pairs separated by commas")]
+
+
+class RunOptions(TypedDict, total=False):
+    """Of runs of other code."""
+
     step: Annotated[int | Literal["last", "best"], Of("last", "which value, if a metric has several steps")]
     tag: Annotated[bool, Of("false", "also tag the runs with the difference that luck makes")]
 
@@ -48,7 +54,6 @@ class FileOptions(TypedDict, total=False):
         Of("auto", "csv: kind of labels and predictions; auto infers it"),
     ]
     classes: Annotated[str | Sequence[str], Of("auto", "csv: all classes, separated by |; auto is those that occur")]
-    only: Annotated[Settings, Of("none", "settings that runs must have: name=value pairs separated by commas")]
     columns: Annotated[Settings, Of("none", "csv: roles of columns, as example_id=id,prediction=answer,settings=seed")]
 
 
@@ -67,7 +72,7 @@ class ParentOptions(TypedDict, total=False):
     agreement: Annotated[str, Of("auto", "how predictions are compared: regression, or a function such as rougeL")]
 
 
-class EvaluateOptions(_Metric, GroupOptions, FileOptions, ParentOptions, total=False):
+class EvaluateOptions(_Metric, GroupOptions, RunOptions, FileOptions, ParentOptions, total=False):
     """Of `evaluate`."""
 
 
@@ -79,7 +84,9 @@ class _Deleted(TypedDict, total=False):
 
 OPTIONS: Final[Parameters] = declared(EvaluateOptions)
 """Of `evaluate`, without the source."""
-OF_GROUPS, OF_FILES, OF_PARENT = (tuple(declared(group)) for group in (GroupOptions, FileOptions, ParentOptions))
+OF_GROUPS, OF_RUNS, OF_FILES, OF_PARENT = (
+    tuple(declared(group)) for group in (GroupOptions, RunOptions, FileOptions, ParentOptions)
+)
 """Names of the options of each kind of source."""
 DELETE: Final[Parameters] = declared(_Deleted)
 """Of `delete`."""
@@ -98,9 +105,10 @@ EVALUATE_VERB = Verb(
         "evaluate results.csv",
         "evaluate logs --from lm-eval --task trec",
     ),
-    usual="source metric group_by seed from_ task",
+    usual="source metric group_by seed only from_ task",
     groups={
-        "experiments, and runs of other code": OF_GROUPS,
+        "experiments, runs of other code, and files": OF_GROUPS,
+        "experiments, and runs of other code": OF_RUNS,
         "files of other tools": OF_FILES,
         "parent runs of cells": OF_PARENT,
     },

@@ -9,11 +9,11 @@ from typing import Any, Final, Unpack
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.evaluation.parameters import OF_FILES, OF_GROUPS, OF_PARENT, OPTIONS, EvaluateOptions
+from mlflow_l3d.studies.evaluation.parameters import OF_FILES, OF_GROUPS, OF_PARENT, OF_RUNS, OPTIONS, EvaluateOptions
 from mlflow_l3d.studies.evaluation.source import Kind, find_results
 from mlflow_l3d.studies.groups.results import GroupsEvaluation
 from mlflow_l3d.studies.groups.run import evaluate_groups
-from mlflow_l3d.studies.importing.run import FilesEvaluation, evaluate_files
+from mlflow_l3d.studies.importing.run import FilesEvaluation, evaluate_files, evaluate_imported
 from mlflow_l3d.studies.investigation.evaluate import metric_of, score_parent
 from mlflow_l3d.studies.investigation.results import Evaluation
 from mlflow_l3d.studies.judged.results import JudgedEvaluation
@@ -28,8 +28,8 @@ from mlflow_l3d.tracking.earlier.past import deleted_cells
 from mlflow_l3d.tracking.earlier.reader import Recorded, parent_run, read_investigation
 
 _OPTIONS_OF: Final[Mapping[Kind, tuple[str, ...]]] = {
-    Kind.FILES: ("metric", *OF_FILES),
-    Kind.RUNS: ("metric", *OF_GROUPS),
+    Kind.FILES: ("metric", *OF_GROUPS, *OF_FILES),
+    Kind.RUNS: ("metric", *OF_GROUPS, *OF_RUNS),
     Kind.EVALUATION: ("metric",),
     Kind.INVESTIGATION: ("metric", *OF_PARENT),
     Kind.SEEDS: ("metric",),
@@ -61,8 +61,8 @@ def evaluate(
           of runs that differ by seeds alone are compared.
         * The id of an evaluation run of MLflow (``mlflow.genai.evaluate``, ``mlflow.evaluate``): its judgements. Of
           several, other answers are repeats.
-        * A file or folder of another tool: each run in it becomes a child run of one parent run, which is scored like a
-          seeds study.
+        * A file or folder of another tool: each run in it becomes a child run of one parent run. They are groups, too,
+          or a seeds study if they differ by seeds alone.
     log
         Whether to write metrics and artifacts; files need it.
     progress
@@ -70,14 +70,16 @@ def evaluate(
     **options
         `metric`: the metric whose spread is reported; ``auto`` is the parent run's metric, or the likely one.
 
-        Of experiments and filters: `group_by`: what distinguishes groups, as ``params.learning_rate``; ``auto`` is all
-        parameters but seeds. `seed`: the parameters that are seeds. `step`: ``last``, ``best``, or the number of a
-        step. `tag`: whether to write tags to the runs, too.
+        Of experiments, filters and files: `group_by`: what distinguishes groups, as ``params.learning_rate``; ``auto``
+        is all parameters but seeds. `seed`: the parameters that are seeds. `only`: values that runs must have.
+
+        Of experiments and filters: `step`: ``last``, ``best``, or the number of a step. `tag`: whether to write tags to
+        the runs, too.
 
         Of files: `from_`: the tool that wrote them: ``lm-eval``, ``inspect``, ``promptfoo``, ``tau-bench``, ``csv`` or
         ``huggingface-trainer``; ``auto`` recognises it. `task`: the task to read; several, separated by commas, are
         variants of one with the same examples. `task_kind`, `classes`: of CSV files the kind of answers, and the names
-        of all classes. `only`: settings that runs must have. `columns`: the roles of columns of CSV files, as
+        of all classes. `columns`: the roles of columns of CSV files, as
         ``example_id=id,prediction=answer,settings=seed+shots``.
 
         Of a parent run: `where`: an MLflow filter; cells are then the runs that it finds in the experiment of the
@@ -127,7 +129,8 @@ def evaluate(
         if kind is Kind.SWEEP:
             return evaluate_sweep(*named, **written)
         if kind is Kind.SEEDS:
-            return evaluate_seeds(*named, metric=metric, **written)
+            groups = None if named[1:] else evaluate_imported(named[0], metric=metric, log=log)
+            return groups or evaluate_seeds(*named, metric=metric, **written)
         written["progress"] = progress
         if kind is Kind.INVESTIGATION:
             return _evaluate_investigation(named[0], arguments, **written)

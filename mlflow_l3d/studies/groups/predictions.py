@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, example_votes
-from mlflow_l3d.analysis.consistency.runs import class_agreement
+from mlflow_l3d.analysis.consistency.runs import SeedAgreement, class_agreement
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.examples import MOST
 from mlflow_l3d.report.numbers import counted
@@ -70,16 +70,24 @@ def agreement_of_groups(
             notes.append(f"Predictions of {name} have no ids: they are compared by position, as their labels agree.")
         codes = pd.factorize(pd.concat([labels, *(each["prediction"].astype(str) for each in tables)]))[0]
         true, predictions = codes[: len(ids)], codes[len(ids) :].reshape(len(tables), -1)
-        agreement = class_agreement(predictions, true)
-        limits = [getattr(agreement.pairs["consistency"], number) for number in with_interval("mean")]
-        shares = [agreement.together[share] for share in SHARES]
-        rows.append((name, len(tables), len(ids), *limits, *shares))
+        rows.append(agreement_row(name, class_agreement(predictions, true), len(tables), len(ids)))
         if fragile is None:
             fragile = example_votes(predictions, true, ids.to_numpy()).most_fragile(MOST)
     if not rows and not notes:
         notes.append(f"The runs hold no predictions ({', '.join(_FILES)}, or a table with label and prediction).")
+    return agreement_frame(rows), fragile, notes
+
+
+def agreement_row(name: str, agreement: SeedAgreement, runs: int, examples: int) -> tuple[object, ...]:
+    """Return a row of :func:`agreement_frame`: how the predictions of some runs on some examples agree in a group."""
+    limits = [getattr(agreement.pairs["consistency"], number) for number in with_interval("mean")]
+    return (name, runs, examples, *limits, *(agreement.together[share] for share in SHARES))
+
+
+def agreement_frame(rows: Sequence[tuple[object, ...]]) -> pd.DataFrame:
+    """Return one row per group with predictions; see :func:`agreement_of_groups`."""
     columns = ["group", "compared", "examples", *with_interval("consistency"), *SHARES]
-    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], float)), fragile, notes
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], float))
 
 
 def _read(client: Client, runs: Sequence[Mapping[Any, str]]) -> list[pd.DataFrame | None]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.values import pairs
 from mlflow_l3d.report.numbers import unit_of
+from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import About, heading
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
-from mlflow_l3d.studies.groups.numbers.grouping import group_runs
+from mlflow_l3d.studies.groups.numbers.grouping import chosen_runs, group_runs
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy, groups_study
 from mlflow_l3d.studies.groups.predictions import agreement_of_groups
 from mlflow_l3d.studies.groups.results import GroupsEvaluation
@@ -35,6 +38,7 @@ def evaluate_groups(
     *,
     group_by: str = "auto",
     seed: str = "auto",
+    only: str = "none",
     metric: str = "auto",
     step: str = "last",
     tag: bool = False,
@@ -54,6 +58,8 @@ def evaluate_groups(
         except seeds and names of runs, folders and times.
     seed
         Which of them are seeds, as in ``params.random_state``; ``auto`` takes those with the name of one.
+    only
+        Values that runs must have, as ``model=a,params.shots=4``; ``none`` takes all runs.
     metric
         The score; ``auto`` is the metric of all finished runs that sounds most like a score on test data. ``:lower`` or
         ``:higher`` behind the name says which values are better.
@@ -90,9 +96,13 @@ def evaluate_groups(
         raise ParameterError("tag", "true", "writes to the runs, and log is false", "Leave one out.")
     client = connect()
     typed = {"source": source if isinstance(source, str) else ",".join(source), "group_by": group_by, "seed": seed}
+    typed |= {"only": only}
     typed |= {"metric": metric, "step": str(step)}
     with under_way("reading and comparing the runs", shown=shows_progress(progress)):
         runs = read_runs(client, source)
+        if only != "none":
+            is_chosen = chosen_runs(runs.params, pairs(only))
+            runs = replace(runs, frame=runs.frame.assign(status=runs.frame["status"].where(is_chosen, "PARENT")))
         scored = read_scores(client, runs, metric, str(step))
         frame, params = (each[scored.used].reset_index(drop=True) for each in (runs.frame, runs.params))
         grouping = group_runs(params, frame["name"], group_by=group_by, seed=seed)
@@ -102,7 +112,7 @@ def evaluate_groups(
         agreement, examples, remarks = agreement_of_groups(client, members)
         study = replace(study, groups=study.groups.merge(agreement, on="group", how="left"))
     title = f"luck in {typed['source'].removeprefix('experiment:')}"[:250]
-    options = {name: text for name, text in typed.items() if text not in ("auto", "last")}
+    options = {name: text for name, text in typed.items() if text not in ("auto", "last", "none")}
     options |= {"tag": "true"} if tag else {}
     origin = Source(task=typed["source"], address=runs_page(client, runs.experiment_id), given=options)
     about = About(title=title, source=origin, notes=(*scored.notes, *remarks), settings=typed)
@@ -114,16 +124,21 @@ def evaluate_groups(
         origin = replace(origin, run_id=run.run_id, date=heading(run.run_id)["date"][:10])
         result = replace(result, run_id=run.run_id, about=replace(about, source=origin))
         report = result.report()
-        frames = {"groups.json": study.groups, "pairs.json": study.pairs, "settings.json": study.settings.frame}
-        frames |= {"runs.json": study.runs}
-        frames = {name: each.replace([math.inf, -math.inf], math.nan) for name, each in frames.items()}
-        tables = write_tables(folder, frames)
-        save_report(folder, names.REPORT, report)
+        tables = write_groups(folder, study, report)
         write_result(folder, result)
         run.finish(folder, metrics=study.metrics(), tags={names.NOTE: report.description(*report.notes)}, tables=tables)
         if tag:
             _tag(client, study)
     return result
+
+
+def write_groups(folder: Path, study: GroupsStudy, report: Document) -> list[str]:
+    """Write the tables and the report of groups; return the names of the tables."""
+    frames = {"groups.json": study.groups, "pairs.json": study.pairs, "settings.json": study.settings.frame}
+    frames |= {"runs.json": study.runs}
+    frames = {name: each.replace([math.inf, -math.inf], math.nan) for name, each in frames.items()}
+    save_report(folder, names.REPORT, report)
+    return write_tables(folder, frames)
 
 
 def _tag(client: Client, study: GroupsStudy) -> None:

@@ -108,11 +108,14 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str, *, f
     if step == "best":
         notes.append("The best step of each run was chosen by its own score, so all scores are too good.")
     scores = _in_fractions(values[used], chosen, frame["run_id"][used])
-    chosen = replace(chosen, percent=chosen.percent and bool(np.abs(scores).max() <= 1))
-    if is_share(chosen.name) and np.abs(scores).max() <= 1:
-        low, high = chosen.range
-        chosen = replace(chosen, range=(max(low, -1.0), min(high, 1.0)))  # no interval claims more
-    return Scored(used, scores, chosen, counts, notes)
+    return Scored(used, scores, bounded(chosen, scores), counts, notes)
+
+
+def bounded(metric: Metric, scores: FloatArray) -> Metric:
+    """Return a metric with the range of its scores: percent are fractions, and no interval of a share claims more."""
+    is_fraction, (low, high) = bool(np.abs(scores).max() <= 1), metric.range
+    metric = replace(metric, percent=metric.percent and is_fraction)
+    return replace(metric, range=(max(low, -1.0), min(high, 1.0))) if is_fraction and is_share(metric.name) else metric
 
 
 def _metric(metrics: pd.DataFrame, asked: str) -> tuple[Metric, list[str]]:

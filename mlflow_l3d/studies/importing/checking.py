@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, compress, repeat
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
@@ -17,6 +18,7 @@ from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import is_share, named, scores_of
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.about import class_words
+from mlflow_l3d.studies.groups.numbers.grouping import chosen_runs, params_of
 from mlflow_l3d.studies.importing.formats import FORMATS
 from mlflow_l3d.studies.importing.recorded import Array, RecordedRun
 from mlflow_l3d.tasks.answers import Classes, kind_of, plain_number
@@ -65,12 +67,9 @@ def chosen(runs: Sequence[RecordedRun], tasks: str, only: Mapping[str, str]) -> 
         raise ParameterError("task", "auto", f"there are runs of {len(available)} tasks, {', '.join(available)}", fix)
     names = available if tasks == "auto" else [name.strip() for name in tasks.split(",")]
     check_names("task", names, available)
-    recorded = {name for run in runs for name in run.settings}
-    check_names("only", only, recorded, "a recorded setting:")
-    kept = [run for run in runs if run.task in names and only.items() <= run.settings.items()]
-    if not kept:
-        raise ParameterError("only", ",".join(f"{name}={value}" for name, value in only.items()), "no run has these")
-    return kept
+    kept = [run for run in runs if run.task in names]
+    is_chosen = chosen_runs(params_of(pd.DataFrame([run.settings for run in kept])), only) if only else repeat(True)
+    return [*compress(kept, is_chosen)]
 
 
 def checked(
@@ -89,11 +88,11 @@ def checked(
     kept, percent = as_fractions([_scored(run, classes_named=classes != "auto") for run in kept])
     if metric == "auto" and kept:
         metric = next(iter(kept[0].scores), "")
-    if kept:
-        check_names("metric", [metric], {name for run in kept for name in run.scores}, "one that the runs have:")
     headline = named(metric)
-    whole = [run for run in kept if np.isfinite(run.scores.get(metric, np.nan))]
-    problems += [f"{run.source}: has no {metric}, or it is not a number." for run in kept if run not in whole]
+    if kept:
+        check_names("metric", [headline.name], {name for run in kept for name in run.scores}, "one that the runs have:")
+    whole = [run for run in kept if np.isfinite(run.scores.get(headline.name, np.nan))]
+    problems += [f"{run.source}: has no {headline}, or it is not a number." for run in kept if run not in whole]
     # Without predictions the metric determines the kind.
     whole = [run if run.kind else replace(run, kind=headline.kinds[0]) for run in whole]
     return whole, headline, problems, [*notes, *remarks, *percent]

@@ -14,10 +14,13 @@ import pandas as pd
 
 from mlflow_l3d.cells.cell import Cell, Logged, Outcome, content_key
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.studies.about import class_words
+from mlflow_l3d.studies.groups.numbers.grouping import AUTO, NONE, Grouping, group_runs, params_of
+from mlflow_l3d.studies.groups.numbers.settings import varying_settings
+from mlflow_l3d.studies.importing.formats import FORMATS
 from mlflow_l3d.studies.importing.recorded import RecordedRun
-from mlflow_l3d.studies.seeds.numbers.settings import JOINED, varying_settings
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.records import CellRecord
@@ -68,15 +71,22 @@ class Import:
     @cached_property
     def seeds(self) -> tuple[int, ...] | None:
         """The seeds if the runs differ in nothing else, else None."""
-        varying, _ = varying_settings(self.settings)
-        if len(varying) != 1:
-            return None
-        for name in next(iter(varying)).split(JOINED):
-            values = [str(value) for value in self.settings[name]]
+        for name, values in self.grouped[0].seed_values.items() if not self.grouped[1] else ():
             whole = all(value.isascii() and value.isdigit() for value in values)
-            if "seed" in name.lower() and whole and len(set(map(int, values))) == len(values):
+            if "seed" in str(name).lower() and whole and len(set(map(int, values))) == len(values):
                 return tuple(map(int, values))
         return None
+
+    @cached_property
+    def grouped(self) -> tuple[Grouping, tuple[str, ...]]:
+        """How runs are grouped, and the names of the groups to compare; see :func:`groups_in`."""
+        return groups_in(self.settings, FORMATS[self.arguments["from_"]].numbered, self.arguments)
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The parameters that are not their defaults, without the source."""
+        typed = {name: value for name, value in self.arguments.items() if value not in (AUTO, NONE)}
+        return {name: public_parameter(name, value) for name, value in typed.items() if name != "source"}
 
     @cached_property
     def shared(self) -> dict[str, str]:
@@ -92,8 +102,11 @@ class Import:
     @cached_property
     def key(self) -> str:
         """Hash that two imports share if they differ only in their number of runs."""
-        selection = {name: self.arguments[name] for name in ("from_", "only", "task_kind", "classes")}
-        return content_key({"context": self.context_key, "metric": self.metric.name, **selection})
+        selection = {
+            name: self.arguments[name] for name in ("from_", "only", "task_kind", "classes", "group_by", "seed")
+        }
+        better = {} if self.metric == named(self.metric.name) else {"higher": self.metric.greater_is_better}
+        return content_key({"context": self.context_key, "metric": self.metric.name, **selection, **better})
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -122,6 +135,7 @@ class Import:
     def card(self) -> Card:
         """Return tags and parameters of the parent run."""
         typed = {name.rstrip("_"): public_parameter(name, value) for name, value in self.arguments.items()}
+        typed = {name: value for name, value in typed.items() if name not in ("group_by", "seed") or value != AUTO}
         tags = {names.FACTOR: "seed", names.DESIGN: "seeds", names.CONTEXT_KEY: self.context_key}
         first = self.runs[0]
         resolved = {"resolved.task": self.task, "resolved.metric": self.metric.name}
@@ -175,10 +189,33 @@ class Import:
             "metrics": sorted({name for run in self.runs for name in run.scores}),
             "seeds": list(self.numbers),
             "by_settings": self.seeds is None,
+            "groups": list(self.grouped[1]),
+            "numbered": FORMATS[self.arguments["from_"]].numbered,
             "runs": recorded,
             "context_key": self.context_key,
             "investigation_key": self.key,
         }
+
+
+def groups_in(settings: pd.DataFrame, numbered: str, arguments: Mapping[str, str]) -> tuple[Grouping, tuple[str, ...]]:
+    """Return how runs with recorded settings are grouped, and the names of the groups to compare.
+
+    There are none if all runs differ by luck alone, each with a seed of its own: they are a seeds study.
+
+    Parameters
+    ----------
+    settings
+        One row per run, one column per setting.
+    numbered
+        The setting that only names or numbers runs, see :class:`mlflow_l3d.studies.importing.formats.Format`.
+    arguments
+        May have ``group_by`` and ``seed``, as they were typed.
+    """
+    names = settings[numbered].fillna("") if numbered in settings else pd.Series("", settings.index)
+    params = params_of(settings.drop(columns=numbered, errors="ignore"))
+    options = {name: arguments.get(name, AUTO) for name in ("group_by", "seed")}
+    grouping = group_runs(params, names, **options)
+    return grouping, () if grouping.is_plain and options["group_by"] == AUTO else grouping.names
 
 
 def _numbers(runs: Sequence[RecordedRun]) -> Iterator[int]:

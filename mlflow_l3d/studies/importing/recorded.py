@@ -115,12 +115,6 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return settings
 
 
-def pairs(text: str) -> dict[str, str]:
-    """Return the ``name=value`` pairs of a text, separated by commas; a word without a value is ``true``."""
-    parts = (part.partition("=") for part in text.split(",") if part.strip())
-    return {name.strip(): value.strip() if sign else "true" for name, sign, value in parts}
-
-
 def read_json(path: Path, text: str | None = None, line: int | None = None) -> Any:
     """Return the content of a JSON file, or of one line of it.
 

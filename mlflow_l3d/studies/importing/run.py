@@ -4,29 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from mlflow_l3d.errors import L3DError, ParameterError
+import pandas as pd
+
+from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.parameters.values import pairs
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import About, heading, version_words
 from mlflow_l3d.studies.base import ProjectRun, Study, say
+from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
+from mlflow_l3d.studies.groups.report.page import groups_document
 from mlflow_l3d.studies.importing.checking import checked, chosen, read_runs
 from mlflow_l3d.studies.importing.formats import tool_of
-from mlflow_l3d.studies.importing.imported import Import
-from mlflow_l3d.studies.importing.recorded import pairs
-from mlflow_l3d.studies.result_file import read_result
+from mlflow_l3d.studies.importing.grouped import grouped_runs, write_study
+from mlflow_l3d.studies.importing.imported import Import, groups_in
+from mlflow_l3d.studies.investigation.evaluate import rewritten
+from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.records import finish_parent, recorded_cells, recorded_study
 from mlflow_l3d.studies.seeds.report.page import seeds_document
+from mlflow_l3d.studies.seeds.results import read_parent
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress, under_way
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import Client, connect
-from mlflow_l3d.tracking.earlier.reader import fetch_document
+from mlflow_l3d.tracking.earlier.reader import fetch_document, known_document
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.pages import runs_page
-from mlflow_l3d.tracking.parent import current_experiment_id
+from mlflow_l3d.tracking.parent import current_experiment_id, log_metrics
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import CellRecord
 
@@ -40,7 +50,9 @@ class FilesEvaluation(OnOneScreen):
     run_id
         The parent run.
     study
-        Scores, agreement, and the settings that change the score.
+        Scores and agreement; of runs with several settings, or with seeds in common, their groups.
+    examples
+        The examples on which runs of the best group differ most; None if there are none, or no groups.
     written, skipped
         Number of new runs, and of runs that the parent run already had.
     problems
@@ -53,12 +65,13 @@ class FilesEvaluation(OnOneScreen):
 
     run_id: str
     about: About
-    study: SeedsStudy
+    study: SeedsStudy | GroupsStudy
     runs: tuple[str, ...]
     written: int
     skipped: int
     problems: tuple[str, ...]
     notes: tuple[str, ...]
+    examples: pd.DataFrame | None = None
 
     @property
     def exit_status(self) -> int:
@@ -74,20 +87,23 @@ class FilesEvaluation(OnOneScreen):
             f"{self.written} runs written, {self.skipped} there before{advice}",
             f"MLflow run {self.run_id}; report.html is among its artifacts",
         ]
+        if isinstance(self.study, GroupsStudy):
+            counts = dict.fromkeys(("found", "used"), len(self.study.runs))
+            return groups_document(self.study, counts, self.examples, **vars(self.about), lines=lines)
         return seeds_document(self.study, **vars(self.about), runs=self.runs, lines=lines)
 
 
 def evaluate_files(
     path: Path, arguments: Mapping[str, str], *, project_run: ProjectRun, progress: bool | None = None
 ) -> FilesEvaluation:
-    """Write each run of some files as a child run of one parent run, and score it like a seeds study.
+    """Write each run of some files as a child run of one parent run, and score them: a seeds study, or groups of runs.
 
     Parameters
     ----------
     path
         A file, or a folder that is searched for files.
     arguments
-        Those of :class:`mlflow_l3d.studies.evaluation.parameters.FileOptions`, and the metric, as they would be typed.
+        The options of files, as they would be typed.
     project_run
         The run that `mlflow run` made, if there is one; it becomes the parent.
     progress
@@ -159,21 +175,70 @@ class _Importing(Study[Import, CellRecord, FilesEvaluation]):
             recorder.wait()
             document = request.document()
             cells, predictions = recorded_cells(recorder, request.cells)
-            study = recorded_study(document, cells, predictions, request.metric)
+            study: SeedsStudy | GroupsStudy
+            examples, remarks, task, options = None, request.remarks, request.task, {}
+            if request.grouped[1]:
+                study, examples, more = grouped_runs(document, cells, predictions, request.metric)
+                remarks, task, options = (*remarks, *more), document["parameters"]["source"], request.given
+            else:
+                study = recorded_study(document, cells, predictions, request.metric)
             about = heading(run_id)
             address = runs_page(recorder.client, recorder.parent.experiment_id)
-            source = Source(task=study.task, run_id=run_id, address=address, date=about["date"][:10])
+            classes = request.runs[0].classes
+            source = Source(
+                task=task, run_id=run_id, address=address, date=about["date"][:10], given=options, classes=classes
+            )
             settings = {**about, "task": request.task, "from": request.arguments["from_"], **request.shared}
             settings |= {"versions": version_words()}
             result = FilesEvaluation(
                 run_id=run_id,
-                about=About(title=request.title, source=source, notes=request.remarks, settings=settings),
+                about=About(title=request.title, source=source, notes=remarks, settings=settings),
                 study=study,
                 runs=tuple(cells["run_id"]),
                 written=len(request.cells) - len(recovered),
                 skipped=len(recovered),
                 problems=request.problems,
                 notes=request.notes,
+                examples=examples,
             )
-            finish_parent(recorder, result, document, cells, predictions, failed=len(request.problems))
+            write = partial(write_study, study=study, cells=cells, predictions=predictions, report=result.report())
+            finish_parent(recorder, result, document, write, failed=len(request.problems))
         return result
+
+
+def evaluate_imported(run_id: str, *, metric: str = "auto", log: bool = True) -> FilesEvaluation | None:
+    """Score runs of files again; None if they have no groups, so that they are a seeds study.
+
+    Parameters
+    ----------
+    run_id
+        The parent run.
+    metric
+        The score; ``auto`` is the parent run's.
+    log
+        Whether to replace its metrics, tables and report.
+    """
+    client = connect()
+    document = known_document(client, run_id, names.INVESTIGATION)
+    settings = pd.DataFrame([run.get("settings", {}) for run in document.get("runs", ())])
+    if settings.empty or not groups_in(settings, document.get("numbered", ""), document["parameters"])[1]:
+        return None
+    read = read_parent(client, run_id)
+    typed = document["parameters"]["metric"] if metric == "auto" else metric
+    chosen = named(document["metric"] if typed == "auto" else typed)
+    if chosen.name not in read.done:
+        raise unknown_name("metric", chosen.name, document["metrics"], "one that the runs have:")
+    study, examples, notes = grouped_runs(document, read.done, read.predictions, chosen)
+    written = read_result(client, run_id)
+    if not isinstance(written, FilesEvaluation):
+        raise ParameterError("source", run_id, "was not finished, or by another version", "Evaluate its files again.")
+    about, runs = rewritten(written.about, chosen), tuple(read.done["run_id"])
+    result = replace(written, about=about, study=study, runs=runs, notes=notes, examples=examples)
+    result = replace(result, written=0, skipped=len(runs))
+    if log:
+        with temporary_folder() as folder:
+            write_study(folder, study=study, cells=read.cells, predictions=read.predictions, report=result.report())
+            write_result(folder, result)
+            log_metrics(client, run_id, {len(runs): study.metrics()})
+            client.log_artifacts(run_id, str(folder))
+    return result

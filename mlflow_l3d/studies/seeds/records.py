@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +74,18 @@ def recorded_study(
     )
 
 
+def write_runs(folder: Path, cells: pd.DataFrame, predictions: pd.DataFrame | None) -> None:
+    """Write the cells and the predictions of all runs, which other commands read."""
+    cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore").to_parquet(folder / names.CELLS, index=False)
+    if predictions is not None:
+        predictions.to_parquet(folder / names.PREDICTIONS, index=False)
+
+
 def write_scores(
     folder: Path, study: SeedsStudy, cells: pd.DataFrame, predictions: pd.DataFrame | None, report: Document
 ) -> None:
     """Write tables and report: what can be made of runs alone, ours or a stranger's."""
-    cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore").to_parquet(folder / names.CELLS, index=False)
-    if predictions is not None:
-        predictions.to_parquet(folder / names.PREDICTIONS, index=False)
+    write_runs(folder, cells, predictions)
     examples = None if study.examples is None else study.examples.frame.head(2000)
     write_tables(folder, {names.CELLS_TABLE: study.to_frame(), names.EXAMPLES: examples})
     document = {name: getattr(study, name) for name in ("task", "model", "kind", "training_size", "seeds")}
@@ -93,8 +98,7 @@ def finish_parent(
     recorder: RunRecorder[Any],
     result: Any,
     document: Mapping[str, Any],
-    cells: pd.DataFrame,
-    predictions: pd.DataFrame | None,
+    write: Callable[[Path], object],
     *,
     failed: int,
 ) -> None:
@@ -106,14 +110,14 @@ def finish_parent(
         That of the parent run.
     result
         What the study returns: `study`, `about` and a report.
-    document, cells, predictions
-        The specification, all cells, and the predictions.
+    document, write
+        The specification, and what writes tables and report to a folder.
     failed
         How many runs are missing.
     """
     with temporary_folder() as folder:
         write_json(folder / names.INVESTIGATION, document, indent=2)
-        write_scores(folder, result.study, cells, predictions, result.report())
+        write(folder)
         write_result(folder, result)
         recorder.log_metrics({**result.study.metrics(), "cells_failed": float(failed)}, len(document["seeds"]))
         recorder.wait()

@@ -127,10 +127,10 @@ def evaluate_seeds(
     """
     client = connect()
     every = [_study(client, run_id, metric) for run_id in run_ids]
-    studies = tuple(read.study for read in every)
-    done = tuple(tuple(read.done["run_id"]) for read in every)
-    failed = tuple(len(read.cells) - len(read.done) for read in every)
-    result = SeedsEvaluation(run_ids, studies, abouts=tuple(read.about for read in every), runs=done, failed=failed)
+    studies = tuple(each.study for each in every)
+    done = tuple(tuple(each.read.done["run_id"]) for each in every)
+    failed = tuple(len(each.read.cells) - len(each.read.done) for each in every)
+    result = SeedsEvaluation(run_ids, studies, abouts=tuple(each.about for each in every), runs=done, failed=failed)
     if len(run_ids) == 1:
         if log:
             _rescore(client, every[0], result)
@@ -154,13 +154,13 @@ def evaluate_seeds(
 
 
 @dataclass(frozen=True)
-class _Read:
+class ReadParent:
+    """A parent run as it is read again: its document, all cells in their order, and predictions of those that ended."""
+
     parent: Run
+    document: Mapping[str, Any]
     cells: pd.DataFrame
     predictions: pd.DataFrame | None
-    study: SeedsStudy
-    about: About
-    written: Any
 
     @property
     def done(self) -> pd.DataFrame:
@@ -168,7 +168,15 @@ class _Read:
         return self.cells[self.cells["status"].eq("FINISHED")]
 
 
-def _study(client: Client, run_id: str, metric: str) -> _Read:
+@dataclass(frozen=True)
+class _Read:
+    read: ReadParent
+    study: SeedsStudy
+    about: About
+    written: Any
+
+
+def read_parent(client: Client, run_id: str) -> ReadParent:
     """Read one parent run whose child runs have the tag ``l3d.role`` = cell and the parameter seed.seed."""
     recorded = read_investigation(run_id, client, parameter="source")
     parent = recorded.parent
@@ -185,6 +193,15 @@ def _study(client: Client, run_id: str, metric: str) -> _Read:
         if table is not None
     ]
     predictions = pd.concat(tables, ignore_index=True) if tables else None
+    return ReadParent(parent, document, cells, predictions)
+
+
+def _study(client: Client, run_id: str, metric: str) -> _Read:
+    read = read_parent(client, run_id)
+    parent, document, predictions = read.parent, read.document, read.predictions
+    if document.get("groups"):
+        allowed = f"has {len(document['groups'])} groups of runs, and only seeds studies are compared over tasks"
+        raise ParameterError("source", run_id, allowed, "Read the files of one group alone: --only NAME=VALUE.")
     numeric = predictions is not None and predictions["prediction"].dtype.kind == "f"
     task = {
         "kind": "regression" if numeric else "classification",
@@ -193,11 +210,11 @@ def _study(client: Client, run_id: str, metric: str) -> _Read:
     }
     described = {"model": {"name": own_parameter(parent, "model") or ""}, **document, "task": task}
     recorded_metric = own_parameter(parent, "metric") if metric == "auto" else metric
-    study = recorded_study(described, finished, predictions, None if recorded_metric == "auto" else recorded_metric)
+    study = recorded_study(described, read.done, predictions, None if recorded_metric == "auto" else recorded_metric)
     written = read_result(client, run_id)
     is_study = written is not None and not isinstance(written, SeedsEvaluation)
     about = rewritten(written.about, study.metric) if is_study else recorded_about(client, parent, SEEDS)
-    return _Read(parent, cells, predictions, study, about, written if is_study else None)
+    return _Read(read, study, about, written if is_study else None)
 
 
 def _ordered(cells: pd.DataFrame, document: Mapping[str, Any]) -> pd.DataFrame:
@@ -210,16 +227,16 @@ def _ordered(cells: pd.DataFrame, document: Mapping[str, Any]) -> pd.DataFrame:
     return cells.dropna(subset="index").sort_values("index", kind="stable")
 
 
-def _rescore(client: Client, read: _Read, result: SeedsEvaluation) -> None:
+def _rescore(client: Client, rescored: _Read, result: SeedsEvaluation) -> None:
     """Replace metrics, tables, report and result of one parent run; its specification stays."""
-    run_id = str(read.parent.info.run_id)
+    run_id = str(rescored.read.parent.info.run_id)
     with temporary_folder() as folder:
-        write_scores(folder, read.study, read.cells, read.predictions, result.report())
-        numbers = {"study": read.study, "about": read.about, "runs": result.runs[0]}
-        write_result(folder, replace(read.written, **numbers) if read.written else result)
-        log_metrics(client, run_id, {len(read.study.seeds): read.study.metrics()})
+        write_scores(folder, rescored.study, rescored.read.cells, rescored.read.predictions, result.report())
+        numbers = {"study": rescored.study, "about": rescored.about, "runs": result.runs[0]}
+        write_result(folder, replace(rescored.written, **numbers) if rescored.written else result)
+        log_metrics(client, run_id, {len(rescored.study.seeds): rescored.study.metrics()})
         client.log_artifacts(run_id, str(folder))
-    if names.INVESTIGATION_KEY not in read.parent.data.tags:
+    if names.INVESTIGATION_KEY not in rescored.read.parent.data.tags:
         tags = {names.ROLE: "investigation", names.FACTOR: "seed", names.DESIGN: "seeds"}
         set_tags(client, run_id, {names.SCHEMA_TAG: names.SCHEMA, **tags})
 

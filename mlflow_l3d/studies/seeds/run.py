@@ -21,7 +21,7 @@ from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.parameters import RepeatsOptions, SeedsOptions
-from mlflow_l3d.studies.seeds.records import finish_parent, recorded_cells, recorded_study
+from mlflow_l3d.studies.seeds.records import finish_parent, recorded_cells, recorded_study, write_scores
 from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.report.tables import seed_frame
 from mlflow_l3d.studies.seeds.request import RepeatsRequest, SeedsRequest, specify_seeds
@@ -250,7 +250,9 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         about = request.about(recorder.parent.run_id, address, settings, (*self.failure_notes, *request.notes(cells)))
         runs = tuple(finished["run_id"])
         result = SeedsRun(request=request, about=about, study=study, runs=runs, failed=failed, **self.result())
-        finish_parent(recorder, result, document, cells, predictions, failed=failed)
+        report = result.report()
+        write = partial(write_scores, study=study, cells=cells, predictions=predictions, report=report)
+        finish_parent(recorder, result, document, write, failed=failed)
         return result
 
 

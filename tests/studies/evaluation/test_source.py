@@ -62,7 +62,14 @@ def test_an_experiment_or_a_filter_is_of_groups(place: Place, source: str) -> No
     options = {"group_by": ["params.lr", "params.model"], "metric": "metrics.f1", "step": 3, "tag": True}
     with place.entered():
         mlflow_l3d.evaluate(source, **options, log=False)
-    given = {"group_by": "params.lr,params.model", "seed": "auto", "metric": "f1", "step": "3", "tag": True}
+    given = {
+        "group_by": "params.lr,params.model",
+        "seed": "auto",
+        "only": "none",
+        "metric": "f1",
+        "step": "3",
+        "tag": True,
+    }
     assert calls == [("groups", source, {**given, "project_run": None, "log": False, "progress": None})]
 
 
@@ -151,7 +158,7 @@ def test_runs_that_are_not_there(place: Place) -> None:
     ("words", "line"),
     [
         (["experiment:a", "--from", "csv"], "from=csv: has no effect on runs of other code. Leave it out."),
-        (["runs.csv", "--group-by", "params.a"], "group_by=params.a: has no effect on files of other tools."),
+        (["runs.csv", "--step", "3"], "step=3: has no effect on files of other tools."),
         (["runs.csv", "--where", "x = 1"], "where=x = 1: has no effect on files of other tools."),
         (["runs.csv", "--tag"], "tag=true: has no effect on files of other tools."),
         (["experiment:a", "--step", "first"], "step=first: must be last, best, or a whole number"),

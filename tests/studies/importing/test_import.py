@@ -15,7 +15,9 @@ from mlflow_l3d import cli
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.comparison.run import compare
 from mlflow_l3d.studies.evaluation.run import evaluate
+from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
 from mlflow_l3d.studies.importing.run import FilesEvaluation
+from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.results import SeedsEvaluation
 
 LOGS = Path(__file__).parent / "logs" / "lm_eval"
@@ -59,8 +61,10 @@ def test_logs_of_lm_eval_become_runs_that_evaluate_reads(place: Place):
         importing(place, LOGS, from_="lm-eval")
     done = importing(place, LOGS, from_="lm-eval", task="reviews")
     assert (done.written, done.skipped, done.problems) == (4, 0, ())
-    assert done.study.settings is not None
-    assert set(done.study.settings.frame["setting"]) == {"num_fewshot", "fewshot_seed"}
+    study = done.study
+    assert isinstance(study, GroupsStudy)
+    assert (study.groups["runs"].tolist(), study.seeds) == ([2, 2], ("params.fewshot_seed",))
+    assert {*study.groups["group"]} == {"num_fewshot=1", "num_fewshot=4"}
     parent = place.client.get_run(done.run_id)
     assert parent.data.tags["l3d.state"] == "complete"
     assert parent.data.params["model"] == "SmolLM2-135M-Instruct"
@@ -81,7 +85,7 @@ def test_logs_of_lm_eval_become_runs_that_evaluate_reads(place: Place):
     )
     with place.entered():
         again = evaluate(done.run_id)
-    assert isinstance(again, SeedsEvaluation)
+    assert isinstance(again, FilesEvaluation)
     assert scores(again) == pytest.approx(scores(done))
     assert "num_fewshot" in again.summary()
 
@@ -89,8 +93,9 @@ def test_logs_of_lm_eval_become_runs_that_evaluate_reads(place: Place):
 @pytest.mark.slow
 def test_one_varying_seed_is_a_study_of_seeds(place: Place, tmp_path: Path):
     done = importing(place, write(tmp_path / "logs", *(table(seed) for seed in (42, 52, 62))))
+    assert isinstance(done.study, SeedsStudy)
     assert done.study.seeds == (42, 52, 62)
-    assert done.study.settings is None
+    assert done.study.recorded is None
     assert done.study.kind == "classification"
     assert "3 seeds" in place.client.get_run(done.run_id).info.run_name
 
@@ -141,10 +146,11 @@ def test_models_that_were_imported_are_compared_in_pairs_of_equal_settings(place
         run["label"] = answers[0]
     logs = write(tmp_path / "logs", *runs)
     parents = [importing(place, logs, only=f"model={model}") for model in ("a", "bb")]
-    assert [len(parent.study.seeds) for parent in parents] == [8, 8]
+    assert [parent.written for parent in parents] == [8, 8]
     with place.entered():
         compared = compare(runs=",".join(parent.run_id for parent in parents))
-    means = [parent.study.own.mean for parent in parents]
+    studies = [parent.study for parent in parents]
+    means = [study.runs["score"].mean() for study in studies if isinstance(study, GroupsStudy)]
     assert f"{100 * abs(means[0] - means[1]):.1f}" in compared.summary()
     pairs = compared.report().sections[0].parts[0]
     shown = dict(zip(pairs.head, pairs.rows[0], strict=True))
@@ -159,7 +165,7 @@ def test_models_that_were_imported_are_compared_in_pairs_of_equal_settings(place
         ({"from_": "lm-eval"}, "holds no file that lm-eval writes"),
         ({"from_": "lm-eval", "path": "logs/run-0.csv"}, "holds no file that lm-eval writes"),
         ({"task": "no_yes"}, "must be one of yes_no"),
-        ({"only": "sed=1"}, "Did you mean 'seed'"),
+        ({"only": "sed=1"}, "Did you mean 'params.seed'"),
         ({"only": "seed=9"}, "no run has these"),
         ({"only": "seed=1"}, "holds 1 run, and at least two are needed"),
         ({"metric": "acc"}, "metric='acc': must be one that the runs have"),

@@ -27,6 +27,7 @@ from mlflow_l3d.studies.seeds.report.tables import (
     metric_table,
     pair_table,
     published_tables,
+    seed_table,
     tasks_table,
 )
 from mlflow_l3d.studies.seeds.report.words import headline, investigate_command, short_notes, steps, study_answers
@@ -148,22 +149,15 @@ def test_the_answers_in_full_hold_the_rest(studies):
     assert f"kappa) is {studies[4].together['fleiss_kappa']:.2f}" in text
 
 
-def test_runs_that_differ_in_settings_name_the_setting():
-    rng = np.random.default_rng(0)
-    settings = pd.DataFrame({"shots": [0, 4, 8] * 4, "seed": np.repeat(range(4), 3)})
-    frame = pd.DataFrame({"seed": range(12), "accuracy": 0.5 + 0.02 * settings["shots"] + 0.01 * rng.normal(size=12)})
-    one = seeds_study(frame, recorded=settings)
-    means = 100 * frame["accuracy"].groupby(settings["shots"]).mean()
-    moved = f"shots moves the score (p <0.001): {means[8]:.1f} at 8, {means[0]:.1f} at 0"
-    assert headline(one) == f"{moved}."
-    assert said(one, 1) == "1 of 2 varied settings: shots."
-    assert moved in study_answers(one)[1].sentences[1]
-    assert "no effect is found" in " ".join(study_answers(one)[1].sentences)
-    page = Page(seeds_document(one, title="t").to_html()).text
-    assert "Which setting moves the score" in page
-    assert "best run" in page
-    luck = seeds_study(frame.assign(accuracy=0.5 + 0.01 * rng.normal(size=12)), recorded=settings)
-    assert marked(headline(luck)).startswith("Between two runs, a difference below ")
+def test_runs_that_no_seed_distinguishes_are_runs_with_what_was_recorded():
+    settings = pd.DataFrame({"folder": ["a", "b", "c"], "shots": 4})
+    study = seeds_study(pd.DataFrame({"seed": range(3), "accuracy": [0.5, 0.6, 0.7]}), recorded=settings)
+    assert marked(headline(study)).startswith("Between two runs, a difference below ")
+    assert study_answers(study)[1].question == "Was a run lucky?"
+    assert "best of 3: run 2 (70.0); worst: run 0 (50.0)" in said(study, 1).lower()
+    table = seed_table(study)
+    assert table.head == ("run", "accuracy", "folder")
+    assert [row[2] for row in table.rows] == ["a", "b", "c"]
 
 
 def test_first_table_holds_the_records(studies):

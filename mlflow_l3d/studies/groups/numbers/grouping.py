@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.intervals import IntArray
-from mlflow_l3d.errors import unknown_name
+from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.privacy import public_text
 from mlflow_l3d.report.numbers import shorten
-from mlflow_l3d.studies.seeds.numbers.settings import JOINED, varying_settings
+from mlflow_l3d.studies.groups.numbers.settings import JOINED, varying_settings
 
 AUTO: Final = "auto"
 NONE: Final = "none"
@@ -76,6 +76,12 @@ class Grouping:
     settings: pd.DataFrame
     ignored: pd.DataFrame
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether all runs are of one group, and no two of them share a seed."""
+        values = self.seed_values[~self.seed_values.isin([NO_VALUE, NOT_LOGGED])]
+        return len(self.names) == 1 and not any(values[name].dropna().duplicated().any() for name in values)
+
 
 def canonical(text: str) -> str:
     """Return a value as equal values have it: numbers in one form, no seeds in descriptions of objects.
@@ -128,7 +134,7 @@ def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, 
     used = dict.fromkeys([*several, *asked_keys, *asked_seeds])  # of many runs the texts of all would take much memory
     values = pd.DataFrame({name: _texts(params[name]) for name in used}, params.index)
     varying = [name for name in several if values[name].nunique() > 1]
-    seeds = [name for name in varying if _sounds_like(_SEED, name) and _are_whole(values[name])]
+    seeds = [name for name in varying if is_seed(name) and _are_whole(values[name])]
     seeds = [name for name in (seeds if seed == AUTO else asked_seeds) if name not in asked_keys]
     writes = [name for name in varying if _WRITES.fullmatch(name) or _OF_MACHINE.fullmatch(name)]
     if group_by == AUTO:
@@ -151,9 +157,27 @@ def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, 
     again = labels.groupby(labels).cumcount()  # long values may be cut to the same text
     labels = labels.where(again == 0, labels + " (" + (again + 1).astype(str) + ")")
     rest = values[[name for name in varying if name not in (*seeds, *settings)]]
-    fixed = [name for name in columns if _sounds_like(_SEED, name) and name not in (*varying, *settings)]
+    fixed = [name for name in columns if is_seed(name) and name not in (*varying, *settings)]
     fixed = [name for name in fixed if {*map(canonical, params[name].dropna().unique())} != {NO_VALUE}]
     return Grouping(group, tuple(labels), tuple(seeds), tuple(fixed), values[seeds], settings, rest)
+
+
+def params_of(settings: pd.DataFrame) -> pd.DataFrame:
+    """Return settings, texts in one column each, as :func:`group_runs` takes them."""
+    return settings.astype(object).astype("category").add_prefix("params.")
+
+
+def chosen_runs(params: pd.DataFrame, only: Mapping[str, str]) -> npt.NDArray[np.bool_]:
+    """Return which runs have these values; raise a ParameterError if none has, or a column is not there."""
+    names = _columns("only", ",".join(only), [str(name) for name in params])
+    wanted = zip(names, only.values(), strict=True)
+    is_chosen = np.ones(len(params), dtype=bool)
+    for name, value in wanted:
+        is_chosen &= _texts(params[name]) == _canonical_of(name)(value)
+    if not is_chosen.any():
+        listed = ",".join(f"{name}={value}" for name, value in only.items())
+        raise ParameterError("only", listed, "no run has these", "Name values that one run has.")
+    return is_chosen
 
 
 def _canonical_of(name: object) -> Callable[[str], str]:
@@ -188,6 +212,11 @@ def _snake(name: str) -> str:
 
 def _sounds_like(names: re.Pattern[str], name: str) -> bool:
     return bool(names.fullmatch(_snake(name))) and not _words(name) & _COUNTS
+
+
+def is_seed(name: str) -> bool:
+    """Return whether a parameter has the name of a seed."""
+    return _sounds_like(_SEED, name)
 
 
 def _are_whole(values: pd.Series) -> bool:

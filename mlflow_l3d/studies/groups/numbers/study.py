@@ -22,8 +22,8 @@ from mlflow_l3d.analysis.importance.tables import known_std
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.groups.numbers.grouping import NO_VALUE, NOT_LOGGED, Grouping, short_names
+from mlflow_l3d.studies.groups.numbers.settings import SettingsStudy, settings_study
 from mlflow_l3d.studies.groups.numbers.units import averaged, hidden_settings, seed_axes, systems
-from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy, settings_study
 from mlflow_l3d.studies.seeds.numbers.spread import metric_spread
 
 MOST_GROUPS: Final = 30

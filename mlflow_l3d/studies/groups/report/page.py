@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, dot, drawn_line, svg, text, whisker
 from mlflow_l3d.report.examples import fragile_examples
 from mlflow_l3d.report.numbers import (
@@ -26,9 +27,9 @@ from mlflow_l3d.report.numbers import (
 from mlflow_l3d.report.page import Document, Drawing, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
+from mlflow_l3d.studies.groups.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
 from mlflow_l3d.studies.groups.report import words
-from mlflow_l3d.studies.seeds.report.tables import settings_table
 
 Row: TypeAlias = Mapping[Any, Any]
 _FIRST: Final = 6
@@ -39,6 +40,10 @@ _NOTES: Final = 3
 _DRAWN: Final = 12
 _DOTS: Final = 300
 """Groups that are drawn, and runs of each."""
+_SETTINGS: Final = (
+    "A linear mixed model with a random effect for each setting. std: of that effect; share: of all variance. p: of no "
+    "effect in addition to the other settings (F test), p Holm: adjusted for their number."
+)
 
 
 def groups_document(
@@ -48,6 +53,7 @@ def groups_document(
     *,
     title: str,
     source: Source,
+    lines: Sequence[str] = (),
     notes: Sequence[str] = (),
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Document:
@@ -59,9 +65,11 @@ def groups_document(
         As in :class:`mlflow_l3d.studies.groups.results.GroupsEvaluation`.
     title, source, notes, settings
         As in :class:`mlflow_l3d.studies.about.About`.
+    lines
+        As in :class:`mlflow_l3d.report.page.Document`; runs that were read from files have some.
     """
     said = [*words.notes(study, counts), *notes]
-    fragile = fragile_examples(examples)
+    fragile = fragile_examples(examples, classes=source.classes)
     return Document(
         title=title,
         headline=words.headline(study),
@@ -70,15 +78,15 @@ def groups_document(
         answers=words.answers(study),
         drawing=_strips(study),
         table=_groups_table(study, _FIRST),
-        steps=[words.step(study, source)],
-        lines=source.lines,
+        steps=[words.step(study, source, can_tag=not lines)],
+        lines=lines or source.lines,
         notes=said[:_NOTES],
         remarks=said,
         in_full=said[_NOTES:],
         sections=[
             Section("Groups", [_groups_table(study, _MOST)]),
             Section("Pairs of groups", [_pairs_table(study)]),
-            Section("Settings of the runs", [settings_table(study.settings, study.metric)]),
+            Section("Settings of the runs", [_settings_table(study.settings, study.metric)]),
             Section("Single predictions", [fragile]),
         ],
         settings=settings,
@@ -167,3 +175,26 @@ def _pairs_table(study: GroupsStudy) -> Table | None:
     }
     note = "Interval and p are of each pair alone; p Holm is for all pairs. paired: runs of both with the same seeds."
     return _table(study.pairs.head(_MOST), cells, note)
+
+
+def _settings_table(settings: SettingsStudy, metric: Metric) -> Table | None:
+    """Return what each recorded setting moves, largest first; None if there are none."""
+    if settings.frame.empty:
+        return None
+    shown = unit_of(metric).text
+    rows = [
+        {
+            "setting": shorten(row["setting"], 40),
+            "levels": str(row["levels"]),
+            "std": shown(row["std"]),
+            "share (%)": points(row["share"], 0),
+            "p": probability(row["p"]),
+            "p Holm": probability(row["p_holm"]),
+            "lowest mean": f"{shown(row['lowest_mean'])}\n{shorten(row['lowest'], 24)}",
+            "highest mean": f"{shown(row['highest_mean'])}\n{shorten(row['highest'], 24)}",
+        }
+        for row in settings.frame.to_dict("records")
+    ]
+    rest = {"setting": "the rest", "levels": "", "std": shown(settings.residual_std)}
+    rows.append({**dict.fromkeys(rows[0], ""), **rest})
+    return Table.of(rows, _SETTINGS, title="Which setting moves the score")

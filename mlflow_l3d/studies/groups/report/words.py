@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Final
 
 from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED
-from mlflow_l3d.report.numbers import counted, listed, shorten, unit_of
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.report.numbers import counted, listed, probability, shorten, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of, few_runs, may_be_luck
 from mlflow_l3d.studies.groups.numbers.grouping import short_name, short_names
+from mlflow_l3d.studies.groups.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
-from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy
-from mlflow_l3d.studies.seeds.report.words import settings_answer
 
 _ALL_TOGETHER: Final = " This test uses all runs at once, so it can see what no single pair settles."
 _LISTED: Final = 8
@@ -54,12 +54,29 @@ def answers(study: GroupsStudy) -> tuple[Answer, Answer, Answer]:
     """Return what the runs say about luck, about groups, and about settings."""
     settings, is_decided = _without_seeds(study), study.pairs["verdict"].eq(BETTER).any()
     more = "" if is_decided or not settings.found or study.pairs.empty else _ALL_TOGETHER
-    return _luck(study), _differences(study), settings_answer(settings, study.metric, more)
+    return _luck(study), _differences(study), _moving(settings, study.metric, more)
 
 
 def _without_seeds(study: GroupsStudy) -> SettingsStudy:
     frame = study.settings.frame
     return replace(study.settings, frame=frame[~frame["setting"].isin({*study.seeds, *map(short_name, study.seeds)})])
+
+
+def _moving(settings: SettingsStudy, metric: Metric, more: str) -> Answer:
+    """Return which recorded settings move the score, and what the runs cannot separate; `more` follows the answer."""
+    shown, tested = unit_of(metric).text, settings.frame.loc[settings.frame["p_holm"].notna(), "setting"]
+    sentences = [
+        f"{row['setting']} moves the score (p {probability(row['p_holm'])}): {shown(row['highest_mean'], 1)} at "
+        f"{shorten(row['highest'], 40)}, {shown(row['lowest_mean'], 1)} at {shorten(row['lowest'], 40)}."
+        for row in settings.frame[settings.frame["setting"].isin(settings.found)].to_dict("records")
+    ]
+    others = [name for name in tested if name not in settings.found]
+    none = f"Of {', '.join(others)} no effect is found." if others else "The settings of these runs cannot be tested."
+    lead = f"**{len(sentences)} of {len(tested)}** varied settings: {', '.join(settings.found)}." if sentences else none
+    if sentences:
+        sentences += [none] * bool(others)
+        sentences.append("Intervals assume independent runs, which runs that share such a setting are not.")
+    return Answer("Which setting moves the score?", "", (lead + more, *sentences, *settings.cannot_tell))
 
 
 def _size(study: GroupsStudy, value: float) -> str:
@@ -135,8 +152,8 @@ def _names(names: tuple[str, ...]) -> str:
     return listed([*short, *([f"{len(names) - _LISTED} more"] if len(names) > _LISTED else [])])
 
 
-def step(study: GroupsStudy, source: Source) -> Step:
-    """Return what to do next."""
+def step(study: GroupsStudy, source: Source, *, can_tag: bool = True) -> Step:
+    """Return what to do next; runs that were read from files are not tagged."""
     options = {name: text for name, text in source.given.items() if name != "source"}
     own = [name for name in study.settings.per_run if name not in map(short_name, study.seeds)]
     if study.hidden or (study.several.empty and (own or not study.seeds)):
@@ -155,11 +172,13 @@ def step(study: GroupsStudy, source: Source) -> Step:
         return Step("Train the best settings again with other seeds, at least three, then evaluate all:", command)
     if study.groups["runs_needed"].lt(math.inf).any():
         return Step("Train the groups that need more runs with more seeds, then evaluate all:", command)
+    if not can_tag:
+        return Step("Evaluate them again when there are more runs:", command)
     if "tag" in source.given:
         return Step("The runs have their luck as tags. Evaluate them again when there are more:", command)
     return Step("Write to each run how large a difference may be luck:", f"{command} --tag true")
 
 
 def _command(source: Source, options: Mapping[str, str]) -> str:
-    typed = [f"--{name.replace('_', '-')}={text}" for name, text in options.items()]
+    typed = [f"--{name.rstrip('_').replace('_', '-')}={text}" for name, text in options.items()]
     return shlex.join(["mlflow-l3d", "evaluate", source.task, *typed])

@@ -24,11 +24,14 @@ class Format:
         Returns the runs of one file, from its path, the roles of columns, and the metric.
     marks
         Texts of which one is near the beginning of its .json files, without blanks.
+    numbered
+        The setting that only names or numbers its runs; runs that differ in nothing else differ by luck.
     """
 
     patterns: tuple[str, ...]
     read: Callable[..., list[RecordedRun]]
     marks: tuple[str, ...] = ()
+    numbered: str = ""
 
     def wrote(self, file: Path) -> bool:
         """Return whether the tool wrote a file, judged by its name and the beginning of its JSON."""
@@ -46,10 +49,10 @@ class Format:
 
 FORMATS: Final[Mapping[str, Format]] = {
     "lm-eval": Format(("samples_*.jsonl",), lm_eval.read),
-    "huggingface-trainer": Format(("trainer_state.json",), trainer.read),
-    "inspect": Format(("*.eval", "*.json"), inspect_log.read, ('"eval":',)),
-    "promptfoo": Format(("*.json",), promptfoo.read, ('"results":',)),
-    "tau-bench": Format(("*.json",), tau_bench.read, ('[{"task_id":', '"num_trials":')),
+    "huggingface-trainer": Format(("trainer_state.json",), trainer.read, numbered="folder"),
+    "inspect": Format(("*.eval", "*.json"), inspect_log.read, ('"eval":',), "epoch"),
+    "promptfoo": Format(("*.json",), promptfoo.read, ('"results":',), "repeat"),
+    "tau-bench": Format(("*.json",), tau_bench.read, ('[{"task_id":', '"num_trials":'), "trial"),
     "csv": Format(("*.csv", "*.tsv"), csv_file.read),
 }
 """Value of ``--from`` -> format of the files."""

@@ -13,8 +13,9 @@ import pandas as pd
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import sounds_like_metric
-from mlflow_l3d.parameters.values import check_names, public_name
-from mlflow_l3d.studies.importing.recorded import RecordedRun, pairs, texts
+from mlflow_l3d.parameters.values import check_names, pairs, public_name
+from mlflow_l3d.studies.groups.numbers.grouping import is_seed
+from mlflow_l3d.studies.importing.recorded import RecordedRun, texts
 from mlflow_l3d.tasks.answers import Classes, labels_of, plain_number, read_columns, text_of
 
 _OWN: Final = ("example_id", "label", "prediction")
@@ -89,7 +90,7 @@ def _scores(path: Path, frame: pd.DataFrame, listed: Sequence[str], metric: str)
         raise L3DError(f"{path.name}: which of {', '.join(scores)} is the metric is not known. {fix}")
     settings = [str(name) for name in frame if name not in (*scores, "task")]
     # Rows without a seed are runs of their own, even if all their settings are the same.
-    seedless = not any("seed" in name.lower() for name in settings)
+    seedless = not any(map(is_seed, settings))
     again = frame.groupby(settings).cumcount() if settings else pd.Series(range(len(frame)))
     runs = []
     for row, values in enumerate(frame.to_dict("records")):

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.parameters.values import public_name
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, pairs, read_json, settled, texts
+from mlflow_l3d.parameters.values import pairs, public_name
+from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_json, settled, texts
 
 _DATE: Final = -len("2026-11-23T03-12-47.657677.jsonl")
 _NOT_SETTINGS: Final = (

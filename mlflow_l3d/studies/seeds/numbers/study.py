@@ -19,7 +19,6 @@ from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import as_metric, named, of_kind
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges, Kind, answer_changes, check_seeds, compare_seeds
-from mlflow_l3d.studies.seeds.numbers.settings import JOINED, SettingsStudy, settings_study
 from mlflow_l3d.studies.seeds.numbers.spread import MetricSpread, metric_spread
 
 _ROUNDING: Final = 1e-12
@@ -70,9 +69,7 @@ class SeedsStudy:
         training.
     recorded
         One row per run (the index: its number) and one column per setting, of runs that were distinguished by whatever
-        was recorded of them; None for seeds.
-    settings
-        Which of these moves the task's own metric; None for seeds.
+        was recorded of them, a trial, say; None for seeds.
     changes
         Rows whose answer changes, if all runs sent the same requests; None for seeds.
     """
@@ -96,7 +93,6 @@ class SeedsStudy:
     collapsed_seeds: tuple[int, ...]
     unanswered_seeds: tuple[int, ...]
     recorded: pd.DataFrame | None = None
-    settings: SettingsStudy | None = None
     changes: AnswerChanges | None = None
 
     @property
@@ -118,10 +114,10 @@ class SeedsStudy:
     @property
     def passes(self) -> pd.DataFrame | None:
         """pass^k and pass@k over test examples, one row per k, if nothing but a trial, epoch or repeat differs."""
-        settings = self.settings
-        if self.examples is None or settings is None or len(settings.frame) or len(settings.per_run) != 1:
+        if self.examples is None or self.recorded is None:
             return None
-        if not _REPEATS.issuperset(settings.per_run[0].split(JOINED)):
+        varying = {str(name) for name in self.recorded if self.recorded[name].nunique(dropna=False) > 1}
+        if not varying or varying - _REPEATS:
             return None
         runs = self.examples.frame["runs"].to_numpy()
         right = np.rint(self.examples.frame["share_right"].to_numpy() * runs).astype(np.int64)
@@ -150,8 +146,6 @@ class SeedsStudy:
         metrics |= self.together
         for name, (low, high) in self.intervals.items():
             metrics |= {f"{name}_ci_low": low, f"{name}_ci_high": high}
-        if self.settings is not None:
-            metrics |= self.settings.metrics()
         for row in () if (passes := self.passes) is None else passes.to_dict("records"):
             metrics |= {f"pass_hat_{row['k']}": row["all_pass"], f"pass_at_{row['k']}": row["any_pass"]}
         metrics |= {} if self.changes is None else self.changes.metrics()
@@ -215,8 +209,8 @@ def seeds_study(
     classes
         How many classes the task has; None counts those that occur among the labels.
     recorded
-        Settings of the runs, rows as in `scores`, if runs differ in more than a seed; ``seed`` is then the number of
-        the run.
+        Recorded settings of the runs, rows as in `scores`, if no seed distinguishes them; ``seed`` is then the number
+        of the run.
     repeats
         Whether all runs sent the same requests, numbered by ``seed``.
     level
@@ -287,7 +281,6 @@ def seeds_study(
         collapsed_seeds=tuple(seed for seed in seeds if seed in {*low, *constant} - {*unanswered}),
         unanswered_seeds=unanswered,
         recorded=None if recorded is None else recorded.set_index(pd.Index(seeds)),
-        settings=None if recorded is None else settings_study(own_scores.to_numpy(), recorded),
         changes=answer_changes(compared.frame, kind, headline) if repeats and compared is not None else None,
     )
 

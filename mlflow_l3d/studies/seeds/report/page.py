@@ -100,7 +100,6 @@ def seeds_document(
         sections=[
             Section(f"Each {unit}", [tables.seed_table(study)]),
             Section("All metrics", [tables.metric_table(study)]),
-            Section("Settings of the runs", [tables.settings_table(study.settings, study.metric)]),
             Section("Single predictions", [tables.passes_table(study), tables.pair_table(study), fragile]),
         ],
         settings=settings,

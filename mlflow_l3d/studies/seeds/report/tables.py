@@ -11,7 +11,6 @@ from typing import Final
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, dots_bar
 from mlflow_l3d.report.numbers import (
     MISSING,
@@ -19,7 +18,6 @@ from mlflow_l3d.report.numbers import (
     between,
     plain,
     points,
-    probability,
     shorten,
     signed,
     unit_of,
@@ -28,7 +26,6 @@ from mlflow_l3d.report.numbers import (
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, table_7
-from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.report.over_words import task_rows
 
@@ -55,10 +52,6 @@ _COLUMNS: Final = {
 }
 """Head of a column -> a number of a study, and what its interval is called."""
 NOTE: Final = "In %, errors in their own unit. In brackets: 95 % intervals for all seeds."
-SETTINGS_NOTE: Final = (
-    "A linear mixed model with a random effect for each setting. std: of that effect; share: of all variance. p: of no "
-    "effect in addition to the other settings (F test), p Holm: adjusted for their number."
-)
 PAIR_NOTE: Final = (
     "Over pairs of seeds, in %. CON: share of examples on which two seeds agree; CCON: and are right; CON-PEAR: "
     "Pearson of two seeds' numbers, blind to shift and scale; Lin's CCC: 1 only for equal numbers. Over all seeds: "
@@ -152,29 +145,6 @@ def pair_table(study: SeedsStudy) -> Table | None:
     return Table(
         ("agreement (%)", "mean", "95 %", "std of pairs", "95 % of std"), tuple(rows), in_unit(study, PAIR_NOTE)
     )
-
-
-def settings_table(settings: SettingsStudy | None, metric: Metric) -> Table | None:
-    """Return what each recorded setting moves, largest first; None if there are none."""
-    if settings is None or settings.frame.empty:
-        return None
-    shown = unit_of(metric).text
-    rows = [
-        {
-            "setting": shorten(row["setting"], 40),
-            "levels": str(row["levels"]),
-            "std": shown(row["std"]),
-            "share (%)": points(row["share"], 0),
-            "p": probability(row["p"]),
-            "p Holm": probability(row["p_holm"]),
-            "lowest mean": f"{shown(row['lowest_mean'])}\n{shorten(row['lowest'], 24)}",
-            "highest mean": f"{shown(row['highest_mean'])}\n{shorten(row['highest'], 24)}",
-        }
-        for row in settings.frame.to_dict("records")
-    ]
-    rest = {"setting": "the rest", "levels": "", "std": shown(settings.residual_std)}
-    rows.append({**dict.fromkeys(rows[0], ""), **rest})
-    return Table.of(rows, SETTINGS_NOTE, title="Which setting moves the score")
 
 
 def passes_table(study: SeedsStudy) -> Table | None:

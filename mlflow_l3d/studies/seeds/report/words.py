@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -13,13 +13,11 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.intervals import unseen_share
-from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.examples import changed_predictions
-from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, probability, shorten, unit_of
+from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import RETRY, Answer, Step, few_runs, may_be_luck
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges
-from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
 ONLY_OF_SEEDS: Final = frozenset({"seeds", "validation_fraction", "self_test"})
@@ -44,8 +42,6 @@ def headline(study: SeedsStudy) -> str:
         if len(rest) < 2:
             return f"{share} [[collapsed|collapsed]]: the scores do not say how much is luck."
         return may_be_luck(f"{unit}s", _limit(study, rest), share)
-    if study.settings is not None and study.settings.found:
-        return f"{moving(study.settings, study.metric)[0]}."
     if study.own.std == 0:
         score = unit_of(study.metric).text(scores.iloc[0], 1)
         return f"All {len(scores)} {unit}s scored {score}: the {unit} does not change the score."
@@ -96,11 +92,7 @@ def study_answers(study: SeedsStudy, *, is_typed: bool = True) -> tuple[Answer, 
     """Return what one study says about the score, about the seeds themselves, and about single predictions."""
     if study.changes is not None:
         return _changes(study, study.changes), _luck(study), _stable(study, is_typed)
-    second = _lucky(study)
-    if study.passes is not None:
-        second = _every_time(study, study.passes)
-    elif study.settings is not None:
-        second = settings_answer(study.settings, study.metric, _collapses(study), _seed_details(study))
+    second = _lucky(study) if study.passes is None else _every_time(study, study.passes)
     return _luck(study), second, _stable(study, is_typed)
 
 
@@ -139,23 +131,24 @@ def _luck(study: SeedsStudy) -> Answer:
 
 
 def _lucky(study: SeedsStudy) -> Answer:
-    question, scores, unit = "Was a seed lucky?", scored(study), unit_of(study.metric)
+    question, scores, unit = f"Was a {study.unit} lucky?", scored(study), unit_of(study.metric)
     if len(scores) < 2:
-        lead = "Two scores are needed to compare seeds."
+        lead = f"Two scores are needed to compare {study.unit}s."
     elif study.own.std == 0:
         lead = "**No:** all have the same score."
     else:
         shown = partial(unit.text, digits=digits(study))
         low, high = (
-            f"**{_named(scores.index[scores == end])}** ({shown(end)})" for end in (scores.min(), scores.max())
+            f"**{_named(study.unit, scores.index[scores == end])}** ({shown(end)})"
+            for end in (scores.min(), scores.max())
         )
         worst, best = (low, high)[:: int(study.metric.sign)]
         lead = f"Best of {len(scores)}: {best}; worst: {worst}. Do not report one alone."
     return Answer(question, "", (lead + _collapses(study), *_seed_details(study)))
 
 
-def _named(seeds: Sequence[int]) -> str:
-    return f"seed{'s' * (len(seeds) > 1)} {_list(seeds, _LISTED)}"
+def _named(unit: str, seeds: Sequence[int]) -> str:
+    return f"{unit}{'s' * (len(seeds) > 1)} {_list(seeds, _LISTED)}"
 
 
 def _collapses(study: SeedsStudy) -> str:
@@ -177,29 +170,6 @@ def _seed_details(study: SeedsStudy) -> Iterator[str]:
             f"With {study.judged} {unit}s that all train, up to {points(unseen_share(study.judged, 0.95), 0)} % of all "
             f"{unit}s may collapse. The intervals here are about those that do not."
         )
-
-
-def settings_answer(settings: SettingsStudy, metric: Metric, more: str = "", details: Iterable[str] = ()) -> Answer:
-    """Return which recorded settings move the score, and what the runs cannot separate; `more` follows the answer."""
-    effects, tested = moving(settings, metric), settings.frame.loc[settings.frame["p_holm"].notna(), "setting"]
-    others = [name for name in tested if name not in settings.found]
-    none = f"Of {', '.join(others)} no effect is found." if others else "The settings of these runs cannot be tested."
-    lead = f"**{len(effects)} of {len(tested)}** varied settings: {', '.join(settings.found)}." if effects else none
-    sentences = [f"{each}." for each in effects]
-    if effects:
-        sentences += [none] * bool(others)
-        sentences.append("Intervals assume independent runs, which runs that share such a setting are not.")
-    return Answer("Which setting moves the score?", "", (lead + more, *sentences, *settings.cannot_tell, *details))
-
-
-def moving(settings: SettingsStudy, metric: Metric) -> list[str]:
-    """Return a sentence for each setting that moves the score."""
-    shown, frame = unit_of(metric).text, settings.frame
-    return [
-        f"{row['setting']} moves the score (p {probability(row['p_holm'])}): {shown(row['highest_mean'], 1)} at "
-        f"{shorten(row['highest'], 40)}, {shown(row['lowest_mean'], 1)} at {shorten(row['lowest'], 40)}"
-        for row in frame[frame["setting"].isin(settings.found)].to_dict("records")
-    ]
 
 
 def _stable(study: SeedsStudy, is_typed: bool) -> Answer:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mlflow_l3d.studies.seeds.numbers.settings import SettingsStudy, settings_study
+from mlflow_l3d.studies.groups.numbers.settings import SettingsStudy, settings_study
 
 GRID = pd.DataFrame([(seed, shots) for seed, shots in product(range(6), (0, 4, 8))], columns=["seed", "shots"])
 

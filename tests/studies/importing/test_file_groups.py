@@ -1,0 +1,257 @@
+"""Files with several settings are groups of runs, as runs on the tracking server are: two doors, one answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from run_helpers import Place, sqlite_place
+from scipy import stats
+
+from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.evaluation.run import evaluate, load
+from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
+from mlflow_l3d.studies.groups.results import GroupsEvaluation
+from mlflow_l3d.studies.importing.run import FilesEvaluation
+from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
+from mlflow_l3d.tracking.connection import connect
+
+DRAW = np.random.default_rng(5)
+APART = [("A", seed, 0.92 + 0.004 * DRAW.normal()) for seed in range(6)]
+APART += [("B", seed, 0.62 + 0.004 * DRAW.normal()) for seed in range(6)]
+NEAR = [("A", seed, score) for seed, score in enumerate([0.7, 0.85, 0.85, 0.8])]
+NEAR += [("B", seed, score) for seed, score in enumerate([0.45, 0.6, 0.55, 0.8])]
+
+
+@pytest.fixture
+def place(tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.chdir(tmp_path)
+    return sqlite_place(migrated_store, tmp_path / "place")
+
+
+def rows_of(scores: Iterable[tuple[str, int, float]]) -> pd.DataFrame:
+    return pd.DataFrame(scores, columns=["model", "seed", "accuracy"])
+
+
+def of_file(place: Place, path: Path | str = "scores.csv", **options: Any) -> FilesEvaluation:
+    with place.entered():
+        result = evaluate(path, **options)
+    assert isinstance(result, FilesEvaluation)
+    return result
+
+
+def groups_of(result: FilesEvaluation) -> GroupsStudy:
+    assert isinstance(result.study, GroupsStudy)
+    return result.study
+
+
+def of_runs(place: Place, rows: pd.DataFrame, **options: Any) -> GroupsStudy:
+    """Log each row as a run of other code, and evaluate the experiment."""
+    import mlflow
+
+    with place.entered():
+        connect()
+        mlflow.set_experiment("theirs")
+        for row in rows.to_dict("records"):
+            with mlflow.start_run():
+                mlflow.log_metric("accuracy", row.pop("accuracy"))
+                mlflow.log_params(row)
+        result = evaluate("experiment:theirs", log=False, **options)
+    assert isinstance(result, GroupsEvaluation)
+    return result.study
+
+
+def check_same(one: GroupsStudy, other: GroupsStudy) -> None:
+    assert (one.std, one.luck, one.seeds) == (pytest.approx(other.std), pytest.approx(other.luck), other.seeds)
+    columns = ["group", "runs", "independent", "mean", "std", "luck", "verdict"]
+    pd.testing.assert_frame_equal(one.groups[columns], other.groups[columns])
+    pd.testing.assert_frame_equal(one.pairs, other.pairs)
+    pd.testing.assert_frame_equal(one.settings.frame, other.settings.frame)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scores", "verdict"), [(APART, "is better than"), (NEAR, "may be as good")])
+def test_a_setting_is_no_luck_whether_its_effect_is_found_or_not(place: Place, scores: Any, verdict: str) -> None:
+    rows = rows_of(scores)
+    rows.to_csv("scores.csv", index=False)
+    done = of_file(place)
+    study, within = groups_of(done), rows.groupby("model")["accuracy"]
+    std = float(np.sqrt(within.var().mean()))
+    limit = stats.t.ppf(0.975, len(rows) - 2) * np.sqrt(2) * std
+    assert (study.std, study.luck) == (pytest.approx(std), pytest.approx(limit))
+    assert std < 0.8 * rows["accuracy"].std(), "all runs together vary more"
+    said = done.summary()
+    assert f"a difference below {100 * limit:.1f} points may be luck" in said
+    assert verdict in said.splitlines()[0]
+    answer = " ".join(done.report().answers[2].sentences)
+    means = 100 * within.mean()
+    moved = f"model moves the score (p <0.001): {means['A']:.1f} at A, {means['B']:.1f} at B."
+    assert ("Of model no effect is found." in answer) == (scores is NEAR) != (moved in answer)
+    check_same(study, of_runs(place, rows))
+    with place.entered():
+        again = evaluate(done.run_id)
+        assert isinstance(again, FilesEvaluation)
+        check_same(groups_of(again), study)
+        check_same(groups_of(load(done.run_id)), study)
+        assert connect().get_run(done.run_id).data.metrics["group_luck"] == pytest.approx(limit)
+
+
+def predictions_of(models: dict[str, float], seeds: int = 5, examples: int = 40) -> pd.DataFrame:
+    draw, labels = np.random.default_rng(2), np.arange(examples) % 2
+    frames = []
+    for model, quality in models.items():
+        for seed in range(seeds):
+            answers = np.where(draw.random(examples) < quality, labels, 1 - labels)
+            frames.append(pd.DataFrame({"example_id": range(examples), "label": labels, "prediction": answers}))
+            frames[-1] = frames[-1].assign(seed=seed, model=model)
+    return pd.concat(frames)
+
+
+@pytest.mark.slow
+def test_predictions_agree_within_groups(place: Place) -> None:
+    table = predictions_of({"A": 0.9, "B": 0.6})
+    table.to_csv("predictions.csv", index=False)
+    done = of_file(place, "predictions.csv")
+    groups = groups_of(done).groups.set_index("group")
+    for model, rows in table.groupby("model"):
+        runs = rows.pivot_table(index="example_id", columns="seed", values="prediction")
+        right = runs.eq(rows.drop_duplicates("example_id").set_index("example_id")["label"], axis=0)
+        agree = np.mean([(runs[one] == runs[other]).mean() for one, other in combinations(runs, 2)])
+        found = groups.loc[f"model={model}"]
+        assert (found["consistency"], found["mean"]) == (pytest.approx(agree), pytest.approx(right.mean().mean()))
+        assert found["fragile_share"] == pytest.approx((right.any(axis=1) & ~right.all(axis=1)).mean())
+        if model == "A":
+            assert done.examples is not None
+            split = right.sum(axis=1).sub(2.5).abs()
+            assert split[done.examples["example_id"].astype(int)].iloc[0] == split.min()
+    alone = of_file(place, "predictions.csv", only="model=A").study
+    assert isinstance(alone, SeedsStudy)
+    assert alone.pairs["consistency"].mean == pytest.approx(groups.loc["model=A", "consistency"])
+    assert alone.own.std == pytest.approx(groups.loc["model=A", "std"])
+    numbers = table.assign(label=table["label"] + 0.25, prediction=table["prediction"] + 0.3)
+    numbers.to_csv("numbers.csv", index=False)
+    notes = of_file(place, "numbers.csv", task_kind="regression").about.notes
+    assert notes[-1].startswith("Numbers that runs predict are not compared here")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "groups"),
+    [
+        ({"group_by": "model"}, 2),
+        ({"group_by": "params.lr", "seed": "seed"}, 2),
+        ({"only": "lr=0.10"}, 2),
+        ({"seed": "lr,seed"}, 2),
+        ({"only": "model=A,params.lr=1e-1", "group_by": "lr"}, 1),
+    ],
+)
+def test_options_mean_the_same_for_files_and_runs(place: Place, options: dict[str, str], groups: int) -> None:
+    draw = np.random.default_rng(3)
+    every = [(model, lr, seed) for model in "AB" for lr in (0.1, 0.2) for seed in range(4)]
+    rows = pd.DataFrame(every, columns=["model", "lr", "seed"]).assign(accuracy=0.7 + 0.01 * draw.normal(size=16))
+    rows.to_csv("scores.csv", index=False)
+    one, other = groups_of(of_file(place, **options)), of_runs(place, rows, **options)
+    assert len(one.groups) == groups
+    check_same(one, other)
+
+
+@pytest.mark.parametrize(("options", "said"), [({"only": "lr=3"}, "no run has these"), ({"only": "lt=1"}, "lr")])
+def test_options_that_no_run_has_are_one_line_at_both_doors(place: Place, options: Any, said: str) -> None:
+    rows = rows_of(NEAR).assign(lr=0.1)
+    rows.to_csv("scores.csv", index=False)
+    with pytest.raises(ParameterError, match=rf"only=.*{said}"):
+        of_file(place, **options)
+    with pytest.raises(ParameterError, match=rf"only=.*{said}"):
+        of_runs(place, rows, **options)
+
+
+def rewards(model: str, rate: float, number: int, trials: int = 3) -> dict[str, Any]:
+    draw = np.random.default_rng([number, len(model)])
+    rows = [
+        {"id": "x", "task_id": str(task), "trial": trial, "reward_info": {"reward": float(draw.random() < rate)}}
+        for trial in range(trials)
+        for task in range(20)
+    ]
+    about = {"num_trials": trials, "agent_info": {"llm": model}, "environment_info": {"domain_name": "airline"}}
+    return {"info": about, "simulations": rows}
+
+
+@pytest.mark.slow
+def test_repeats_are_luck_and_have_no_numbers_in_common(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    for number, (model, rate) in enumerate([("gpt", 0.8), ("gpt", 0.8), ("llama", 0.4)]):
+        text = json.dumps(rewards(model, rate, number), indent=2)
+        (tmp_path / "logs" / f"{number}.json").write_text(text, encoding="utf-8")
+    study = groups_of(of_file(place, tmp_path / "logs", from_="tau-bench"))
+    runs = study.runs.groupby("group")["score"]
+    assert runs.size().to_dict() == {"model=gpt": 6, "model=llama": 3}, "trial 1 of two files: two runs"
+    assert (study.averaged, study.seeds, study.pairs["shared"].tolist()) == ((), (), [0])
+    assert study.std == pytest.approx(np.sqrt((runs.var() * (runs.size() - 1)).sum() / 7))
+    assert stats.ttest_ind(*(part for _, part in runs), equal_var=False).pvalue == pytest.approx(
+        study.pairs["p"].iloc[0], abs=0.02
+    )
+    alone = of_file(place, tmp_path / "logs" / "2.json").study
+    assert isinstance(alone, SeedsStudy)
+    assert alone.passes is not None
+    assert alone.passes["k"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.slow
+def test_providers_of_promptfoo_are_groups(place: Place, tmp_path: Path) -> None:
+    draw = np.random.default_rng(4)
+    rows = []
+    for _ in range(3):
+        for provider, rate in (("a", 0.8), ("b", 0.4)):
+            for test in range(10):
+                right, case = bool(draw.random() < rate), {"vars": {"q": test}, "assert": [{"value": f"v{test}"}]}
+                rows.append({"provider": {"id": provider}, "prompt": {"label": "p"}, "testIdx": test, "testCase": case})
+                rows[-1] |= {"success": right, "score": float(right), "response": {"output": f"v{test}" * right}}
+    (tmp_path / "out.json").write_text(json.dumps({"results": {"version": 3, "results": rows}}), encoding="utf-8")
+    study = groups_of(of_file(place, tmp_path / "out.json"))
+    table = pd.DataFrame({"model": [row["provider"]["id"] for row in rows], "right": [row["success"] for row in rows]})
+    means = table.assign(run=np.arange(60) // 10).groupby(["model", "run"])["right"].mean()
+    std = float(np.sqrt(means.groupby("model").var().mean()))
+    assert study.luck == pytest.approx(min(1.0, stats.t.ppf(0.975, 4) * np.sqrt(2) * std))
+    assert study.groups["group"].tolist() == ["model=a", "model=b"]
+
+
+@pytest.mark.slow
+def test_runs_that_share_a_seed_are_averaged_and_folders_name_groups(place: Place, tmp_path: Path) -> None:
+    rows = pd.DataFrame({"seed": [0, 0, 1, 1, 2, 2], "accuracy": [0.8, 0.81, 0.79, 0.82, 0.8, 0.78]})
+    rows.to_csv("scores.csv", index=False)
+    study = groups_of(of_file(place))
+    assert (study.averaged, study.groups["independent"].tolist()) == (("params.seed",), [3])
+    check_same(study, of_runs(place, rows))
+    for name, loss in {"base-1": 0.5, "base-2": 0.6, "new-1": 0.3, "new-2": 0.35}.items():
+        (tmp_path / "out" / name).mkdir(parents=True)
+        state = {"log_history": [{"eval_loss": loss}]}
+        (tmp_path / "out" / name / "trainer_state.json").write_text(json.dumps(state), encoding="utf-8")
+    study = groups_of(of_file(place, tmp_path / "out"))
+    assert study.groups[["group", "mean"]].values.tolist() == [
+        ["run name=new-#", pytest.approx(0.325)],
+        ["run name=base-#", pytest.approx(0.55)],
+    ]
+
+
+@pytest.mark.slow
+def test_one_run_of_each_setting_has_no_luck_and_groups_are_no_seeds_study(place: Place) -> None:
+    rows_of([(model, 1, score) for model, score in (("A", 0.7), ("B", 0.8), ("C", 0.9))]).to_csv(
+        "scores.csv", index=False
+    )
+    assert "how much of their differences is luck is not known" in of_file(place).summary().splitlines()[0]
+    rows_of(NEAR).to_csv("near.csv", index=False)
+    parents = [of_file(place, name).run_id for name in ("scores.csv", "near.csv")]
+    with place.entered(), pytest.raises(L3DError, match=r"has 3 groups of runs.*--only NAME=VALUE"):
+        evaluate(parents)
+    lower = of_file(place, "near.csv", metric="accuracy:lower")
+    with place.entered():
+        for result in (lower, evaluate(lower.run_id)):
+            assert groups_of(result).groups["group"].tolist() == ["model=B", "model=A"]
+    with place.entered(), pytest.raises(ParameterError, match="metric='f1': must be one that the runs have"):
+        evaluate(parents[1], metric="f1")
