@@ -111,7 +111,7 @@ def notes(study: GroupsStudy, counts: Mapping[str, int]) -> Iterator[str]:
     yield f"{counts['used']:,} of {counted(counts['found'], 'run')} count" + (f"; {', '.join(rest)}." if rest else ".")
     if study.averaged:
         crossed = " Each of them counts as luck of its own, and settings are not tested." if study.averaged[1:] else ""
-        yield f"Runs of a group with the same {_names(study.averaged)} are averaged and count as one.{crossed}"
+        yield f"Scores of runs of a group with the same {_names(study.averaged)} are averaged: one run.{crossed}"
     if one := int((study.several["independent"] == 1).sum()):
         yield f"{counted(one, 'group')} with one seed in several runs: its luck is not known. Train with other seeds."
     if study.along:

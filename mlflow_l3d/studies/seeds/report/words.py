@@ -15,7 +15,7 @@ from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.intervals import unseen_share
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.examples import changed_predictions
-from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, probability, shorten, unit_of
+from mlflow_l3d.report.numbers import MISSING, UNITS, between, counted, plain, points, probability, shorten, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import RETRY, Answer, Step, few_runs, may_be_luck
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges
@@ -225,7 +225,7 @@ def _stable(study: SeedsStudy, is_typed: bool) -> Answer:
     if "absolute_difference" in study.together:
         pearson, ccc = (plain(study.pairs[f"consistency_{kind}"].mean, 3) for kind in ("pearson", "ccc"))
         lead = (
-            f"Two {unit}s predict numbers **{plain(study.together['absolute_difference'], 3)}** apart on average, in "
+            f"Two {unit}s predict numbers **{UNITS.text(study.together['absolute_difference'])}** apart on average, in "
             f"the unit of the labels. Their correlation is **{pearson}**."
         )
         return Answer(question, "", (lead, f"CON-PEAR is {pearson}; the numbers agree with {ccc} (Lin)."))
