@@ -32,7 +32,8 @@ def headline(study: GroupsStudy) -> str:
     if study.hidden:
         return f"The score also moves with {_names(study.hidden)}: which group is better is not decided."
     if several["luck"].isna().all():
-        return "Each group has one seed only: how much of their differences is luck is not known."
+        each = "The runs of each group have the same score" if _is_still(study) else "Each group has one seed only"
+        return f"{each}: how much of their differences is luck is not known."
     if study.pairs.empty and math.isnan(study.luck):
         return "How much is luck depends on the group."
     if study.pairs.empty:
@@ -66,10 +67,17 @@ def _size(study: GroupsStudy, value: float) -> str:
     return unit_of(study.metric).size(value)
 
 
+def _is_still(study: GroupsStudy) -> bool:
+    """Return whether a group has several seeds, and no group's scores vary."""
+    several = study.several
+    return bool(several["std"].eq(0).any() and several["luck"].isna().all())
+
+
 def _luck(study: GroupsStudy) -> Answer:
     question, several = "How much is luck?", study.several
     if several["luck"].isna().all():
-        return Answer(question, "", ("Not known: it takes two runs that differ by a seed alone.",))
+        still = " and in their scores: equal ones may be copies of one run" * _is_still(study)
+        return Answer(question, "", (f"Not known: it takes two runs that differ by a seed alone{still}.",))
     if math.isfinite(study.luck):
         typical = unit_of(study.metric).typical(study.std)
         lead = may_be_luck("runs of a group", f"**{_size(study, study.luck)}**")
@@ -86,8 +94,9 @@ def _differences(study: GroupsStudy) -> Answer:
     if study.hidden:
         why = f"Not decided: {_names(study.hidden)} distinguishes no groups here, but moves the score within them."
         return Answer(question, "", (why, "Add settings to --group-by, and name seeds by --seed."))
-    if pairs.empty:
-        return Answer(question, "", ("Not known: it takes two groups with three seeds or more.",))
+    if pairs.empty or study.several["luck"].isna().all():
+        still = " whose scores vary" * _is_still(study)
+        return Answer(question, "", (f"Not known: it takes two groups with three seeds or more{still}.",))
     is_found, groups = pairs["verdict"].eq(BETTER), len({*pairs["first"], *pairs["second"]})
     kind = "pairs" if 2 * len(pairs) == groups * (groups - 1) else "pairs with the best group"
     lead = f"**{int(is_found.sum())} of {len(pairs)} {kind}** differ beyond luck (95 %, Holm)."
@@ -153,6 +162,8 @@ def step(study: GroupsStudy, source: Source) -> Step:
     command = _command(source, options)
     if study.several.empty:
         return Step("Train the best settings again with other seeds, at least three, then evaluate all:", command)
+    if _is_still(study):
+        return Step("Make the seed reach the training, train again, then evaluate all:", command)
     if study.groups["runs_needed"].lt(math.inf).any():
         return Step("Train the groups that need more runs with more seeds, then evaluate all:", command)
     if "tag" in source.given:
