@@ -123,15 +123,17 @@ def test_runs_that_do_not_count_are_counted(place: Place, monkeypatch: pytest.Mo
     add_run(place, {"lr": "0.1", "seed": 4}, {"test_acc": 0.1}, status="KILLED")
     add_run(place, {"lr": "0.1", "seed": 5}, {"test_acc": 0.1}, status="RUNNING", name="slow one")
     add_run(place, {"lr": "0.1", "seed": 6}, {"train_acc": 0.99})
-    add_run(place, {"lr": "0.1", "seed": 7}, {"test_acc": math.nan})
+    add_run(place, {"lr": "0.1", "seed": 7}, {"test_acc": math.nan}, name="diverged")
     add_run(place, {"lr": "0.1", "seed": 8}, {"test_acc": math.inf})
     place.client.delete_run(add_run(place, {"lr": "0.1", "seed": 9}, {"test_acc": 0.1}))
     result = evaluated(place)
     assert result.groups["runs"].tolist() == [3, 3]
-    counts = {"found": 12, "used": 6, "without a score": 3, "failed": 1, "killed": 1, "running": 1}
+    counts = {"found": 12, "used": 6, "without a score": 1, "failed": 1, "killed": 1, "running": 1}
+    counts["with nan or inf as score"] = 2
     assert result.counts == counts
     assert "Still running, and left out: slow one." in result.summary()
-    assert "6 of 12 runs count; 3 without a score," in result.summary()
+    assert "6 of 12 runs count; 2 with nan or inf as score, 1 " in result.summary()
+    assert "2 runs ended with nan or inf, as diverged: diverged?" in said(result)
 
 
 def test_children_count_and_have_the_parameters_of_their_parents(place: Place) -> None:
@@ -535,3 +537,16 @@ def test_runs_with_one_answer_for_every_example_collapsed(place: Place, tmp_path
     assert "1 run of all runs with one answer for every example: collapsed (L3D005)." in said(
         logged(place, tmp_path, frames)
     )
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_a_run_that_lies_far_from_the_others_is_named(place: Place, groups: int) -> None:
+    rng = np.random.default_rng(0)
+    for model in range(groups):
+        for seed in range(12 // groups):
+            far = add_run(place, {"model": model, "seed": seed}, {"accuracy": 0.8 + 0.01 * rng.normal()})
+    assert "L3D013" not in said(evaluated(place))
+    place.client.log_metric(far, "accuracy", 0.1 if groups == 1 else 0.76)
+    score = "10.00" if groups == 1 else "76.00"
+    words = f"Long tails (L3D013): run {far} of {'all runs' if groups == 1 else 'model=2'} scores {score}."
+    assert words in evaluated(place).summary().replace("\n    ", " ")

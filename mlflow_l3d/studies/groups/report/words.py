@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED
+from mlflow_l3d.analysis.importance.checks.shape import tails
 from mlflow_l3d.report.numbers import counted, listed, shorten, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of, few_runs, may_be_luck
@@ -112,6 +113,7 @@ def _differences(study: GroupsStudy) -> Answer:
 
 def notes(study: GroupsStudy, counts: Mapping[str, int]) -> Iterator[str]:
     """Yield what a reader must know about the groups, what decides first."""
+    yield from _far_runs(study)
     ignored = f" {_named('Neither seed nor setting', study.ignored)}." if study.ignored else ""
     better, turned = ("Higher", "lower") if study.metric.greater_is_better else ("Lower", "higher")
     yield f"{_named('Seeds', study.seeds)}.{ignored}"
@@ -133,6 +135,18 @@ def notes(study: GroupsStudy, counts: Mapping[str, int]) -> Iterator[str]:
         yield f"{_named('Seeds with one value', study.fixed_seeds)}. Their luck is not in these numbers."
     if study.left_out:
         yield f"{_named('Settings with too many values to study', study.left_out)}."
+
+
+def _far_runs(study: GroupsStudy) -> Iterator[str]:
+    """Yield which run of a group lies far from the others if scores have long tails, as golden runs are checked."""
+    shown, runs = unit_of(study.metric).text, study.runs
+    centred = runs["score"] - runs.groupby("group")["score"].transform("median")
+    parts = [*runs.groupby("group").groups.values()] if math.isnan(study.luck) else [runs.index]
+    for rows in parts:
+        if (moments := tails(centred[rows].to_numpy())) is not None and moments.long:
+            far = runs.loc[centred[rows].abs().idxmax()]
+            which = f"run {far['run_id']} of {shorten(far['group'], 36)} scores {shown(far['score'])}"
+            yield f"Long tails (L3D013): {which}. Did it collapse? Intervals cover less than they claim."
 
 
 def _named(what: str, names: tuple[str, ...]) -> str:
