@@ -109,8 +109,8 @@ def kind_of(labels: Collection[str], answers: Counter[str | None], examples: int
 
 
 def _folded(text: str) -> str:
-    """Return a text without differences of spelling: letter case, blanks around it, and ``0.0`` for ``0``."""
-    return plain_number(text) or " ".join(text.split()).casefold()
+    """Return a text without differences of spelling: letter case, blanks around it, a final dot, ``0.0`` for ``0``."""
+    return plain_number(text) or " ".join(text.split()).casefold().removesuffix(".")
 
 
 _SPELLINGS: Final[tuple[Callable[[str], str], ...]] = (_folded, str.strip, str)
@@ -141,7 +141,7 @@ class Classes:
         places, tolerant = {str(place): name for place, name in enumerate(names)}, _tolerant([names])
         if labels and not any(map(plain_number, names)) and {*map(plain_number, labels)} <= {*places}:
             return cls(tuple(names), len(names), lambda text: tolerant(places.get(plain_number(text) or "", text)))
-        return cls(tuple(names), len(names), _without_dot(tolerant, names))
+        return cls(tuple(names), len(names), tolerant)
 
     @classmethod
     def found(cls, labels: Sequence[Collection[str]], answers: Iterable[str | None]) -> Classes:
@@ -152,11 +152,9 @@ class Classes:
         """
         spelling = _tolerant(labels)
         names = _names((label for each in labels for label in each), spelling)
-        labelled = cls(names, len(names), _without_dot(spelling, names))
+        labelled = cls(names, len(names), spelling)
         number = labelled.number
-        others = {
-            each for each in answers if each and labelled.spelling(each) not in number and labelled.reads_like_one(each)
-        }
+        others = {each for each in answers if each and spelling(each) not in number and labelled.reads_like_one(each)}
         return replace(labelled, names=(*names, *_names(others, spelling)))
 
     @cached_property
@@ -222,17 +220,6 @@ def _tolerant(labels: Sequence[Collection[str]]) -> Callable[[str], str]:
     """Return the most tolerant spelling under which the labels of each run stay different."""
     distinct = (each for each in _SPELLINGS if all(len({*map(each, run)}) == len({*run}) for run in labels))
     return next(distinct, str)
-
-
-def _without_dot(spelling: Callable[[str], str], names: Iterable[str]) -> Callable[[str], str]:
-    """Return a spelling under which an answer that ends with a dot is the class without it, if there is one."""
-    classes = {*map(spelling, names)}
-
-    def spelt(text: str) -> str:
-        bare = spelling(text.rstrip().removesuffix("."))
-        return bare if bare in classes and spelling(text) not in classes else spelling(text)
-
-    return spelt
 
 
 def _names(texts: Iterable[str], spelling: Callable[[str], str]) -> tuple[str, ...]:

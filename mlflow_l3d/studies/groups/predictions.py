@@ -63,9 +63,9 @@ def agreement_of_groups(
         alike, examples, remark = _match(held)
         tables = [table for table, same in zip(alike, examples.eq(examples.mode().iloc[0]), strict=True) if same]
         if len(tables) < 2 or len(tables[0]) < FEWEST_EXAMPLES:
-            differ = "its runs predict different examples, or in another order"
-            differ = differ if held[1:] else "only one of its runs has them"
-            why = f"there are fewer than {FEWEST_EXAMPLES}" if tables[1:] else differ
+            why = "its runs predict different examples, or in another order"
+            why = f"there are fewer than {FEWEST_EXAMPLES}" if tables[1:] else why
+            why = why if held[1:] else "only one of its runs has them"
             notes.append(f"Predictions of {name} are not compared: {why}.")
             continue
         if left := len(read) - len(tables):
@@ -119,17 +119,12 @@ def _match(tables: Sequence[pd.DataFrame]) -> tuple[list[pd.DataFrame], pd.Serie
     key, names, remark = "example_id", ["example_id", "label"], ""
     if key not in unique:
         same = [name for name in columns if len({np.sort(one).tobytes() for one in hashes[name]}) == 1]
-        keys = [
-            name
-            for name in same
-            if name in unique and not (_is_number(first[name]) and first[name].diff().eq(1)[1:].all())
-        ]
-        key = min(keys, key=lambda name: _is_number(first[name]), default="")  # a number may be the rank of an answer
+        numbered = {name for name in columns if _is_number(first[name]) and first[name].diff().eq(1)[1:].all()}
+        keys = {*same} & {*unique} - numbered  # texts first: a number may be the rank of an answer
+        key = min(keys, key=lambda name: (_is_number(first[name]), name), default="")
         names = [key, "label"] if key else sorted({*same, "label"} - {"prediction"})
         is_sorted = all(np.sum(one[1:] != one[:-1]) == len({*one}) - 1 for one in (hashes[name][0] for name in names))
-        how = (
-            "as their other columns agree" if not is_sorted else "which nothing confirms"
-        )  # sorted rows may have any order
+        how = "which nothing confirms" if is_sorted else "as their other columns agree"  # sorted files are all alike
         how = f"matched by {key}" if key else f"compared by position, {how}"
         remark = f"have {'ids that repeat' if 'example_id' in first else 'no ids'}: they are {how}"
     named = [table.set_axis(table[key].to_numpy()) if key == "example_id" else table for table in alike]

@@ -100,8 +100,6 @@ def evaluate_groups(
         grouped = frame[~study.runs["repeated"]].groupby(study.runs["group"])
         members = {name: grouped.get_group(name) for name in study.several["group"].head(_WITH_PREDICTIONS)}
         agreement, examples, remarks = agreement_of_groups(client, members)
-        if study.runs["repeated"].any() and len(agreement):
-            remarks.append("Predictions: of runs of a group with the same seeds only the oldest is compared.")
         study = replace(study, groups=study.groups.merge(agreement, on="group", how="left"))
     title = f"luck in {typed['source'].removeprefix('experiment:')}"[:250]
     options = {name: text for name, text in typed.items() if text not in ("auto", "last")}

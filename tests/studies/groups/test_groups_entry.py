@@ -515,7 +515,9 @@ def test_runs_with_the_same_seed_and_predictions(place: Place, tmp_path: Path) -
         frame.attrs["seed"] = at // 2
     result = logged(place, tmp_path, frames)
     assert result.groups["compared"].tolist() == [3]
-    assert "of runs of a group with the same seeds only the oldest is compared" in said(result)
+    assert "with the same seed are averaged and count as one; of their predictions, those of the oldest." in said(
+        result
+    )
     assert result.groups["consistency"].tolist() == pytest.approx([agreeing([answers_of(seed) for seed in (0, 2, 4)])])
 
 

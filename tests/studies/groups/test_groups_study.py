@@ -249,7 +249,7 @@ def test_equal_scores_of_each_group_may_be_copies_of_one_run() -> None:
     assert study.pairs["verdict"].tolist() == ["undecided"]
     assert study.groups["luck"].isna().all()
     assert not study.settings.found
-    assert headline(study).startswith("The runs of each group have the same score: how much")
+    assert headline(study).startswith("Each group has the same score in all runs: how much")
     assert "--tag" not in step(study, Source()).command
     assert "the seed reach the training" in step(study, Source()).text
 

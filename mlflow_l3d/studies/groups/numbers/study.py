@@ -175,17 +175,15 @@ def _pairs(groups: Sequence[Sequence[System]]) -> pd.DataFrame:
         fewest = min(each.degrees_runs for each in spreads)
         variance = replace(spreads[0], of_runs=sum(each.of_runs for each in spreads), degrees_runs=fewest)
         difference = float(of_axes[0].means[0] - of_axes[0].means[1])
-        limits, p = (math.nan, math.nan), 1.0
-        if math.isfinite(variance.of_runs):
-            limits, p = interval(difference, variance), p_value(difference, variance)
+        limits, p = interval(difference, variance), p_value(difference, variance)
         shared, needed = len(of_axes[0].pairings[0, 1].first), math.nan
-        if len(spreads) == 1 and math.isfinite(variance.of_runs):
+        if len(spreads) == 1:
             if shared < max(one[0].runs, other[0].runs):  # what pairing saves is not known well enough
                 a_run = sum(each.scores.var(ddof=1) for each in (one[0], other[0]))
                 variance = replace(variance, a_run=max(variance.a_run, a_run))
             needed = runs_to_settle(difference, variance, math.nan, 1 - (1 - LEVEL) / every)
         rows.append((one[0].name, other[0].name, one[0].runs, other[0].runs, shared, difference, *limits, p, needed))
-    frame = pd.DataFrame(rows, columns=_PAIR)
+    frame = pd.DataFrame(rows, columns=_PAIR).fillna({"p": 1.0})  # of unknown variance
     # Pairs that are not compared count as compared without a finding.
     adjusted = holm([*frame["p"], *[1.0] * (every - len(frame))])[: len(frame)]
     is_found = adjusted <= 1 - LEVEL

@@ -33,8 +33,8 @@ def headline(study: GroupsStudy) -> str:
     if study.hidden:
         return f"The score also moves with {_names(study.hidden)}: which group is better is not decided."
     if several["luck"].isna().all():
-        each = "The runs of each group have the same score" if _is_still(study) else "Each group has one seed only"
-        return f"{each}: how much of their differences is luck is not known."
+        one = "the same score in all runs" if several["independent"].gt(1).any() else "one seed only"
+        return f"Each group has {one}: how much of their differences is luck is not known."
     if study.pairs.empty and math.isnan(study.luck):
         return "How much is luck depends on the group."
     if study.pairs.empty:
@@ -68,17 +68,11 @@ def _size(study: GroupsStudy, value: float) -> str:
     return unit_of(study.metric).size(value)
 
 
-def _is_still(study: GroupsStudy) -> bool:
-    """Return whether a group has several seeds, and no group's scores vary."""
-    several = study.several
-    return bool(several["std"].eq(0).any() and several["luck"].isna().all())
-
-
 def _luck(study: GroupsStudy) -> Answer:
     question, several = "How much is luck?", study.several
     if several["luck"].isna().all():
-        still = " and in their scores: equal ones may be copies of one run" * _is_still(study)
-        return Answer(question, "", (f"Not known: it takes two runs that differ by a seed alone{still}.",))
+        why = "Not known: it takes two runs that differ by a seed alone. Equal scores may be copies of one run."
+        return Answer(question, "", (why,))
     if math.isfinite(study.luck):
         typical = unit_of(study.metric).typical(study.std)
         lead = may_be_luck("runs of a group", f"**{_size(study, study.luck)}**")
@@ -96,8 +90,7 @@ def _differences(study: GroupsStudy) -> Answer:
         why = f"Not decided: {_names(study.hidden)} distinguishes no groups here, but moves the score within them."
         return Answer(question, "", (why, "Add settings to --group-by, and name seeds by --seed."))
     if pairs.empty or study.several["luck"].isna().all():
-        still = " whose scores vary" * _is_still(study)
-        return Answer(question, "", (f"Not known: it takes two groups with three seeds or more{still}.",))
+        return Answer(question, "", ("Not known: it takes two groups with three seeds or more.",))
     is_found, groups = pairs["verdict"].eq(BETTER), len({*pairs["first"], *pairs["second"]})
     kind = "pairs" if 2 * len(pairs) == groups * (groups - 1) else "pairs with the best group"
     lead = f"**{int(is_found.sum())} of {len(pairs)} {kind}** differ beyond luck (95 %, Holm)."
@@ -122,7 +115,8 @@ def notes(study: GroupsStudy, counts: Mapping[str, int]) -> Iterator[str]:
     yield f"{counts['used']:,} of {counted(counts['found'], 'run')} count" + (f"; {', '.join(rest)}." if rest else ".")
     if study.averaged:
         crossed = " Each of them counts as luck of its own, and settings are not tested." if study.averaged[1:] else ""
-        yield f"Scores of runs of a group with the same {_names(study.averaged)} are averaged: one run.{crossed}"
+        shared = f"Runs of a group with the same {_names(study.averaged)}"
+        yield f"{shared} are averaged and count as one; of their predictions, those of the oldest.{crossed}"
     if one := int((study.several["independent"] == 1).sum()):
         yield f"{counted(one, 'group')} with one seed in several runs: its luck is not known. Train with other seeds."
     if study.along:
@@ -139,13 +133,11 @@ def notes(study: GroupsStudy, counts: Mapping[str, int]) -> Iterator[str]:
 
 def _far_runs(study: GroupsStudy) -> Iterator[str]:
     """Yield which run of a group lies far from the others if scores have long tails, as golden runs are checked."""
-    shown, runs = unit_of(study.metric).text, study.runs
-    centred = runs["score"] - runs.groupby("group")["score"].transform("median")
-    parts = [*runs.groupby("group").groups.values()] if math.isnan(study.luck) else [runs.index]
-    for rows in parts:
-        if (moments := tails(centred[rows].to_numpy())) is not None and moments.long:
-            far = runs.loc[centred[rows].abs().idxmax()]
-            which = f"run {far['run_id']} of {shorten(far['group'], 36)} scores {shown(far['score'])}"
+    centred = study.runs["score"] - study.runs.groupby("group")["score"].transform("median")
+    for _, part in centred.groupby(study.runs["group"] if math.isnan(study.luck) else lambda _: 0):
+        if (moments := tails(part.to_numpy())) is not None and moments.long:
+            far = study.runs.loc[part.abs().idxmax()]
+            which = f"run {far['run_id']} of {far['group']} scores {unit_of(study.metric).text(far['score'])}"
             yield f"Long tails (L3D013): {which}. Did it collapse? Intervals cover less than they claim."
 
 
@@ -176,10 +168,10 @@ def step(study: GroupsStudy, source: Source) -> Step:
     command = _command(source, options)
     if study.several.empty:
         return Step("Train the best settings again with other seeds, at least three, then evaluate all:", command)
-    if _is_still(study):
-        return Step("Make the seed reach the training, train again, then evaluate all:", command)
     if study.groups["runs_needed"].lt(math.inf).any():
         return Step("Train the groups that need more runs with more seeds, then evaluate all:", command)
+    if study.several["luck"].isna().all():
+        return Step("Make the seed reach the training, train again, then evaluate all:", command)
     if "tag" in source.given:
         return Step("The runs have their luck as tags. Evaluate them again when there are more:", command)
     return Step("Write to each run how large a difference may be luck:", f"{command} --tag true")

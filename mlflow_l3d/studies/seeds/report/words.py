@@ -47,12 +47,12 @@ def headline(study: SeedsStudy) -> str:
     if study.settings is not None and study.settings.found:
         return f"{moving(study.settings, study.metric)[0]}."
     if study.own.std == 0:
-        why = _why_no_effect_shows(study) or f"the {unit} does not change the score"
+        why = _hidden(study) or f"the {unit} does not change the score"
         return f"All {len(scores)} {unit}s scored {unit_of(study.metric).text(scores.iloc[0], 1)}: {why}."
     return may_be_luck(f"{unit}s", _limit(study, scores))
 
 
-def _why_no_effect_shows(study: SeedsStudy) -> str:
+def _hidden(study: SeedsStudy) -> str:
     if study.metric.name in ("pearson", "spearman") and study.together.get("absolute_difference", 0) > 0:
         return f"of constant labels it is not defined ({study.metric}). Use --metric rmse"
     count = 0 if study.examples is None else len(study.examples.frame)
@@ -152,11 +152,7 @@ def _lucky(study: SeedsStudy) -> Answer:
     if len(scores) < 2:
         lead = "Two scores are needed to compare seeds."
     elif study.own.std == 0:
-        lead = (
-            f"All have the same score: {why}."
-            if (why := _why_no_effect_shows(study))
-            else "**No:** all have the same score."
-        )
+        lead = f"All have the same score: {why}." if (why := _hidden(study)) else "**No:** all have the same score."
     else:
         shown = partial(unit.text, digits=digits(study))
         low, high = (
@@ -282,7 +278,7 @@ def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step
     again = source.can_repeat
     if failed and again:
         yield Step(f"{counted(failed, 'seed')} failed. {RETRY}", source.command("seeds"))
-    if study.own.std == 0 and not study.collapsed_seeds and not _why_no_effect_shows(study):
+    if study.own.std == 0 and not study.collapsed_seeds and not _hidden(study):
         shows = " A self-test shows it:" * again
         yield Step(f"Does the {study.unit} reach the training?{shows}", source.command("seeds", self_test="only"))
         return
