@@ -113,7 +113,7 @@ def _match(tables: Sequence[pd.DataFrame]) -> tuple[list[pd.DataFrame], pd.Serie
     a rare length are left out; the index is the id or the number of the row.
     """
     alike = [table for table in tables if len(table) == pd.Series(map(len, tables)).mode().iloc[0]]
-    first, columns = alike[0], [name for name in alike[0] if all(name in table for table in alike)]
+    first, columns = alike[0], [str(name) for name in alike[0] if all(name in table for table in alike)]
     hashes = {name: [hash_array(table[name].astype(str).to_numpy(dtype=object)) for table in alike] for name in columns}
     unique = [name for name in columns if all(pd.Series(each).is_unique for each in hashes[name])]
     key, names, remark = "example_id", ["example_id", "label"], ""

@@ -136,7 +136,7 @@ def _far_runs(study: GroupsStudy) -> Iterator[str]:
     centred = study.runs["score"] - study.runs.groupby("group")["score"].transform("median")
     for _, part in centred.groupby(study.runs["group"] if math.isnan(study.luck) else lambda _: 0):
         if (moments := tails(part.to_numpy())) is not None and moments.long:
-            far = study.runs.loc[part.abs().idxmax()]
+            far = study.runs.loc[[part.abs().idxmax()]].iloc[0]
             which = f"run {far['run_id']} of {far['group']} scores {unit_of(study.metric).text(far['score'])}"
             yield f"Long tails (L3D013): {which}. Did it collapse? Intervals cover less than they claim."
 
