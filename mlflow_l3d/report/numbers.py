@@ -113,12 +113,12 @@ class Unit:
 
 
 POINTS: Final = Unit(100, "percentage points", "points", "pp")
-_UNITS: Final = Unit(1, "units", "units", "units")
+UNITS: Final = Unit(1, "units", "units", "units")
 
 
 def unit_of(metric: Metric) -> Unit:
     """Return the unit of a metric's scores."""
-    return POINTS if metric.percent else _UNITS
+    return POINTS if metric.percent else UNITS
 
 
 def probability(value: float) -> str:

@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar, Generic, TypeVar
 
+from mlflow_l3d.approaches.command.scores import ONE_UNIT
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.about import About
@@ -265,6 +266,8 @@ class CellStudy(Study[C, CellRecord, R]):
             warn_of_unread(record.metrics)
         self.on_record(cell, record)
         self._errors.add(record.error)
+        if ONE_UNIT in (record.error or ""):
+            raise L3DError(f"{self.cell_name(cell)}: {record.error}. The scores of the others may be wrong, too.")
 
     @property
     def hopeless(self) -> str:

@@ -109,8 +109,8 @@ def kind_of(labels: Collection[str], answers: Counter[str | None], examples: int
 
 
 def _folded(text: str) -> str:
-    """Return a text without differences of spelling: letter case, blanks around it, and ``0.0`` for ``0``."""
-    return plain_number(text) or " ".join(text.split()).casefold()
+    """Return a text without differences of spelling: letter case, blanks around it, a final dot, ``0.0`` for ``0``."""
+    return plain_number(text) or " ".join(text.split()).casefold().removesuffix(".")
 
 
 _SPELLINGS: Final[tuple[Callable[[str], str], ...]] = (_folded, str.strip, str)

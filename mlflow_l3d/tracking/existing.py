@@ -37,7 +37,7 @@ _OUTCOME: Final = "params.best_"
 _POINTS: Final = 10_000_000
 _FORMS: Final[Mapping[str, Callable[[Path], pd.DataFrame]]] = {
     ".parquet": pd.read_parquet,
-    ".csv": pd.read_csv,
+    ".csv": lambda path: pd.read_csv(path, keep_default_na=False, na_values=["", "nan", "NaN"]),  # a class may be NA
     ".json": lambda path: pd.DataFrame(**json.loads(path.read_text(encoding="utf-8"))),
 }
 

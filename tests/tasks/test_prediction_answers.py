@@ -111,3 +111,12 @@ def test_classes_that_are_only_predicted_lower_macro_scores_as_in_scikit_learn()
     for name in ("f1", "precision", "recall"):
         score = getattr(metrics, f"{name}_score")(labels, answers, average="macro", zero_division=0)
         assert scores[f"{name}_macro"] == pytest.approx(score)
+
+
+def test_an_answer_that_ends_with_a_dot_is_the_class_without_it() -> None:
+    answers = ["No.", " yes. ", "no", "maybe.", "no.."]
+    for classes in (Classes.found([{"yes", "no"}], answers), Classes.named(["no", "yes"])):
+        assert classes.numbers(answers[:3]).tolist() == [0, 1, 0]
+        assert classes.names[:2] == ("no", "yes")
+    assert Classes.found([{"yes", "no"}], answers).names == ("no", "yes", "maybe.", "no..")
+    assert Classes.found([{"a", "a."}], ["a", "a."]).numbers(["a", "a."]).tolist() == [0, 1]

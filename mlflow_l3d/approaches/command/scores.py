@@ -28,6 +28,8 @@ _NO_SCORE: Final = re.compile(
     "epochs?|steps?|iter(ations?)?|batch(es)?|seeds?|time|runtime|duration|ms|secs?|seconds?|size|count|num|workers|version"
     "|std|stddev|stderr|sem|var|variance|ci|threshold|patience|weight|coef|dim|index|id|support"
 )
+ONE_UNIT: Final = "Write all as fractions (0 to 1), or with a per-cent sign"
+"""Ends the error of a score in another unit than the first run's: which of the two was meant, nobody knows."""
 _BITS: Final = frozenset({8.0, 16.0, 32.0, 64.0})  # precision: 16
 
 
@@ -138,5 +140,5 @@ def unscaled(name: str, value: Printed, scale: str | None) -> float:
         return number if how == "1" else number / 100
     first = {"%": "with a per-cent sign", "100": "in per cent", "1": "as a fraction"}.get(scale or "")
     where = f"and in its first run {first}" if first else "which is neither a fraction nor marked as per cent"
-    msg = f"{name} {number:g}{'%' * value.has_sign}, {where}. Write all as fractions (0 to 1), or with a per-cent sign"
+    msg = f"{name} {number:g}{'%' * value.has_sign}, {where}. {ONE_UNIT}"
     raise ValueError(msg)

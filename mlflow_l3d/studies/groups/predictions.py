@@ -10,9 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype as _is_number
+from pandas.util import hash_array
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, example_votes
-from mlflow_l3d.analysis.consistency.runs import SeedAgreement, class_agreement
+from mlflow_l3d.analysis.consistency.runs import SeedAgreement, class_agreement, number_agreement
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.examples import MOST
 from mlflow_l3d.report.numbers import counted
@@ -22,6 +24,7 @@ from mlflow_l3d.tracking.existing import read_table
 MOST_RUNS: Final = 20
 """Runs of a group whose predictions are read."""
 SHARES: Final = ("robust_share", "fragile_share", "never_right_share")
+DISTANCE: Final = "absolute_difference"
 _FILES: Final = ("predictions.parquet", "predictions.csv")
 _ROLES: Final = {
     "example_id": ["example_id", "id", "idx", "index", "row_id", "sample_id", "uid"],
@@ -47,7 +50,8 @@ def agreement_of_groups(
     -------
     tuple
         One row per group with predictions: ``group``, ``compared`` runs, ``examples``, ``consistency`` with its
-        interval, and shares of robust, fragile and never right examples; and rows of the frame of
+        interval, and shares of robust, fragile and never right examples, or of numbers the ``absolute_difference`` of
+        two runs with its interval; and rows of the frame of
         :class:`~mlflow_l3d.analysis.consistency.examples.ExampleVotes`, None if there are none.
     """
     rows, fragile, notes = [], None, []
@@ -55,38 +59,47 @@ def agreement_of_groups(
         read = _read(client, runs.head(MOST_RUNS).to_dict("records"))
         if len(read) < 2:
             continue
-        examples = pd.Series([_examples(table) for table in read], dtype=object)
-        is_same = examples.eq(examples.mode().iloc[0])
-        tables = [table for table, same in zip(read, is_same, strict=True) if table is not None and same]
-        ids, labels = tables[0]["example_id"], tables[0]["label"].astype(str)
-        if len(tables) < 2 or len(ids) < FEWEST_EXAMPLES:
-            differ = "its runs predict different examples" if examples.count() > 1 else "only one of its runs has them"
-            why = f"there are fewer than {FEWEST_EXAMPLES}" if tables[1:] else differ
+        held = [table for table in read if table is not None]
+        alike, examples, remark = _match(held)
+        tables = [table for table, same in zip(alike, examples.eq(examples.mode().iloc[0]), strict=True) if same]
+        if len(tables) < 2 or len(tables[0]) < FEWEST_EXAMPLES:
+            why = "its runs predict different examples, or in another order"
+            why = f"there are fewer than {FEWEST_EXAMPLES}" if tables[1:] else why
+            why = why if held[1:] else "only one of its runs has them"
             notes.append(f"Predictions of {name} are not compared: {why}.")
             continue
-        if left := len(is_same) - len(tables):
+        if left := len(read) - len(tables):
             notes.append(f"{counted(left, 'run')} of {name} without predictions of the same examples: not compared.")
-        if tables[0].attrs:
-            notes.append(f"Predictions of {name} have no ids: they are compared by position, as their labels agree.")
-        codes = pd.factorize(pd.concat([labels, *(each["prediction"].astype(str) for each in tables)]))[0]
-        true, predictions = codes[: len(ids)], codes[len(ids) :].reshape(len(tables), -1)
-        rows.append(agreement_row(name, class_agreement(predictions, true), len(tables), len(ids)))
+        notes += [f"Predictions of {name} {remark}."] if remark else []
+        if any(map(_are_numbers, tables)):
+            numbers = number_agreement(np.array([table["prediction"] for table in tables], dtype=np.float64))
+            rows.append(agreement_row(name, numbers, len(tables), len(tables[0])))
+            continue
+        texts = [_texts(tables[0]["label"]), *(_texts(table["prediction"]) for table in tables)]
+        codes = pd.factorize(pd.concat(texts))[0]  # -1 of an empty answer, which is wrong and agrees with nothing
+        true, *predictions = codes.reshape(len(texts), -1)
+        rows.append(agreement_row(name, class_agreement(np.array(predictions), true), len(tables), len(tables[0])))
+        if still := sum(np.ptp(each) == 0 < np.ptp(true) for each in predictions):
+            notes.append(f"{counted(still, 'run')} of {name} with one answer for every example: collapsed (L3D005).")
         if fragile is None:
-            fragile = example_votes(predictions, true, ids.to_numpy()).most_fragile(MOST)
+            fragile = example_votes(np.array(predictions), true, tables[0].index.to_numpy()).most_fragile(MOST)
     if not rows and not notes:
         notes.append(f"The runs hold no predictions ({', '.join(_FILES)}, or a table with label and prediction).")
     return agreement_frame(rows), fragile, notes
 
 
-def agreement_row(name: str, agreement: SeedAgreement, runs: int, examples: int) -> tuple[object, ...]:
+def agreement_row(name: str, agreement: SeedAgreement, runs: int, examples: int) -> dict[str, object]:
     """Return a row of :func:`agreement_frame`: how the predictions of some runs on some examples agree in a group."""
-    limits = [getattr(agreement.pairs["consistency"], number) for number in with_interval("mean")]
-    return (name, runs, examples, *limits, *(agreement.together[share] for share in SHARES))
+    row = {"group": name, "compared": runs, "examples": examples, **agreement.together}
+    if DISTANCE in row:
+        return row | dict(zip(with_interval(DISTANCE)[1:], agreement.intervals[DISTANCE], strict=True))
+    limits = zip(with_interval("consistency"), with_interval("mean"), strict=True)
+    return row | {each: getattr(agreement.pairs["consistency"], number) for each, number in limits}
 
 
-def agreement_frame(rows: Sequence[tuple[object, ...]]) -> pd.DataFrame:
+def agreement_frame(rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
     """Return one row per group with predictions; see :func:`agreement_of_groups`."""
-    columns = ["group", "compared", "examples", *with_interval("consistency"), *SHARES]
+    columns = ["group", "compared", "examples", *with_interval("consistency"), *SHARES, *with_interval(DISTANCE)]
     return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], float))
 
 
@@ -101,27 +114,55 @@ def _read(client: Client, runs: Sequence[Mapping[Any, str]]) -> list[pd.DataFram
     return []
 
 
-def _examples(table: pd.DataFrame | None) -> str | None:
-    """Return which examples a table predicts, in few letters."""
-    if table is None:
-        return None
-    return sha256(table[["example_id", "label"]].astype(str).to_csv().encode()).hexdigest()
+def _match(tables: Sequence[pd.DataFrame]) -> tuple[list[pd.DataFrame], pd.Series, str]:
+    """Return tables in one order of rows, which examples each has in few letters, and what a reader must know of that.
+
+    Rows are matched by ids, or by another column that is unique and has the same values in all tables. Else they are
+    matched by position, and the columns with the same values in all tables must have them in the same order. Tables of
+    a rare length are left out; the index is the id or the number of the row.
+    """
+    alike = [table for table in tables if len(table) == pd.Series(map(len, tables)).mode().iloc[0]]
+    first, columns = alike[0], [str(name) for name in alike[0] if all(name in table for table in alike)]
+    hashes = {name: [hash_array(table[name].astype(str).to_numpy(dtype=object)) for table in alike] for name in columns}
+    unique = [name for name in columns if all(pd.Series(each).is_unique for each in hashes[name])]
+    key, names, remark = "example_id", ["example_id", "label"], ""
+    if key not in unique:
+        same = [name for name in columns if len({np.sort(one).tobytes() for one in hashes[name]}) == 1]
+        numbered = {name for name in columns if _is_number(first[name]) and first[name].diff().eq(1)[1:].all()}
+        keys = {*same} & {*unique} - numbered  # texts first: a number may be the rank of an answer
+        key = min(keys, key=lambda name: (_is_number(first[name]), name), default="")
+        names = [key, "label"] if key else sorted({*same, "label"} - {"prediction"})
+        is_sorted = all(np.sum(one[1:] != one[:-1]) == len({*one}) - 1 for one in (hashes[name][0] for name in names))
+        how = "which nothing confirms" if is_sorted else "as their other columns agree"  # sorted files are all alike
+        how = f"matched by {key}" if key else f"compared by position, {how}"
+        remark = f"have {'ids that repeat' if 'example_id' in first else 'no ids'}: they are {how}"
+    named = [table.set_axis(table[key].to_numpy()) if key == "example_id" else table for table in alike]
+    named = [table.sort_values(key, key=lambda column: column.astype(str)) if key else table for table in named]
+    texts = [table[names].astype(str).to_csv(index=False) for table in named]
+    return named, pd.Series([sha256(text.encode()).hexdigest() for text in texts]), remark
+
+
+def _texts(column: pd.Series) -> pd.Series:
+    """Return classes as texts, whole numbers alike however they were written; missing if they are empty."""
+    texts = column.convert_dtypes().astype("string")
+    return texts.mask(texts.str.strip() == "")
+
+
+def _are_numbers(table: pd.DataFrame) -> bool:
+    """Return whether labels or predictions are numbers with decimals."""
+    floats = table[["label", "prediction"]].select_dtypes("float")
+    return bool((floats.dropna() % 1 != 0).any(axis=None))
 
 
 def _with_roles(table: pd.DataFrame | None) -> pd.DataFrame | None:
-    """Return ids (places if there are none), labels and predictions; None if these are not there, or are numbers."""
+    """Return a table with names for ids, labels and predictions; None if the latter are not there, or of two kinds."""
     if table is None:
         return None
-    table = table.rename(columns=lambda name: str(name).lower())
-    columns = {role: next((table[name] for name in names if name in table), None) for role, names in _ROLES.items()}
-    if columns["label"] is None or columns["prediction"] is None:
+    table = table.rename(columns=lambda name: str(name).lower()).reset_index(drop=True)
+    table = table.loc[:, ~table.columns.duplicated()]
+    roles = {role: next((name for name in names if name in table), "") for role, names in _ROLES.items()}
+    table = table.rename(columns={name: role for role, name in roles.items() if name})
+    if not {"label", "prediction"} <= {*table} or _texts(table["label"]).isna().any():
         return None
-    if by_position := columns["example_id"] is None or bool(columns["example_id"].duplicated().any()):
-        columns["example_id"] = pd.Series(range(len(table)), table.index)
-    frame = pd.DataFrame(columns).sort_values("example_id", ignore_index=True, kind="stable")
-    floats = frame[["label", "prediction"]].select_dtypes("float")
-    if (floats % 1 != 0).any(axis=None) or frame.isna().any(axis=None):
-        return None
-    frame = frame.astype(dict.fromkeys(floats, np.int64))
-    frame.attrs = {"by_position": True} if by_position else {}
-    return frame
+    is_numeric = all(_is_number(table[each]) and table[each].notna().all() for each in ("label", "prediction"))
+    return None if _are_numbers(table) and not is_numeric else table

@@ -91,7 +91,12 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str, *, f
         allowed = f"{int(used.sum())} finished runs have it, and at least {fewest} are needed"
         raise ParameterError("metric", chosen.name, allowed, "Name another metric, or more runs.")
     states = frame["status"].str.lower().where(~finished, "with child runs")
-    states = states.where(~finished | is_parent, "without a score")[theirs & ~used]
+    states = states.where(~finished | is_parent, "without a score")
+    is_infinite = finished & runs.steps[chosen.name].notna() & np.isnan(usable(runs.metrics[chosen.name]))
+    states = states.mask(is_infinite & ~scored, "with nan or inf as score")[theirs & ~used]
+    if infinite := frame.loc[is_infinite, "name"].tolist():
+        which = f"{counted(len(infinite), 'run')} ended with nan or inf, as {infinite[0]}: diverged?"
+        notes.append(f"{which} Groups without such runs look better than they are.")
     counts = {
         "found": int(theirs.sum()),
         "used": int(used.sum()),

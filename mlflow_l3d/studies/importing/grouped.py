@@ -71,8 +71,7 @@ def _agreement(
     place = {key: at for at, key in enumerate(group.index)}
     predictions = predictions.assign(seed=predictions["cell_key"].map(place))
     parts = dict([*predictions.groupby(predictions["cell_key"].map(group), sort=False)])
-    rows: list[tuple[object, ...]] = []
-    examples, notes = None, []
+    rows, examples, notes = [], None, []
     for name, part in ((name, parts[name]) for name in names if name in parts):
         seeds = tuple(part["seed"].unique().tolist())
         if len(seeds) < 2:

@@ -123,15 +123,17 @@ def test_runs_that_do_not_count_are_counted(place: Place, monkeypatch: pytest.Mo
     add_run(place, {"lr": "0.1", "seed": 4}, {"test_acc": 0.1}, status="KILLED")
     add_run(place, {"lr": "0.1", "seed": 5}, {"test_acc": 0.1}, status="RUNNING", name="slow one")
     add_run(place, {"lr": "0.1", "seed": 6}, {"train_acc": 0.99})
-    add_run(place, {"lr": "0.1", "seed": 7}, {"test_acc": math.nan})
+    add_run(place, {"lr": "0.1", "seed": 7}, {"test_acc": math.nan}, name="diverged")
     add_run(place, {"lr": "0.1", "seed": 8}, {"test_acc": math.inf})
     place.client.delete_run(add_run(place, {"lr": "0.1", "seed": 9}, {"test_acc": 0.1}))
     result = evaluated(place)
     assert result.groups["runs"].tolist() == [3, 3]
-    counts = {"found": 12, "used": 6, "without a score": 3, "failed": 1, "killed": 1, "running": 1}
+    counts = {"found": 12, "used": 6, "without a score": 1, "failed": 1, "killed": 1, "running": 1}
+    counts["with nan or inf as score"] = 2
     assert result.counts == counts
     assert "Still running, and left out: slow one." in result.summary()
-    assert "6 of 12 runs count; 3 without a score," in result.summary()
+    assert "6 of 12 runs count; 2 with nan or inf as score, 1 " in result.summary()
+    assert "2 runs ended with nan or inf, as diverged: diverged?" in said(result)
 
 
 def test_children_count_and_have_the_parameters_of_their_parents(place: Place) -> None:
@@ -277,7 +279,10 @@ def test_predictions_of_other_examples_are_not_compared(place: Place, tmp_path: 
         predict(place, tmp_path, "predictions.csv", labels, labels, seed)
     result = evaluated(place)
     assert result.groups["consistency"].isna().all()
-    assert "Predictions of all runs are not compared: its runs predict different examples." in result.summary()
+    assert (
+        "Predictions of all runs are not compared: its runs predict different examples, or in another order."
+        in result.summary()
+    )
 
 
 def test_each_table_is_read_once(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -425,3 +430,125 @@ def test_an_autologged_experiment(place: Place, monkeypatch: pytest.MonkeyPatch)
     assert result.study.pairs["p"].tolist() == pytest.approx([stats.ttest_rel(table["1"], table["6"]).pvalue])
     assert result.study.seeds == ("params.random_state",)
     assert isinstance(place.client, MlflowClient)
+
+
+TEXTS = np.array([f"text {at}" for at in range(60)])
+LABELS = np.arange(60) // 20
+
+
+def logged(place: Place, folder: Path, frames: list[pd.DataFrame], metric: str = "accuracy") -> GroupsEvaluation:
+    """Log a run with predictions.csv for each frame, whose seed is its number or the column ``seed``, and evaluate."""
+    for seed, frame in enumerate(frames):
+        run_id = add_run(place, {"seed": frame.attrs.get("seed", seed)}, {metric: 0.5 + 0.01 * seed})
+        frame.to_csv(folder / "predictions.csv", index=False)
+        place.client.log_artifact(run_id, str(folder / "predictions.csv"))
+    return evaluated(place)
+
+
+def answers_of(seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return np.where(rng.random(60) < 0.3, rng.integers(3, size=60), LABELS)
+
+
+def agreeing(runs: list[np.ndarray]) -> float:
+    return float(np.mean([(runs[i] == runs[j]).mean() for i, j in ((0, 1), (0, 2), (1, 2))]))
+
+
+@pytest.mark.parametrize("name", ["text", "name"])
+def test_a_column_with_the_same_values_in_all_runs_names_the_examples(place: Place, tmp_path: Path, name: str) -> None:
+    runs = [answers_of(seed) for seed in range(3)]
+    frames = [pd.DataFrame({name: TEXTS, "label": LABELS, "prediction": run}) for run in runs]
+    shuffled = [each.sample(frac=1, random_state=seed) for seed, each in enumerate(frames)]
+    numbered = [each.sort_values("label", kind="stable").reset_index(drop=True) for each in shuffled]
+    result = logged(place, tmp_path, [each.rename_axis("row").reset_index() for each in numbered])
+    assert result.groups["consistency"].tolist() == pytest.approx([agreeing(runs)])
+    assert f"Predictions of all runs have no ids: they are matched by {name}." in said(result)
+    assert set(result.examples["example_id"]) <= {*range(60)}  # nothing of the user's texts
+
+
+def test_rows_in_an_order_that_a_column_contradicts_are_not_compared(place: Place, tmp_path: Path) -> None:
+    """Texts that repeat name no examples, but show that rows of sorted files are in another order."""
+    texts = np.where(np.arange(60) % 20, TEXTS, "again")
+    frames = [pd.DataFrame({"text": texts, "label": LABELS, "prediction": answers_of(seed)}) for seed in range(3)]
+    shuffled = [
+        each.sample(frac=1, random_state=seed).sort_values("label", kind="stable") for seed, each in enumerate(frames)
+    ]
+    result = logged(place, tmp_path, shuffled)
+    assert result.groups["consistency"].isna().all()
+    assert "its runs predict different examples, or in another order" in said(result)
+    assert "by position, as their other columns agree" not in said(result)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({}, "have no ids: they are compared by position, which nothing confirms."),
+        ({"id": np.arange(60) // 2}, "have ids that repeat: they are compared by position, which nothing confirms."),
+        (
+            {"id": np.arange(60) % 3},
+            "have ids that repeat: they are compared by position, as their other columns agree.",
+        ),
+    ],
+)
+def test_a_position_that_nothing_confirms(place: Place, tmp_path: Path, columns: Any, words: str) -> None:
+    frames = [pd.DataFrame({**columns, "label": LABELS, "prediction": answers_of(seed)}) for seed in range(3)]
+    assert f"Predictions of all runs {words}" in said(logged(place, tmp_path, frames))
+
+
+def test_an_empty_answer_is_wrong_and_agrees_with_nothing(place: Place, tmp_path: Path) -> None:
+    frames = [pd.DataFrame({"id": range(60), "label": LABELS, "prediction": LABELS.astype(object)}) for _ in range(3)]
+    frames[1].loc[:9, "prediction"] = np.nan
+    frames[2].loc[:9, "prediction"] = np.nan
+    [row] = logged(place, tmp_path, frames).groups.to_dict("records")
+    assert (row["compared"], row["consistency"], row["robust_share"]) == (3, pytest.approx(50 / 60), 50 / 60)
+
+
+def test_none_may_be_a_class(place: Place, tmp_path: Path) -> None:
+    labels = np.array(["None", "NA", "pos"])[LABELS]
+    frames = [pd.DataFrame({"id": range(60), "label": labels, "prediction": labels}) for _ in range(3)]
+    assert logged(place, tmp_path, frames).groups["robust_share"].tolist() == [1]
+
+
+def test_runs_with_the_same_seed_and_predictions(place: Place, tmp_path: Path) -> None:
+    frames = [pd.DataFrame({"id": range(60), "label": LABELS, "prediction": answers_of(seed)}) for seed in range(6)]
+    for at, frame in enumerate(frames):
+        frame.attrs["seed"] = at // 2
+    result = logged(place, tmp_path, frames)
+    assert result.groups["compared"].tolist() == [3]
+    assert "with the same seed are averaged and count as one; of their predictions, those of the oldest." in said(
+        result
+    )
+    assert result.groups["consistency"].tolist() == pytest.approx([agreeing([answers_of(seed) for seed in (0, 2, 4)])])
+
+
+def test_predictions_that_are_numbers(place: Place, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels = 1e-9 * rng.normal(size=60)
+    runs = [labels + 1e-10 * rng.normal(size=60) for _ in range(4)]
+    frames = [pd.DataFrame({"label": labels, "prediction": run}).sample(frac=1) for run in runs]
+    result = logged(place, tmp_path, frames, "rmse")
+    apart = np.mean([np.abs(runs[i] - runs[j]).mean() for i in range(4) for j in range(i)])
+    assert result.groups["absolute_difference"].tolist() == pytest.approx([apart])
+    assert f"{apart:.2g} (" in result.summary()
+    assert "hold no predictions" not in said(result)
+
+
+def test_runs_with_one_answer_for_every_example_collapsed(place: Place, tmp_path: Path) -> None:
+    answers = [answers_of(0), answers_of(1), np.zeros(60, dtype=int)]
+    frames = [pd.DataFrame({"id": range(60), "label": LABELS, "prediction": each}) for each in answers]
+    assert "1 run of all runs with one answer for every example: collapsed (L3D005)." in said(
+        logged(place, tmp_path, frames)
+    )
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_a_run_that_lies_far_from_the_others_is_named(place: Place, groups: int) -> None:
+    rng = np.random.default_rng(0)
+    for model in range(groups):
+        for seed in range(12 // groups):
+            far = add_run(place, {"model": model, "seed": seed}, {"accuracy": 0.8 + 0.01 * rng.normal()})
+    assert "L3D013" not in said(evaluated(place))
+    place.client.log_metric(far, "accuracy", 0.1 if groups == 1 else 0.76)
+    score = "10.00" if groups == 1 else "76.00"
+    words = f"Long tails (L3D013): run {far} of {'all runs' if groups == 1 else 'model=2'} scores {score}."
+    assert words in evaluated(place).summary().replace("\n    ", " ")

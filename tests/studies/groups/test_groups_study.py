@@ -242,3 +242,23 @@ def test_equal_means_are_no_difference() -> None:
     two = study_of({"a": scores, "b": scores})
     assert headline(two) == "model=a and model=b have equal means."
     assert "--tag true" in step(two, Source()).command
+
+
+def test_equal_scores_of_each_group_may_be_copies_of_one_run() -> None:
+    study = study_of({"x": [0.5] * 5, "y": [0.6] * 5})
+    assert study.pairs["verdict"].tolist() == ["undecided"]
+    assert study.groups["luck"].isna().all()
+    assert not study.settings.found
+    assert headline(study).startswith("Each group has the same score in all runs: how much")
+    assert "--tag" not in step(study, Source()).command
+    assert "the seed reach the training" in step(study, Source()).text
+
+
+def test_a_group_of_equal_scores_varies_like_one_run_of_the_other() -> None:
+    """Its runs may be copies: t = difference / (std sqrt(1 + 1/n)) with the degrees of freedom of the other."""
+    scores = [0.58, 0.62, 0.6, 0.61]
+    study = study_of({"x": [0.55] * 9, "y": scores})
+    t = (np.mean(scores) - 0.55) / (np.std(scores, ddof=1) * math.sqrt(1 + 1 / 4))
+    assert study.pairs["p"].tolist() == pytest.approx([2 * stats.t.sf(t, 3)])
+    assert study.pairs["runs_needed"].iloc[0] > 3
+    assert study_of({"x": [0.2] * 5, "y": scores}).pairs["verdict"].tolist() == ["better"]

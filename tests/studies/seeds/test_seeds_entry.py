@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from run_helpers import Place, assert_whole, copied, one_line, sqlite_place, wai
 from seeds_entry_cases import by_choice, by_class, by_number, choice_task, class_task, number_task, right, trainings
 
 from mlflow_l3d import cli
+from mlflow_l3d.approaches.command.approach import Command
 from mlflow_l3d.cells.factors import configuration_seed, stream_seed
 from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -602,3 +604,15 @@ def test_paper_means_what_the_study_published_for_the_model_and_the_task() -> No
     given = {**published, "epochs": 2}
     assert {name: found.setup.hyperparameters[name] for name in given} == given
     assert found.setup.origin.source == "paper"
+
+
+def test_scores_of_two_units_end_the_study(place: Place, tmp_path: Path) -> None:
+    """A script that prints per cent without a sign: 0.9 is 90 % or 0.9 %, and 1.2 shows that nobody knows."""
+    script = tmp_path / "train.py"
+    script.write_text("import sys\nprint('accuracy:', [0.9, 0.7, 1.2, 0.8][int(sys.argv[1])])\n", encoding="utf-8")
+    approach = Command([sys.executable, str(script), "{seed}"])
+    with (
+        place.entered(),
+        pytest.raises(L3DError, match=r"^seed 2: .* wrote accuracy 1\.2, and .* Write all as fractions"),
+    ):
+        seeds(approach=approach, seeds=[0, 1, 2, 3], executor="inline", self_test="skip")

@@ -387,3 +387,43 @@ def test_one_task_alone_has_no_test():
     found = over_tasks([study("mrpc")])
     assert over_answers(found)[1].lead == "One task alone cannot show it."
     assert "two tasks or more" in Page(over_tasks_document(found, title="t").to_html()).text
+
+
+def of_predictions(predictions, labels, kind="classification"):
+    """Return the study of the seeds 0, 1, ... with these predictions."""
+    frames = [
+        pd.DataFrame({"seed": seed, "example_id": range(len(labels)), "label": labels, "prediction": each})
+        for seed, each in enumerate(predictions)
+    ]
+    metric = "accuracy" if kind == "classification" else None
+    scores = pd.DataFrame({"seed": range(len(predictions))})
+    return seeds_study(scores, pd.concat(frames, ignore_index=True), kind=kind, metric=metric)
+
+
+@pytest.mark.parametrize(
+    ("study", "words"),
+    [
+        (
+            of_predictions(2 * [[0, 1, 0, 1, 1]], [0, 1, 0, 1, 0]),
+            "All 2 seeds scored 80.0: 5 test examples show steps of 20.0 points only.",
+        ),
+        (
+            of_predictions([[1, 1, 0, 1] * 4, [0, 0, 0, 1] * 4], [0, 1, 0, 1] * 4),
+            "All 2 seeds scored 75.0: their predictions differ, but 16 test examples show steps of 6.2 points only.",
+        ),
+        (
+            of_predictions([[0.5, 1.5, 2.5], [0.5, 1.5, 3.5]], [3.0, 3.0, 3.0], "regression"),
+            "All 2 seeds scored 0.0: of constant labels it is not defined (pearson). Use --metric rmse.",
+        ),
+        (
+            of_predictions(2 * [[0, 1, 0, 1] * 4], [0, 1, 0, 1] * 4),
+            "All 2 seeds scored 100.0: the seed does not change the score.",
+        ),
+    ],
+    ids=["few examples", "predictions differ", "constant labels", "the same predictions"],
+)
+def test_equal_scores_that_hide_an_effect_of_the_seed(study, words):
+    assert headline(study) == words
+    does_nothing = "does not change" in words
+    assert ("reach the training" in " ".join(step.text for step in steps(study, SOURCE, 0))) == does_nothing
+    assert study_answers(study)[1].lead.startswith("**No:**" if does_nothing else "All have the same score: ")

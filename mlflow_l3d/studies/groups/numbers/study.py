@@ -140,7 +140,8 @@ def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, met
     pairs = _pairs([] if hidden else [each for each in groups if min(one.runs for one in each) >= FEWEST])
     std, luck = _pooled([part for part in parts.values() if part.degrees], metric.span)
     recorded = pd.concat([grouping.settings.set_axis(numbers), seeds], axis=1).loc[units[0].index]
-    recorded = recorded if len(axes) < 2 else recorded.iloc[:, :0]  # of crossed seeds runs have more luck in common
+    if len(axes) > 1 or not any(part.std > 0 for part in parts.values()):
+        recorded = recorded.iloc[:, :0]  # of crossed seeds runs have more luck in common; equal runs show none
     suspects = [hidden_settings(runs, seeds.drop(columns=axis), seeds[axis[:1]])[0] for axis in axes if is_averaged]
     studied, left_out = _studied(recorded.rename(columns=short_names(recorded)))
     return GroupsStudy(
@@ -182,7 +183,7 @@ def _pairs(groups: Sequence[Sequence[System]]) -> pd.DataFrame:
                 variance = replace(variance, a_run=max(variance.a_run, a_run))
             needed = runs_to_settle(difference, variance, math.nan, 1 - (1 - LEVEL) / every)
         rows.append((one[0].name, other[0].name, one[0].runs, other[0].runs, shared, difference, *limits, p, needed))
-    frame = pd.DataFrame(rows, columns=_PAIR)
+    frame = pd.DataFrame(rows, columns=_PAIR).fillna({"p": 1.0})  # of unknown variance
     # Pairs that are not compared count as compared without a finding.
     adjusted = holm([*frame["p"], *[1.0] * (every - len(frame))])[: len(frame)]
     is_found = adjusted <= 1 - LEVEL
@@ -193,9 +194,16 @@ def _pairs(groups: Sequence[Sequence[System]]) -> pd.DataFrame:
 def _careful(variance: Spread, one: System, other: System) -> Spread:
     """Return the variance of a difference with the degrees of freedom of the smaller group if it is much smaller.
 
+    Equal scores look like copies of one run, which varies as a run of the other group does: unknown if these are, too.
+
     Welch's are too many if three runs that happen to be alike meet thirty: of five groups that do not differ, with 3 to
     30 runs, one in ten simulations found a pair that does (one in six of exponential scores).
     """
+    moving = [each for each in (one, other) if known_std(each.scores) > 0]
+    if len(moving) < 2:
+        a_run, runs = (moving[0].scores.var(ddof=1), moving[0].runs) if moving else (math.inf, 2)
+        of_runs = max(variance.of_runs, a_run * (1 + 1 / runs))
+        return replace(variance, of_runs=of_runs, a_run=2 * a_run, degrees_runs=runs - 1.0)
     fewer, more = sorted((one.runs, other.runs))
     return replace(variance, degrees_runs=fewer - 1.0) if more > 2 * fewer else variance
 
@@ -228,7 +236,7 @@ def _pooled(parts: Sequence[Part], span: float) -> tuple[float, float]:
     degrees = np.array([part.degrees for part in parts], dtype=np.float64)
     moving = spreads > 0
     is_still = bool((degrees[~moving] >= FEWEST - 1).any())
-    if not parts or (moving.any() and is_still) or _bartlett(np.square(spreads)[moving], degrees[moving]) <= _DIFFERENT:
+    if not moving.any() or is_still or _bartlett(np.square(spreads)[moving], degrees[moving]) <= _DIFFERENT:
         return math.nan, math.nan
     std = math.sqrt(float(np.average(np.square(spreads), weights=degrees)))
     rest = [(part.scores - part.scores.mean()) * math.sqrt(1 + 1 / part.degrees) for part in parts]
@@ -258,7 +266,7 @@ def _groups(parts: Mapping[str, Part], pairs: pd.DataFrame, metric: Metric) -> p
         row |= {each: getattr(mean, each) for each in with_interval("mean")} | {"std": part.std}
         row |= dict.fromkeys(with_interval("mean")[1:], math.nan) if part.systems[1:] else {}
         row |= dict.fromkeys(with_interval("std")[1:], math.nan) if degrees + 1 < one.runs else {}
-        row["luck"] = single_run_limit(part.scores, part.std, degrees, span=metric.span) if degrees else math.nan
+        row["luck"] = single_run_limit(part.scores, part.std, degrees, span=metric.span) if part.std > 0 else math.nan
         row |= {"verdict": "", "runs_needed": FEWEST if degrees + 1 < FEWEST else math.nan}
         if name == best:
             row |= {"verdict": "best", "runs_needed": against["runs_needed"].iloc[0]}

@@ -14,6 +14,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, dot, drawn_line, svg, text, whisker
 from mlflow_l3d.report.examples import fragile_examples
 from mlflow_l3d.report.numbers import (
+    UNITS,
     counted,
     interval_of,
     metric_text,
@@ -148,6 +149,7 @@ def _groups_table(study: GroupsStudy, most: int) -> Table | None:
         "highest": _number("highest", shown),
         "[[two runs agree|agree]] (%)": _number("consistency", points),
         "fragile (%)": _number("fragile_share", points),
+        "predictions differ by": _number("absolute_difference", UNITS.text),
     }
     if most == _FIRST:
         cells["[[typically ±|std]]"] = lambda row: shown(row["std"])

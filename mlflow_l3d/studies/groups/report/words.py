@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED
+from mlflow_l3d.analysis.importance.checks.shape import tails
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import counted, listed, probability, shorten, unit_of
 from mlflow_l3d.report.source import Source
@@ -32,7 +33,8 @@ def headline(study: GroupsStudy) -> str:
     if study.hidden:
         return f"The score also moves with {_names(study.hidden)}: which group is better is not decided."
     if several["luck"].isna().all():
-        return "Each group has one seed only: how much of their differences is luck is not known."
+        one = "the same score in all runs" if several["independent"].gt(1).any() else "one seed only"
+        return f"Each group has {one}: how much of their differences is luck is not known."
     if study.pairs.empty and math.isnan(study.luck):
         return "How much is luck depends on the group."
     if study.pairs.empty:
@@ -86,7 +88,8 @@ def _size(study: GroupsStudy, value: float) -> str:
 def _luck(study: GroupsStudy) -> Answer:
     question, several = "How much is luck?", study.several
     if several["luck"].isna().all():
-        return Answer(question, "", ("Not known: it takes two runs that differ by a seed alone.",))
+        why = "Not known: it takes two runs that differ by a seed alone. Equal scores may be copies of one run."
+        return Answer(question, "", (why,))
     if math.isfinite(study.luck):
         typical = unit_of(study.metric).typical(study.std)
         lead = may_be_luck("runs of a group", f"**{_size(study, study.luck)}**")
@@ -103,7 +106,7 @@ def _differences(study: GroupsStudy) -> Answer:
     if study.hidden:
         why = f"Not decided: {_names(study.hidden)} distinguishes no groups here, but moves the score within them."
         return Answer(question, "", (why, "Add settings to --group-by, and name seeds by --seed."))
-    if pairs.empty:
+    if pairs.empty or study.several["luck"].isna().all():
         return Answer(question, "", ("Not known: it takes two groups with three seeds or more.",))
     is_found, groups = pairs["verdict"].eq(BETTER), len({*pairs["first"], *pairs["second"]})
     kind = "pairs" if 2 * len(pairs) == groups * (groups - 1) else "pairs with the best group"
@@ -120,6 +123,7 @@ def _differences(study: GroupsStudy) -> Answer:
 
 def notes(study: GroupsStudy, counts: Mapping[str, int]) -> Iterator[str]:
     """Yield what a reader must know about the groups, what decides first."""
+    yield from _far_runs(study)
     ignored = f" {_named('Neither seed nor setting', study.ignored)}." if study.ignored else ""
     better, turned = ("Higher", "lower") if study.metric.greater_is_better else ("Lower", "higher")
     yield f"{_named('Seeds', study.seeds)}.{ignored}"
@@ -128,7 +132,8 @@ def notes(study: GroupsStudy, counts: Mapping[str, int]) -> Iterator[str]:
     yield f"{counts['used']:,} of {counted(counts['found'], 'run')} count" + (f"; {', '.join(rest)}." if rest else ".")
     if study.averaged:
         crossed = " Each of them counts as luck of its own, and settings are not tested." if study.averaged[1:] else ""
-        yield f"Runs of a group with the same {_names(study.averaged)} are averaged and count as one.{crossed}"
+        shared = f"Runs of a group with the same {_names(study.averaged)}"
+        yield f"{shared} are averaged and count as one; of their predictions, those of the oldest.{crossed}"
     if one := int((study.several["independent"] == 1).sum()):
         yield f"{counted(one, 'group')} with one seed in several runs: its luck is not known. Train with other seeds."
     if study.along:
@@ -141,6 +146,16 @@ def notes(study: GroupsStudy, counts: Mapping[str, int]) -> Iterator[str]:
         yield f"{_named('Seeds with one value', study.fixed_seeds)}. Their luck is not in these numbers."
     if study.left_out:
         yield f"{_named('Settings with too many values to study', study.left_out)}."
+
+
+def _far_runs(study: GroupsStudy) -> Iterator[str]:
+    """Yield which run of a group lies far from the others if scores have long tails, as golden runs are checked."""
+    centred = study.runs["score"] - study.runs.groupby("group")["score"].transform("median")
+    for _, part in centred.groupby(study.runs["group"] if math.isnan(study.luck) else lambda _: 0):
+        if (moments := tails(part.to_numpy())) is not None and moments.long:
+            far = study.runs.loc[[part.abs().idxmax()]].iloc[0]
+            which = f"run {far['run_id']} of {far['group']} scores {unit_of(study.metric).text(far['score'])}"
+            yield f"Long tails (L3D013): {which}. Did it collapse? Intervals cover less than they claim."
 
 
 def _named(what: str, names: tuple[str, ...]) -> str:
@@ -172,6 +187,8 @@ def step(study: GroupsStudy, source: Source, *, can_tag: bool = True) -> Step:
         return Step("Train the best settings again with other seeds, at least three, then evaluate all:", command)
     if study.groups["runs_needed"].lt(math.inf).any():
         return Step("Train the groups that need more runs with more seeds, then evaluate all:", command)
+    if study.several["luck"].isna().all():
+        return Step("Make the seed reach the training, train again, then evaluate all:", command)
     if not can_tag:
         return Step("Evaluate them again when there are more runs:", command)
     if "tag" in source.given:

@@ -15,6 +15,7 @@ from mlflow_l3d.report.draw import Axis, dots_bar
 from mlflow_l3d.report.numbers import (
     MISSING,
     POINTS,
+    UNITS,
     between,
     plain,
     points,
@@ -140,7 +141,7 @@ def pair_table(study: SeedsStudy) -> Table | None:
         for name, one in study.pairs.items()
     ]
     for name in [name for name in TOGETHER if name in study.intervals]:
-        shown = partial(plain, digits=3) if name == "absolute_difference" else points
+        shown = UNITS.text if name == "absolute_difference" else points
         rows.append((TOGETHER[name], shown(study.together[name]), between(*study.intervals[name], shown), "", ""))
     return Table(
         ("agreement (%)", "mean", "95 %", "std of pairs", "95 % of std"), tuple(rows), in_unit(study, PAIR_NOTE)

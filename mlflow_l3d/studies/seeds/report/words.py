@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.intervals import unseen_share
 from mlflow_l3d.report.examples import changed_predictions
-from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, unit_of
+from mlflow_l3d.report.numbers import MISSING, UNITS, between, counted, plain, points, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import RETRY, Answer, Step, few_runs, may_be_luck
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges
@@ -43,9 +43,18 @@ def headline(study: SeedsStudy) -> str:
             return f"{share} [[collapsed|collapsed]]: the scores do not say how much is luck."
         return may_be_luck(f"{unit}s", _limit(study, rest), share)
     if study.own.std == 0:
-        score = unit_of(study.metric).text(scores.iloc[0], 1)
-        return f"All {len(scores)} {unit}s scored {score}: the {unit} does not change the score."
+        why = _hidden(study) or f"the {unit} does not change the score"
+        return f"All {len(scores)} {unit}s scored {unit_of(study.metric).text(scores.iloc[0], 1)}: {why}."
     return may_be_luck(f"{unit}s", _limit(study, scores))
+
+
+def _hidden(study: SeedsStudy) -> str:
+    if study.metric.name in ("pearson", "spearman") and study.together.get("absolute_difference", 0) > 0:
+        return f"of constant labels it is not defined ({study.metric}). Use --metric rmse"
+    count = 0 if study.examples is None else len(study.examples.frame)
+    differ = "their predictions differ, but " * (count > 0 and study.pairs["consistency"].mean < 1)
+    few = f"{differ}{count} test examples show steps of {points(1 / max(count, 1), 1)} points only"
+    return few * (differ != "" or 0 < count < FEWEST_EXAMPLES)
 
 
 def scored(study: SeedsStudy) -> pd.Series:
@@ -135,7 +144,7 @@ def _lucky(study: SeedsStudy) -> Answer:
     if len(scores) < 2:
         lead = f"Two scores are needed to compare {study.unit}s."
     elif study.own.std == 0:
-        lead = "**No:** all have the same score."
+        lead = f"All have the same score: {why}." if (why := _hidden(study)) else "**No:** all have the same score."
     else:
         shown = partial(unit.text, digits=digits(study))
         low, high = (
@@ -195,7 +204,7 @@ def _stable(study: SeedsStudy, is_typed: bool) -> Answer:
     if "absolute_difference" in study.together:
         pearson, ccc = (plain(study.pairs[f"consistency_{kind}"].mean, 3) for kind in ("pearson", "ccc"))
         lead = (
-            f"Two {unit}s predict numbers **{plain(study.together['absolute_difference'], 3)}** apart on average, in "
+            f"Two {unit}s predict numbers **{UNITS.text(study.together['absolute_difference'])}** apart on average, in "
             f"the unit of the labels. Their correlation is **{pearson}**."
         )
         return Answer(question, "", (lead, f"CON-PEAR is {pearson}; the numbers agree with {ccc} (Lin)."))
@@ -239,7 +248,7 @@ def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step
     again = source.can_repeat
     if failed and again:
         yield Step(f"{counted(failed, 'seed')} failed. {RETRY}", source.command("seeds"))
-    if study.own.std == 0 and not study.collapsed_seeds:
+    if study.own.std == 0 and not study.collapsed_seeds and not _hidden(study):
         shows = " A self-test shows it:" * again
         yield Step(f"Does the {study.unit} reach the training?{shows}", source.command("seeds", self_test="only"))
         return
