@@ -58,8 +58,8 @@ def load_task(
     settings = settings or SplitSettings()
     if settings.source == "own":
         reading = replace(reading, predefined_split=True, numbered_choices=True)
-    own = read_task if data is None else partial(load_data, data)
-    task = replace((read or own)(name, reading), settings=settings)
+    read = read or (read_task if data is None else partial(load_data, data))
+    task = replace(read(name, reading), settings=settings)
     return replace(task, notes=(*task.notes, *_size_notes(task)))
 
 

@@ -125,11 +125,11 @@ class Table:
         predictions = [part[0] for part in parts]
         agreements = self._agreements(predictions) if pairs_agree else np.empty((4, 0, 0, 0))
         luck = jackknifed(self.metric, self.classes, self.rows[0].labels, predictions[0]) if self.test_size else None
-        own, in_row, other = math.nan, math.nan, math.nan
+        one_run, in_row, other = math.nan, math.nan, math.nan
         if self.drawn:
             apart = disjoint[np.ix_(compared, compared)]
             between = apart if self.crossed else np.ones_like(apart)
-            own, in_row, other = luck_of_tests(self.metric, self.classes, self.rows, predictions, apart, between)
+            one_run, in_row, other = luck_of_tests(self.metric, self.classes, self.rows, predictions, apart, between)
 
         def summary(kept: Masks, *, agree: bool) -> tuple[FloatArray, FloatArray]:
             moments, left = np.full(MOMENTS, math.nan), np.full((len(parts), MOMENTS), math.nan)
@@ -144,11 +144,11 @@ class Table:
             if has_pairs and every.any():
                 moments[TOTAL], left[:, TOTAL] = _pair_mean_without(_half_squares(centred, every))
             for part in (moments, left) if self.drawn else ():
-                part[..., WITHIN] = np.maximum(0.0, part[..., WITHIN] - (own - in_row))
-                part[..., LUCK] = own
+                part[..., WITHIN] = np.maximum(0.0, part[..., WITHIN] - (one_run - in_row))
+                part[..., LUCK] = one_run
                 if self.draws_tests:
-                    part[..., LUCK] = own * len(self.rows[0].labels) / self.drawn
-                    part[..., TOTAL] = np.maximum(0.0, part[..., TOTAL] - (own - other)) + part[..., LUCK]
+                    part[..., LUCK] = one_run * len(self.rows[0].labels) / self.drawn
+                    part[..., TOTAL] = np.maximum(0.0, part[..., TOTAL] - (one_run - other)) + part[..., LUCK]
             inner = kept[compared]
             places = compared[inner]
             apart = disjoint[np.ix_(places, places)]
