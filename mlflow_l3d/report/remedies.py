@@ -129,7 +129,8 @@ def remedy_bars(predictions: Sequence[Prediction], metric: Metric) -> Table:
                 "runs": str(each.trainings),
             }
         )
-    note = f"Predicted from stored runs. Now {unit.typical(std)}; in brackets: % of it."
+    others = any(math.isnan(each.ratio.high) and math.isfinite(each.std.high) for each in predictions)
+    note = f"Predicted from stored runs. Now {unit.typical(std)}; in brackets: % of it{', or the interval' * others}."
     note += labels_note([each.remedy for each in predictions])
     legend = "Dashed line: without a remedy." + " Arrow: the interval is longer." * is_cut
     kinds = ("remedy",) * len(rows)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
 from mlflow_l3d.analysis.cure.rank import helping
-from mlflow_l3d.analysis.cure.remedy import MOST_PAIRS, OF_APPROACHES, SEVERAL, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.remedy import MOST_PAIRS, OF_APPROACHES, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.approaches.cured.approach import Cured
@@ -111,8 +111,7 @@ class CureRequest:
         """
         if self.arguments["remedy"] != "auto":
             return [_named(self.predictions, self.arguments["remedy"])]
-        helpful = helping(self.predictions, self.gathered.spread.value, self.gathered.metric.sign)
-        best = [each for each in helpful if each.remedy.kind in SEVERAL]  # what others do is known: they were trained
+        best = helping(self.predictions, self.gathered.spread.value, self.gathered.metric.sign)
         unknown = [each for each in self.predictions if each.remedy.kind in _CHANGING and each.basis == "unknown"]
         if self.gathered.collapsed and (first := against_collapse(self.predictions)):
             return [first, *best, *(each for each in unknown if each is not first)]

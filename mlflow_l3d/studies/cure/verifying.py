@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.consistency import Stability
-from mlflow_l3d.analysis.cure.remedy import Prediction
+from mlflow_l3d.analysis.cure.remedy import SEVERAL, Prediction
 from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError
@@ -150,7 +150,10 @@ def verify_remedies(
             agreement = _agreement(training.predictions(runs))
             training.finish(runs)
         parent = training.recorder.parent.run_id
-        begun = Verified(prediction=each.prediction, run_id=parent, runs=runs, consistency=agreement)
+        made = each.prediction
+        if made.remedy.kind not in SEVERAL:  # what is known of it comes from these runs
+            made = Prediction(remedy=made.remedy, basis="unknown", trainings=made.trainings, seconds=made.seconds)
+        begun = Verified(prediction=made, run_id=parent, runs=runs, consistency=agreement)
         begun = replace(begun, plain_consistency=plain_agreement(runs))
         yield verify(begun, side.scores(metric.name, runs), training.scores, level)
 

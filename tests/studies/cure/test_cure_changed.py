@@ -15,6 +15,7 @@ from mlflow_l3d import FunctionApproach, investigate, plan_cure
 from mlflow_l3d.analysis.cure.remedy import Range, Remedy
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.cells.factors import stream
+from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
 
@@ -76,9 +77,10 @@ def test_ensembles_on_top_of_a_trained_remedy_are_predicted_and_verified_from_it
         assert vote.std.value == pytest.approx(vote.std_before * vote.ratio.value)
         assert vote.trainings == 3
 
-        plan = plan_cure(result, verify=1, executor="inline", most_members=3, runs=GOLDEN)  # it is the best now
+        named: dict[str, Any] = {"remedy": remedy_words(vote.remedy), "verify": 1}
+        plan = plan_cure(result, executor="inline", most_members=3, runs=GOLDEN, **named)
         assert plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist() == [[2 * GOLDEN, 0, 2 * GOLDEN]]
-        (found,) = cure(verify=1).verified
+        (found,) = cure(**named).verified
         assert found.prediction.remedy == vote.remedy
         assert trained == [0.9] * 2 * GOLDEN  # the stored runs with the change are members, those without are not
         assert found.cured.value == pytest.approx(std(right), rel=0.35)

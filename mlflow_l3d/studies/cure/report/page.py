@@ -225,7 +225,7 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
         if trained and all(each.basis == "unknown" for each in trained):
             yield Step(f"Verify it, and {remedy_words(trained[0].remedy)}:", cure(verify=2))
         else:
-            yield Step("This is predicted. Verify it:", cure(verify=1))
+            yield Step("This is predicted. Verify it:", cure(verify=1, remedy=remedy_words(chosen.remedy)))
 
 
 def prediction_rows(answer: CureAnswer) -> list[dict[str, Any]]:
