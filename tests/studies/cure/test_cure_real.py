@@ -37,7 +37,7 @@ def test_a_vote_of_heads_achieves_what_was_predicted(place: Place, frame: pd.Dat
 
 
 def test_heads_that_converge_vary_less_and_several_of_them_less_than_one(place: Place, frame: pd.DataFrame) -> None:
-    sizes = {"investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 40, "num_labelled": 40, "test_size": 100}
+    sizes = {"investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 24, "num_labelled": 40, "test_size": 100}
     converged = "training to convergence (30 epochs at rate 0.003, restarts)"
     with place.entered():
         common = {"test_selection": "fixed", "executor": "inline"}
