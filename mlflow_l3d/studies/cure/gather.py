@@ -18,6 +18,7 @@ from mlflow_l3d.analysis.importance.tables import known_std, population_std, std
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.designs.layout import SEED
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by, recorded_about
@@ -108,6 +109,11 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
     """
     recorded = read_investigation(run_id, client)  # not its own table, which may list cells that were deleted
     parent = recorded.parent
+    if parent.data.metrics.get("groups", 1) > 1:
+        fix = "Evaluate its files again with --only NAME=VALUE, and name that run."
+        raise ParameterError(
+            "parent_run_id", run_id, "holds runs of several settings, whose differences are not luck", fix
+        )
     planned = planned_by(parent)
     cells = planned.select(recorded.cells)
     metric = metric_of(parent, asked, cells)

@@ -14,6 +14,7 @@ import pytest
 from run_helpers import Place, sqlite_place
 from scipy import stats
 
+from mlflow_l3d import cure
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.evaluation.run import evaluate, load
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
@@ -76,6 +77,13 @@ def check_same(one: GroupsStudy, other: GroupsStudy) -> None:
 
 
 @pytest.mark.slow
+def test_cure_refuses_a_mix_of_settings(place: Place) -> None:
+    rows_of(APART).to_csv("scores.csv", index=False)
+    mixed = of_file(place).run_id
+    with place.entered(), pytest.raises(ParameterError, match=f"{mixed}: holds runs of several settings, whose"):
+        cure(mixed)
+
+
 @pytest.mark.parametrize(("scores", "verdict"), [(APART, "is better than"), (NEAR, "may be as good")])
 def test_a_setting_is_no_luck_whether_its_effect_is_found_or_not(place: Place, scores: Any, verdict: str) -> None:
     rows = rows_of(scores)
