@@ -228,12 +228,11 @@ def runs_to_settle(difference: float, found: Spread, smallest_effect: float, lev
 
     By its sign, or as equivalent by what it lies within the smallest effect (nan for none); inf if no number does.
     """
-    effect = _easiest(difference, smallest_effect)
-    return runs_needed(effect, found, POWERS[0], level)
+    return runs_needed(_easiest(difference, smallest_effect), found, POWERS[0], level)
 
 
 def examples_to_settle(difference: float, found: Spread, smallest_effect: float, level: float = LEVEL) -> float:
-    """Return the same in test examples, if there were infinitely many runs."""
+    """Return how many test examples settle a comparison, as :func:`runs_to_settle`, with infinitely many runs."""
     from scipy.special import ndtri
 
     effect = _easiest(difference, smallest_effect)

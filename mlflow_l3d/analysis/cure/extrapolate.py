@@ -40,7 +40,7 @@ def extended(members: IntArray, moments: FloatArray, like: npt.NDArray[np.bool_]
     whole = moments.copy()
     if not (like[:, WITHIN] & like[:, TOTAL]).any():
         return whole
-    # The luck of test examples follows the accuracy: the law is that of the rest.
+    # The luck of test examples follows the accuracy: the law describes the rest.
     luck = moments[..., LUCK] - moments[..., :1, LUCK]
     rest_of = moments.copy()
     rest_of[..., TOTAL] -= np.nan_to_num(luck)

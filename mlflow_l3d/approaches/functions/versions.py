@@ -28,7 +28,7 @@ def _as_before(content: Content) -> dict[str, str]:
 
 
 class OwnChanges:
-    """What runs of functions change until :meth:`note`: counters, caches and loaded models are no settings."""
+    """What runs of functions change until :meth:`note`: counters, caches and loaded models do not count."""
 
     def __init__(self, *functions: Callable[..., Any]) -> None:
         self.functions = functions

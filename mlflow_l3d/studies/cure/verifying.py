@@ -151,7 +151,7 @@ def verify_remedies(
             training.finish(runs)
         parent = training.recorder.parent.run_id
         made = each.prediction
-        if made.remedy.kind not in SEVERAL:  # what is known of it comes from these runs
+        if made.remedy.kind not in SEVERAL:  # its prediction was made from these runs
             made = Prediction(remedy=made.remedy, basis="unknown", trainings=made.trainings, seconds=made.seconds)
         begun = Verified(prediction=made, run_id=parent, runs=runs, consistency=agreement)
         begun = replace(begun, plain_consistency=plain_agreement(runs))
