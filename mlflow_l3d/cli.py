@@ -79,8 +79,8 @@ class _Parser(argparse.ArgumentParser):
             raise unknown_name(str(action.dest), str(value), map(str, action.choices))
 
 
-def parser(*, everything: bool = False) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; its help shows `everything`, or the usual parameters."""
+def parser(words: Sequence[str] = (), *, everything: bool = False) -> argparse.ArgumentParser:
+    """Return the parser of the command line, or of commands among `words`; help shows `everything`, or the usual."""
     width = max(map(len, verbs())) + 4
     studies, helpers = (
         "\n".join(
@@ -114,7 +114,7 @@ def parser(*, everything: bool = False) -> argparse.ArgumentParser:
             sub.add_argument(argument.name, metavar=argument.name.upper(), help=argument.help)
         groups: dict[str, Any] = {}
         group_of = {**GROUP_OF, **{name: group for group, names in verb.groups.items() for name in names}}
-        for parameter in verb.parameters.values():
+        for parameter in verb.parameters.values() if not words or name in words else ():
             group = group_of.get(parameter.name, "of this command")
             if group not in groups:
                 groups[group] = sub.add_argument_group(group)
@@ -193,7 +193,7 @@ def _parse(words: Sequence[str]) -> dict[str, str]:
     try:
         end = words.index("--") if "--" in words else len(words)
         words, command = [*words[:end]], [*words[end + 1 :]]
-        options, rest = parser(everything="--help-all" in words).parse_known_args(_with_values(words))
+        options, rest = parser(words, everything="--help-all" in words).parse_known_args(_with_values(words))
         verb = verbs()[options.verb]
         if rest and (first := verb.first) and not rest[0].startswith("-"):
             parameter, named = verb.parameters[first], getattr(options, first)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -199,10 +200,9 @@ def test_default_project_runs_from_any_folder_without_an_installation(tmp_path: 
     (copy / "mlflow_l3d").mkdir()
     (copy / "mlflow_l3d" / "__init__.py").touch()
     (copy / "mlflow_l3d" / "__main__.py").write_text(
-        "import mlflow, os, sys\n"
-        "with mlflow.start_run() as run:\n"
-        "    mlflow.set_tag('package', os.path.dirname(__file__))\n"
-        "    mlflow.set_tag('arguments', ' '.join(sys.argv[1:]))\n"
+        "import json, os, sys\n"
+        f"with open({str(tmp_path / 'seen.json')!r}, 'w') as file:\n"
+        "    json.dump([os.path.dirname(__file__), sys.argv[1:], dict(os.environ)], file)\n"
     )
     command = ["-m", "mlflow", "run", f"{copy}#projects/default", "--env-manager", "local"]
     process = WarmStart([*command, "-P", "factor=data_split"], tmp_path, os.environ)
@@ -213,8 +213,10 @@ def test_default_project_runs_from_any_folder_without_an_installation(tmp_path: 
 
     (run,) = mlflow.MlflowClient(tracking_uri).search_runs(["0"])
     assert run.info.status == "FINISHED"
-    assert run.data.tags["package"] == str(copy / "mlflow_l3d")
-    assert run.data.tags["arguments"].startswith("investigate --task auto --approach finetuning --factor data_split ")
+    package, arguments, variables = json.loads((tmp_path / "seen.json").read_text())
+    assert package == str(copy / "mlflow_l3d")
+    assert arguments[:7] == ["investigate", *["--task", "auto", "--approach", "finetuning", "--factor", "data_split"]]
+    assert (variables["MLFLOW_TRACKING_URI"], variables["MLFLOW_RUN_ID"]) == (tracking_uri, run.info.run_id)
     assert run.data.params["factor"] == "data_split"
 
 

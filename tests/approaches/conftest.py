@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +38,22 @@ def seq2seq(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     from icl_tiny_models import encoder_decoder
 
     return encoder_decoder(tmp_path_factory.mktemp("seq2seq"))
+
+
+@pytest.fixture
+def kept_store(migrated_store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep a store in the cache; ours is made from an empty one, so that its migrations are not waited for."""
+    from mlflow_l3d.approaches.project import store
+    from mlflow_l3d.approaches.project.located import located
+
+    cache = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("L3D_CACHE", str(cache))
+    place = located(".", "", "local", cache, cache)
+    kept = cache / "projects" / f"store-{place.mlflow}.db"
+    kept.parent.mkdir(mode=0o700)
+    shutil.copyfile(migrated_store, kept)
+    monkeypatch.setattr(sys, "argv", ["", str(kept)])
+    exec(store._MAKE, {})
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ OWN = "import os; open(os.environ['L3D_OUTPUT'] + '/model', 'w')"
         ("pass", "the command names no folder of its own"),
         ("open('model', 'w')", "model changed while the command ran"),
         (OWN, ""),
-        (f"{OWN}; os.mkdir('mlruns'); open('mlflow.db-journal', 'w')", ""),
+        (f"{OWN}; os.mkdir('mlruns'); open('mlf' 'low.db-journal', 'w')", ""),
         (f"{OWN}; open('model', 'w')", "model changed while the command ran"),
         (f"{OWN}; os.remove('train.csv')", "train.csv changed while the command ran"),
         (f"{OWN}; open('deep/model', 'w'); os.remove('deep/model')", "deep/ changed while the command ran"),

@@ -83,9 +83,9 @@ def test_dropout_of_a_device_follows_from_the_cell_alone(runner):
     scores = []
     for seed in (0, 1):
         MODULE.manual_seed(seed)
-        (outcome,) = runner.outcomes(ALL_WAYS["full"], NAME)[1]
+        (outcome,) = runner.outcomes(ALL_WAYS["full, parts"], NAME)[1]
         scores.append(outcome.scores)
-    (undropped,) = runner.outcomes(WAYS["full"], NAME)[1]
+    (undropped,) = runner.outcomes(WAYS["full, parts"], NAME)[1]
     assert np.array_equal(*scores)
     assert not np.allclose(scores[0], undropped.scores, atol=1e-5)
 

@@ -79,19 +79,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.fixture
-def kept_store(migrated_store, monkeypatch, tmp_path_factory):
-    """Keep a store in the cache; ours is made from an empty one, so that its migrations are not waited for."""
-    cache = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("L3D_CACHE", str(cache))
-    place = located(".", "", "local", cache, cache)
-    kept = cache / "projects" / f"store-{place.mlflow}.db"
-    kept.parent.mkdir(mode=0o700)
-    shutil.copyfile(migrated_store, kept)
-    monkeypatch.setattr(sys, "argv", ["", str(kept)])
-    exec(stores._MAKE, {})
-
-
 def project(folder, **given):
     given = {"uri": "shop", "project_parameters": "seed={a},data=data.csv", "metric": "rmse", **given}
     return Project(here=folder, **given)
@@ -259,6 +246,26 @@ def test_seeds_of_global_generators_are_moved_and_still_differ(tmp_path, monkeyp
 def test_a_store_without_mlflow_says_so(tmp_path):
     with pytest.raises(L3DError, match="the project's environment cannot make a tracking store"):
         stores.template(tmp_path / "none.db", {"PATH": str(tmp_path)})
+
+
+def test_a_store_is_made_once_by_the_mlflow_of_the_environment(tmp_path):
+    theirs = """
+class MlflowClient:
+    def __init__(self, uri):
+        self.store = open(uri.removeprefix("sqlite:///"), "w")
+
+    def create_experiment(self, name):
+        return name + " 7"
+
+    def create_run(self, experiment):
+        self.store.write("one run of " + experiment)
+"""
+    (tmp_path / "mlflow.py").write_text(theirs)
+    kept = tmp_path / "projects" / "store.db"
+    for environment in ({"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)}, {}):
+        assert stores.template(kept, environment) == kept
+    assert kept.read_text() == "one run of project 7"
+    assert [*kept.parent.iterdir()] == [kept]
 
 
 def test_what_mlflow_fetched_is_kept_with_its_environment(folder, tmp_path, monkeypatch):

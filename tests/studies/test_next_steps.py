@@ -15,6 +15,7 @@ from mlflow_l3d.analysis.importance.estimators import CROSSED, LEVELS, NESTED
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.classification import F1_MACRO
+from mlflow_l3d.parameters.verbs import verbs
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.report.runs import scores_table
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
@@ -38,8 +39,8 @@ def parsed(command: str) -> dict[str, Any]:
     words = shlex.split(command)
     assert words[0] == "mlflow-l3d"
     options = cli._parse(words[1:])
-    defaults = vars(cli.parser().parse_args([options["verb"]]))
-    return {name: value for name, value in options.items() if name == "verb" or value != defaults[name]}
+    known = verbs()[options["verb"]].parameters
+    return {name: value for name, value in options.items() if name == "verb" or value != known[name].default}
 
 
 @pytest.mark.parametrize("share", [0.1, 0.45, 0.7])

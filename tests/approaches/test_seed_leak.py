@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from finetuning_models import tiny_bert
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
@@ -56,10 +57,9 @@ def session(tmp_path_factory):
     approach = Finetuning()
     given = {"trainable": "full", "epochs": 2, "max_length": LENGTH, "early_stopping_patience": 0, "batch_size": 10}
     hyperparameters = approach.complete(resolve_hyperparameters(approach, given))
-    cache = tmp_path_factory.mktemp("cache")
-    opened = approach.prepare(
-        make_task(test_size=12), hyperparameters, model=approach.default_model, device="cpu", cache=cache
-    )
+    folder = tmp_path_factory.mktemp("model")
+    where = {"model": tiny_bert(folder / "bert"), "device": "cpu", "cache": folder}
+    opened = approach.prepare(make_task(test_size=12), hyperparameters, **where)
     yield opened
     opened.close()
 
@@ -132,7 +132,6 @@ def test_every_factor_is_here():
     assert set(FEEDS) == set(Finetuning.factors)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("factor", FEEDS)
 def test_one_factor_alone(session, before, factor):
     after, scores = observed(session, make_cell(**{factor: 3}))
@@ -140,7 +139,6 @@ def test_one_factor_alone(session, before, factor):
     assert scores != before[1]
 
 
-@pytest.mark.slow
 def test_nothing_changes_where_nothing_does(session, before):
     """Last, after cells of all other kinds."""
     assert observed(session, make_cell()) == before
