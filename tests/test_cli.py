@@ -340,9 +340,7 @@ def test_the_three_verbs_in_turn(tracking_uri: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [
-        (["--version"], 0),
         (["investigate", "--help"], 0),
-        (["investigate", "--facotr", "x"], 2),
         (["investigate", *TINY, "--design", "x"], 2),
     ],
 )

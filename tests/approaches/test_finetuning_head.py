@@ -256,12 +256,12 @@ def test_three_text_columns_are_too_many(cache):
     [{}, {"dropout": 0}, {"trainable": "full", "epochs": 1, "max_length": 16, "learning_rate": 1e-3}],
     ids=["head", "head without dropout", "full"],
 )
-def test_keeps_the_contract_of_an_approach(given, make, tmp_path):
+def test_keeps_the_contract_of_an_approach(given, make, cache, tmp_path):
     task = make(100, num_labelled=12, test_size=20)
     chosen = {"hyperparameters": given, "configurations": 1, "tolerance": 1e-5}
     if given.get("trainable") == "full":
         chosen["model"] = tiny_bert(tmp_path / "model")
-    check_approach(Finetuning(), task, cache=tmp_path, **chosen)
+    check_approach(Finetuning(), task, cache=cache, **chosen)
 
 
 # Heads that give scores, on features of which the best answer is known in closed form.

@@ -160,7 +160,7 @@ class SimulatedPool(Pool):
         return Outcome(cell.key, metrics={"one": 1.0}, duration_seconds=self.draw(st.floats(0, 9)))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_every_cell_has_one_outcome_whatever_dies(data):
     count = data.draw(st.integers(1, 40))
@@ -195,7 +195,7 @@ def test_every_cell_has_one_outcome_whatever_dies(data):
         assert sum(pool.calls) == count
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_cells_are_taken_only_as_they_are_needed(data):
     workers, at_once = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 6))

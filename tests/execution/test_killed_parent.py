@@ -149,8 +149,11 @@ def main():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ending", ["main()\n", 'if __name__ == "__main__":\n    main()\n'], ids=["plain", "guarded"])
-@pytest.mark.parametrize("way", ["file", "stdin"])
+@pytest.mark.parametrize(
+    ("way", "ending"),
+    [("file", "main()\n"), ("stdin", "main()\n"), ("file", 'if __name__ == "__main__":\n    main()\n')],
+    ids=["file", "stdin", "guarded file"],
+)
 def test_functions_of_the_users_script_reach_workers_that_do_not_run_it(way, ending, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(CALLABLE + ending)

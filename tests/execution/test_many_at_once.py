@@ -38,7 +38,7 @@ def run(executor, approach, folder, cells=CELLS, **hyperparameters):
     return {outcome.key: outcome for outcome in found}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     together=st.booleans(),
     spoilt=st.dictionaries(st.sampled_from(KEYS[:12]), st.sampled_from(HARMLESS), max_size=5),

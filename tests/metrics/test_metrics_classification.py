@@ -30,7 +30,7 @@ def reference(labels, predictions, classes=None):
 
 
 @given(st.integers(1, 6), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_equal_to_scikit_learn(classes, data):
     pairs = st.tuples(st.integers(0, classes - 1), st.integers(-1, classes - 1))
     drawn = np.array(data.draw(st.lists(pairs, min_size=1, max_size=40)))
@@ -39,7 +39,7 @@ def test_equal_to_scikit_learn(classes, data):
 
 
 @given(st.sets(st.integers(0, 300), min_size=1, max_size=12), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_classes_that_are_told_apart_are_those_of_scikit_learn(told_apart, data):
     classes = sorted(told_apart)
     pairs = st.tuples(st.sampled_from(classes), st.sampled_from([-1, *classes]))

@@ -91,7 +91,7 @@ def test_widest_table_fits(importance, analysis):
     title=st.text(max_size=200),
     values=st.lists(st.floats(-99, 99) | st.just(math.nan), min_size=4, max_size=4),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_name_and_number_gives_printable_lines_that_fit(importance, analysis, name, title, values):
     score, *bounds = values
     record = replace(importance(name, interval=tuple(bounds)), importance=score)

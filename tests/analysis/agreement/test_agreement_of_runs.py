@@ -80,7 +80,7 @@ def fed(stability, cells, runs, truth):
 
 
 @given(st.data(), st.sampled_from(sorted(KINDS)), st.sampled_from(["crossed", "nested", "radial", "random", "fixed"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_equal_to_brute_force(data, name, design):
     cells = list(cells_of(design, 2, 3, 3))
     keys = [f"q{place}" for place in range(4)]

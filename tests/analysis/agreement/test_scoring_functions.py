@@ -69,7 +69,7 @@ def test_symmetric_in_range_and_one_for_equal_predictions(name):
     function, predictions = ANY[name]
 
     @given(predictions, predictions, predictions)
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=15, deadline=None)
     def check(one, other, truth):
         value = function(one, other)
         assert 0 <= value <= 1

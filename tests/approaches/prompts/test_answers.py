@@ -1,7 +1,7 @@
 """What a generated text is taken to say: known answers, a brute-force oracle, and texts that nobody foresees."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.approaches.icl.prompts.decisions import parse_answer
@@ -160,6 +160,7 @@ def test_against_brute_force_over_words(verbaliser: list[str], said: list[str], 
     assert parse_answer(text, verbaliser) == (kept.pop() if len(kept) == 1 else -1)
 
 
+@settings(max_examples=50)
 @given(st.text(), st.sampled_from([SENTIMENT, YES_NO, COLA_D, NEWS, TREC, ("-", "+"), ("0", "1")]))
 def test_any_text_is_a_class_or_unparsed(text: str, words: tuple[str, ...]) -> None:
     for options in ((), tuple(range(len(words)))):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
-from run_helpers import Place
+from run_helpers import Place, sqlite_place
 
 from mlflow_l3d import investigate
 from mlflow_l3d.tasks.sources.packaged import rotten_tomatoes
@@ -18,6 +20,12 @@ def frame() -> pd.DataFrame:
     task = rotten_tomatoes({})
     some = np.argsort([len(text) for text in task.texts[0]], kind="stable")[:540]  # to encode all takes a minute
     return pd.DataFrame({"text": np.array(task.texts[0], dtype=object)[some], "label": task.labels[some]})
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> Place:
+    """Give one place, where the texts are encoded once."""
+    return sqlite_place(migrated_store, tmp_path_factory.mktemp("cures"))
 
 
 def test_a_vote_of_heads_achieves_what_was_predicted(place: Place, frame: pd.DataFrame) -> None:
@@ -37,7 +45,7 @@ def test_a_vote_of_heads_achieves_what_was_predicted(place: Place, frame: pd.Dat
 
 
 def test_heads_that_converge_vary_less_and_several_of_them_less_than_one(place: Place, frame: pd.DataFrame) -> None:
-    sizes = {"investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 24, "num_labelled": 40, "test_size": 100}
+    sizes = {"investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 16, "num_labelled": 40, "test_size": 100}
     converged = "training to convergence (30 epochs at rate 0.003, restarts)"
     with place.entered():
         common = {"test_selection": "fixed", "executor": "inline"}
