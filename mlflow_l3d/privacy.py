@@ -51,13 +51,14 @@ _SHAPE: Final = re.compile(
 _VARIABLE: Final = re.compile(
     r"(?:^|_)(?:KEY|TOKEN|PASS|PAT|CREDENTIALS?)(?:_|$)|.PWD$|PASSW|PASSPHRASE|SECRET|APIKEY", re.I
 )
+_names_credential = lru_cache(maxsize=10_000)(_VARIABLE.search)
 _LONG: Final = re.compile(r"(?!\d{1,7}$).{6}", re.DOTALL)
 """Values that are replaced: shorter ones are parts of other words, short numbers are numbers."""
 _HOME: Final = re.compile(r"(?<![\w.])(?:/(?:home|Users)/|[A-Za-z]:\\+Users\\+)[^/\\\s'\":,;]+")
 
 
-def public_text(text: str) -> str:
-    """Return a text that others may see: credentials are ``***``, and the folder of a user is ``~``.
+def public_text(text: str, before: str = "") -> str:
+    """Return a text, with what stands before it, as others may see it: without credentials and folders of users.
 
     Credentials are values with the name of one (``password=...``, ``--token ...``, ``Authorization: ...``), users of
     addresses, keys of well-known shapes, and values of environment variables with the name of a credential.
@@ -67,19 +68,15 @@ def public_text(text: str) -> str:
     >>> public_text("python train.py --api-key 123 --store redis://alice:hunter2@dbhost --max-tokens 10")
     'python train.py --api-key *** --store redis://***@dbhost --max-tokens 10'
     """
-    values = {value for name in os.environ if _names_credential(name) and _LONG.match(value := os.environ[name])}
+    variables = os.environ if len(text) > 5 else ()  # else none is long enough
+    values = {value for name in variables if _names_credential(name) and _LONG.match(value := os.environ[name])}
     for value in sorted(values, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
-    text = _SHAPE.sub(HIDDEN, _USER.sub(f"{HIDDEN}@", text))
+    text = _SHAPE.sub(HIDDEN, _USER.sub(f"{HIDDEN}@", f"{before}{text}"))
     text = _NAMED.sub(lambda match: f"{match['name']}{match['quote'] or ''}{HIDDEN}", text)
     return _HOME.sub("~", text)
 
 
-@lru_cache(maxsize=10_000)
-def _names_credential(variable: str) -> bool:
-    return _VARIABLE.search(variable) is not None
-
-
 def public_value(name: str, value: str) -> str:
     """Return the value of a parameter as :func:`public_text` shows it behind its name."""
-    return public_text(f"{name}={value}").partition("=")[2]
+    return public_text(value, f"{name}=").partition("=")[2]

@@ -98,7 +98,9 @@ _read_inputs = SqlAlchemyStore._get_run_inputs
 
 
 def _inputs(store: SqlAlchemyStore, session: Any, run_uuids: list[str]) -> list[list[Any]]:
-    """Read the data sets of runs that have any: MLflow does so with each change of a run, by a join of tables."""
+    """Read the data sets of runs that have any: MLflow does so with each new run, too, which has none, by a join."""
+    if _CALL.get() == "create_run":
+        return [[] for _ in run_uuids]
     session.flush()
     own = f"SELECT EXISTS (SELECT 1 FROM inputs WHERE destination_id IN ({', '.join('?' * len(run_uuids))}))"
     some = session.connection().exec_driver_sql(own, tuple(run_uuids)).scalar()

@@ -119,3 +119,9 @@ def test_the_rest_stays_readable(text, shown):
 def test_a_parameter_of_a_secret_name_is_hidden():
     assert public_value("api_key", "swordfish") == "***"
     assert public_value("epochs", "3") == "3"
+
+
+@pytest.mark.parametrize(("secret", "shown"), [("sixsix", "***"), ("fives", "fives")])
+def test_a_value_that_is_a_credential_of_the_environment_is_hidden_from_six_letters_on(monkeypatch, secret, shown):
+    monkeypatch.setenv("OTHER_TOKEN", secret)
+    assert public_value("user", secret) == public_text(secret) == shown

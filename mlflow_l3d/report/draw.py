@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from markupsafe import Markup
@@ -191,14 +192,14 @@ def amount_bar(value: float, low: float, high: float, words: str) -> Markup:
     return svg(26, words, bar, *ends, text(place, 17, words, kind="strong", anchor="start"))
 
 
-def parts_bar(counts: Sequence[float], names: Sequence[str]) -> Markup:
+@lru_cache(maxsize=1000)  # many examples have the same votes
+def parts_bar(counts: tuple[float, ...], names: tuple[str, ...]) -> Markup:
     """Return how a whole is divided, as one bar whose parts have the colours 0, 1, ... of the page."""
     whole, start, drawn = sum(counts), 0.0, []
     for number, count in enumerate(counts):
-        width = 100 * count / whole if whole else 0.0
         if not count:
             continue
-        kind = number % 8
+        kind, width = number % 8, 100 * count / whole
         drawn.append(
             Markup('<rect class="c{}" x="{}%" width="{}%" height="18"><title>{}</title></rect>').format(
                 kind, short(start), short(width), f"{names[number]}: {count:g}"

@@ -8,6 +8,7 @@ be numbers or texts of digits, since tags are texts. A score of nan is a run wit
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -156,9 +157,8 @@ def _numbers(cells: pd.DataFrame, name: str, chosen: pd.Series[bool]) -> FloatAr
 
 def _check_unique(place: dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]], scores: FloatArray, where: str) -> None:
     """Raise if two runs with a score stand at the same place; a failed run may stand next to its repetition."""
-    frame = pd.DataFrame(place)[np.isfinite(scores)]
-    twice = frame[frame.duplicated()]
-    if len(twice):
-        name = " ".join(f"{key} {value}" for key, value in twice.iloc[0].items())
+    places = [*zip(*(numbers[np.isfinite(scores)].tolist() for numbers in place.values()), strict=True)]
+    if twice := next((each for each, count in Counter(places).items() if count > 1), None):
+        name = " ".join(f"{key} {value}" for key, value in zip(place, twice, strict=True))
         fix = "Keep one finished run of each cell."
         raise ParameterError("cells", name, f"must occur once in {where}", fix)

@@ -53,8 +53,9 @@ def write_artifacts(
     public = cells.drop(columns=["artifact_uri", "experiment_id"], errors="ignore")
     public = public.assign(agreement=list(scored.agreement))
     public.to_parquet(folder / names.CELLS, index=False)
+    first = ["phase", "factor", "row", "column", analysis.metric.name, "index"]  # the UI shows the first few columns
     tables = {
-        names.CELLS_TABLE: _for_people(public, analysis.metric.name),
+        names.CELLS_TABLE: public[[*first, *(name for name in public if name not in first)]],
         # The UI shows no longer tables well; the rest is in the predictions.
         names.EXAMPLES: None if analysis.examples is None else analysis.examples.frame.head(2000),
         names.INTERIM_ANALYSES: analysis.interim_analyses,
@@ -108,12 +109,6 @@ def _factor_document(analysis: Analysis, factor: str) -> dict[str, Any]:
     }
 
 
-def _for_people(cells: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the cells with the score next to the coordinates: the UI shows the first few columns."""
-    first = ["phase", "factor", "row", "column", metric, "index"]
-    return cells[[*first, *(name for name in cells if name not in first)]]
-
-
 def cells_frame(request: InvestigationRequest, spool: Spool[CellRecord], run_ids: Mapping[str, str]) -> pd.DataFrame:
     """Return one row per cell of the plan, in the order in which votes are counted."""
     first = [*names.COORDINATES, "run_id", "cell_key", "status"]
@@ -137,7 +132,8 @@ def cells_frame(request: InvestigationRequest, spool: Spool[CellRecord], run_ids
     frame = pd.DataFrame({name: columns.pop(name) for name in (*first, *rest)})
     if request.metric.name not in frame:
         frame[request.metric.name] = math.nan
-    frame = frame.astype({"row": "Int64", "column": "Int64", "index": "Int64"})
+    for name in ("row", "column", "index"):
+        frame[name] = frame[name].astype("Int64")
     return request.plan.design.order(frame, request.factors)
 
 
