@@ -107,7 +107,7 @@ def test_defaults_arrive(place: str, tmp_path: Path) -> None:
     _, _, verb, parameters = WHERE[place]
     arguments = run(entry_point(place).compute_command({}, None), tmp_path)
     assert arguments[:3] == ["-m", "mlflow_l3d", verb]
-    assert vars(cli.parser().parse_args(arguments[2:])) == {
+    assert vars(cli.parser(arguments).parse_args(arguments[2:])) == {
         "verb": verb,
         **{name: parameter.default for name, parameter in parameters.items()},
     }
@@ -119,7 +119,7 @@ def test_hostile_values_arrive_as_typed(place: str, tmp_path: Path) -> None:
         typed = dict(zip(parameters, cycle(HOSTILE[first:]), strict=False))
         named = {name.rstrip("_"): value for name, value in typed.items()}
         arguments = run(entry_point(place).compute_command(named, None), tmp_path)
-        assert vars(cli.parser().parse_args(arguments[2:])) == {"verb": verb, **typed}
+        assert vars(cli.parser(arguments).parse_args(arguments[2:])) == {"verb": verb, **typed}
 
 
 def test_misspelt_parameter_reaches_the_command_line_which_refuses_it(place: str, tmp_path: Path) -> None:

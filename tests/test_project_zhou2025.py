@@ -40,7 +40,8 @@ def test_every_command_can_be_read(project, table, commands, capsys) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == commands + 1
     for line in lines[:-1]:
-        options = vars(cli.parser().parse_args(shlex.split(line)[1:]))
+        words = shlex.split(line)[1:]
+        options = vars(cli.parser(words).parse_args(words))
         assert options["verb"] == "seeds"
         assert options["seeds"] == "10"
         approach = Finetuning()

@@ -31,6 +31,8 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.judged import Judged, is_evaluation, read_judged
 
+pytestmark = pytest.mark.slow
+
 QUESTIONS = [f"q{number}" for number in range(8)]
 LONG = "x" * 1200
 CHAT = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "same"}]

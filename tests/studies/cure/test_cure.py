@@ -35,6 +35,8 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
 from mlflow_l3d.tasks.sources.packaged import generate
 
+pytestmark = pytest.mark.slow
+
 RIGHT = 0.7
 SIZES: dict[str, Any] = {
     "investigation_runs": 7,

@@ -10,6 +10,8 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.cure.request import specify_cure
 from mlflow_l3d.tracking.connection import connect
 
+pytestmark = pytest.mark.slow
+
 
 def test_golden_runs_of_an_object_take_the_executor_that_is_asked_for(
     tracking_uri: str, monkeypatch: pytest.MonkeyPatch

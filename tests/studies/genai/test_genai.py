@@ -249,6 +249,7 @@ def stops(q: int, style: str) -> str:
     return f"1 0 {q}"
 
 
+@pytest.mark.slow
 def test_reordered_rows_and_other_expectations_ask_only_those_who_see_them(place: str) -> None:
     @scorer
     def named(outputs: str) -> Feedback:

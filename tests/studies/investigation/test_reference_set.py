@@ -23,6 +23,8 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run, read_investigation, read_predictions
 
+pytestmark = pytest.mark.slow
+
 REFERENCE, TESTED = 30, 12
 SIZES = {"num_labelled": 20, "test_size": TESTED, "reference_size": REFERENCE, "self_test": "skip"}
 RUNS = {"investigation_runs": 3, "mitigation_runs": 3, "golden_runs": 4}

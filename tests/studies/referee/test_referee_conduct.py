@@ -50,6 +50,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tracking_uri: str) -
     return Trained()
 
 
+@pytest.mark.slow
 def test_a_session_interrupted_at_every_run_is_the_same_and_runs_nothing_twice(source: Trained) -> None:
     candidates = [{"x": 0.01}, {"x": 2.0}, {"x": 2.01}, {"x": 1.0}]
     whole = Conduct.start(source, RULES, baseline_runs=8)
@@ -108,6 +109,7 @@ def test_a_second_handle_sees_runs_of_an_undecided_candidate(source: Trained) ->
     assert len(set(source.made)) == len(source.made)
 
 
+@pytest.mark.slow
 def test_two_that_judge_in_turn_see_what_the_other_kept(source: Trained) -> None:
     one = Conduct.start(source, RULES, baseline_runs=8)
     other = Conduct.resume(source, one.run_id)
@@ -189,6 +191,7 @@ def test_refused(source: Trained) -> None:
         Conduct.resume(source, "0" * 32)
 
 
+@pytest.mark.slow
 def test_one_that_was_begun_first_and_is_kept_last_is_the_champion(source: Trained) -> None:
     """Records are read in the order of verdicts: B was kept while A, begun before it, was undecided."""
     conduct = Conduct.start(source, RULES, baseline_runs=8)
@@ -202,6 +205,7 @@ def test_one_that_was_begun_first_and_is_kept_last_is_the_champion(source: Train
     assert again.status().path[-1].confirmed == pytest.approx(0.12, abs=0.02)
 
 
+@pytest.mark.slow
 def test_what_was_deleted_neither_frees_a_number_nor_lowers_the_evidence_that_others_need(source: Trained) -> None:
     rules = replace(RULES, candidates=1)
     conduct = Conduct.start(source, rules, baseline_runs=8)
@@ -244,6 +248,7 @@ def test_two_that_start_at_once_share_a_session(source: Trained) -> None:
     assert len(source.made) == 8
 
 
+@pytest.mark.slow
 def test_a_status_does_not_wait_for_the_judgement_of_a_thread(source: Trained) -> None:
     """It is what is recorded so far, of this object, of another and of the command; the judgement is undisturbed."""
     begun, go_on = Event(), Event()

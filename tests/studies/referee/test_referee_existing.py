@@ -20,6 +20,8 @@ from mlflow_l3d.studies.referee.numbers.judge import Rules
 from mlflow_l3d.studies.referee.numbers.session import Runs, Session
 from mlflow_l3d.studies.referee.source import Candidate
 
+pytestmark = pytest.mark.slow
+
 RULES: dict[str, Any] = {"baseline_runs": 12, "candidates": 10, "confirm": 2, "smallest_effect": 2}
 
 
