@@ -429,6 +429,12 @@ def test_what_the_server_says_is_in_the_key_and_what_may_be_spent_is_not(server,
     first = APPROACH.dependencies(given, MODEL)
     assert first["endpoint"].startswith("tiny fp1 ")
     assert APPROACH.identity(given) == APPROACH.identity(resolve_hyperparameters(APPROACH, {}))
+    twin = Server()  # says the same, and may be another quantisation
+    try:
+        assert APPROACH.dependencies(given | {"base_url": twin.url}, MODEL) != first
+    finally:
+        twin.stop()
+    assert APPROACH.dependencies(given, MODEL) == first
     server.size = 2
     assert APPROACH.dependencies(given, MODEL) != first
     server.gives = "nothing"

@@ -233,7 +233,7 @@ class InContextLearning(Approach):
         elif recipe.selection == "similarity":
             inactive["sample_choice"] = "selection=similarity chooses the examples; set hyperparameter selection=random"
         if recipe.temperature == 0:
-            reason = "temperature is 0, so that the best answer is taken; set hyperparameter temperature, e.g. to 1"
+            reason = "temperature is 0, which asks for the likeliest answer; set hyperparameter temperature, e.g. to 1"
             inactive["model_randomness"] = reason
         if len(recipe.formats) == 1:
             inactive["prompt_format"] = f"there is one format; {several.format('prompt_format', 'A|B|C|D')}"
