@@ -419,7 +419,9 @@ def test_another_fingerprint_is_said(server, tmp_path, caplog):
         (found,) = session.run([cell()])
     assert found.metrics["other_fingerprint_share"] == 1
     assert "answers with the fingerprint fp2; the study began with fp1" in caplog.text
-    (line,) = [line for line in APPROACH.remarks(pd.DataFrame([found.metrics])) if "fingerprint" in line]
+    first, *lines = APPROACH.remarks(pd.DataFrame([found.metrics]))
+    assert "the same request differently, which counts as an effect of each factor" in first
+    (line,) = [line for line in lines if "fingerprint" in line]
     assert line.startswith("100.0%")
 
 

@@ -284,6 +284,9 @@ class InContextLearning(Approach):
 def _endpoint_remarks(cells: pd.DataFrame) -> list[str]:
     """Return how an endpoint scored class words, and whether its fingerprint changed."""
     lines = []
+    if "other_fingerprint_share" in cells:  # of an endpoint
+        same = "An endpoint may answer the same request differently"
+        lines.append(f"{same}, which counts as an effect of each factor: mlflow-l3d replicate shows it.")
     if _mean(cells, "first_token") > 0:
         unseen = _mean(cells, "unseen_share")
         rest = f", of which {unseen:.1%} were not among those that the server lists" if unseen > 0 else ""
