@@ -13,6 +13,7 @@ from markupsafe import Markup
 from mlflow_l3d.designs import all_designs
 from mlflow_l3d.report.numbers import value_text
 
+_ANOTHER: Final = "hyperparameters=NAME=VALUE"
 _PLAIN: Final = re.compile(r"[\w@%+=:./{}-]+|[\w@%+=:,./-]+")
 """Words that a shell takes as they are: braces are letters like others, unless a comma stands between them."""
 
@@ -75,6 +76,11 @@ class Source:
     def can_repeat(self) -> bool:
         """Whether the study is known, and can be carried out again with other values: typed, or in Python."""
         return bool(self.given or self.approach)
+
+    @property
+    def another(self) -> str:
+        """The candidate of a gate, as it is typed: what to change."""
+        return f"command={self.given.get('command', 'COMMAND')}" if self.approach == "command" else _ANOTHER
 
     @property
     def link(self) -> str:

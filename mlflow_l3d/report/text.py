@@ -91,10 +91,10 @@ def may_be_luck(two: str, size: str, collapsed: str = "") -> str:
 
 
 def effect_step(ends: Sequence[float], unit: Unit, command: Callable[[str], str]) -> Iterator[Step]:
-    """Yield the step that names a smallest effect: from the least round number on within which an interval lies."""
+    """Yield the step that names a smallest effect: from the least one on, in two digits, that the interval allows."""
     width = unit.scale * max(map(abs, ends))
     if 0 < width < math.inf:
-        power = 10.0 ** math.floor(math.log10(width))
+        power = 10.0 ** (math.floor(math.log10(width)) - 1)
         effect = f"{power * math.ceil(width / power):g}"
         text = "Name the largest difference that does not matter to you. From"
         yield Step(f"{text} {unit.size(0, effect)} on, these runs settle it:", command(effect))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
@@ -27,6 +27,21 @@ _MANY: Final = 50
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _NAN: Final = ("nan", "NaN")
 _SHOWN: Final = 5
+ROLES: Final = {
+    "example_id": ("example_id", "id", "idx", "index", "row_id", "sample_id", "uid"),
+    "label": ("label", "labels", "target", "targets", "y_true", "true", "truth", "ground_truth", "y", "actual"),
+    "prediction": ("prediction", "predictions", "predicted", "pred", "preds", "y_pred", "output", "outputs", "yhat"),
+}
+"""Role of a column of predictions -> the names that programs give it, most likely first."""
+
+
+def roles_of(names: Container[str]) -> dict[str, str]:
+    """Return the roles that columns have: role -> the likeliest of their names."""
+    return {
+        role: next(name for name in each if name in names)
+        for role, each in ROLES.items()
+        if any(name in names for name in each)
+    }
 
 
 def read_columns(path: Path) -> dict[str, list[Any]]:

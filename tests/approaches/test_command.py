@@ -217,6 +217,14 @@ def test_predictions_are_read_alike_from_all_files(kind, tmp_path):
     assert found.classes.names == ("a", "b")
     assert {name: column.tolist() for name, column in found.scores.items()} == {"a": [0.75, 1.0], "b": [0.25, 0.0]}
     assert found.metrics == {"loss": 2.0, "test/f1": 0.5}
+    path.unlink()
+    frame.rename(columns={"example_id": "id", "label": "y_true", "prediction": "y_pred"}).to_csv(
+        tmp_path / "predictions.csv", index=False
+    )
+    others = read(tmp_path)
+    assert [each.tolist() for each in (others.ids, others.labels, others.predictions)] == [
+        each.tolist() for each in (found.ids, found.labels, found.predictions)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -509,9 +517,9 @@ def test_predictions_in_the_working_folder_are_used_if_they_have_our_columns(tmp
     assert [outcome.predictions.tolist() for outcome in outcomes] == [[0, 0]] * 3
     assert outcomes[0].metrics == {"val_acc": 0.5}
     assert "since predictions.csv changed while the command ran" in caplog.text
-    approach, task, _, outcomes = printing(tmp_path, write.replace("example_id", "id"))
+    approach, task, _, outcomes = printing(tmp_path, write.replace("example_id", "review"))
     assert (approach.metric, task.class_names, outcomes[0].predictions) == ("val_acc", (), None)
-    assert "predictions.csv is not used: it has id, label, prediction" in caplog.text
+    assert "predictions.csv is not used: it has review, label, prediction" in caplog.text
 
 
 def test_a_file_that_the_command_is_given_and_writes_is_not_part_of_the_key(tmp_path):

@@ -419,7 +419,9 @@ def test_another_fingerprint_is_said(server, tmp_path, caplog):
         (found,) = session.run([cell()])
     assert found.metrics["other_fingerprint_share"] == 1
     assert "answers with the fingerprint fp2; the study began with fp1" in caplog.text
-    (line,) = [line for line in APPROACH.remarks(pd.DataFrame([found.metrics])) if "fingerprint" in line]
+    first, *lines = APPROACH.remarks(pd.DataFrame([found.metrics]))
+    assert "the same request differently, which counts as an effect of each factor" in first
+    (line,) = [line for line in lines if "fingerprint" in line]
     assert line.startswith("100.0%")
 
 
@@ -429,6 +431,12 @@ def test_what_the_server_says_is_in_the_key_and_what_may_be_spent_is_not(server,
     first = APPROACH.dependencies(given, MODEL)
     assert first["endpoint"].startswith("tiny fp1 ")
     assert APPROACH.identity(given) == APPROACH.identity(resolve_hyperparameters(APPROACH, {}))
+    twin = Server()  # says the same, and may be another quantisation
+    try:
+        assert APPROACH.dependencies(given | {"base_url": twin.url}, MODEL) != first
+    finally:
+        twin.stop()
+    assert APPROACH.dependencies(given, MODEL) == first
     server.size = 2
     assert APPROACH.dependencies(given, MODEL) != first
     server.gives = "nothing"

@@ -241,6 +241,8 @@ def test_steps_name_what_changes_the_answer_most_first(judged):
     assert texts[1][1].startswith(
         f"mlflow-l3d gate --baseline {RUN} --candidate hyperparameters=NAME=VALUE --smallest-effect "
     )
+    script = replace(SOURCE, approach="command", given={"command": "python train.py --seed {seed}"})
+    assert " --candidate 'command=python train.py --seed {seed}' " in steps(Shown(found), script)[1].command
     given = {**SOURCE.given, "metric": "accuracy"}
     assert steps(Shown(found), replace(SOURCE, given=given))[1].command.endswith(" --metric accuracy")
     no_way = replace(judged("undecided"), advice={"undecided": Advice("unaffordable", "It is too close to 0.")})
@@ -264,7 +266,10 @@ def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
     first, second = steps(Shown(few), SOURCE)
     assert first.text.startswith("Test more examples (test_size), or label more: 40 alone cause ")
     assert second.text == "More runs probably settle undecided; finished ones count:"
-    more, all_used = (steps(Shown(few), replace(SOURCE, unused_tests=number))[0].text for number in (1132, 0))
+    more, all_used, one_left = (
+        steps(Shown(few), replace(SOURCE, unused_tests=number))[0].text for number in (1132, 0, 1)
+    )
+    assert one_left.startswith("Label more examples (only 1 test examples are unused): ")
     assert more.startswith("Test more examples (test_size; 1,132 are unused): 40 alone cause ")
     assert all_used.startswith("Label more examples (all test examples are in use): 40 alone cause ")
     above = replace(few, luck_of_tests=1.1 * std)

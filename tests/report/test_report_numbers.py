@@ -6,6 +6,7 @@ import pytest
 
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import between, duration, plain, signed, unit_of
+from mlflow_l3d.report.text import effect_step
 from mlflow_l3d.studies.investigation.report.factor_tables import share_cell
 
 
@@ -62,3 +63,12 @@ def test_a_limit_is_not_rounded_onto_the_half_that_decides():
 def test_durations(seconds, text):
     assert duration(seconds) == text
     assert duration(math.nan) == "n/a"
+
+
+@pytest.mark.parametrize(
+    ("ends", "effect"), [((-0.0679, 0.1012), "11"), ((-0.05, 0.02), "5"), ((-0.0084, 0.003), "0.84")]
+)
+def test_the_smallest_effect_that_an_interval_settles_has_two_digits(ends, effect):
+    (step,) = effect_step(ends, unit_of(named("accuracy")), "compare --smallest-effect {}".format)
+    assert f"From {effect} points on, these runs settle it:" in step.text
+    assert step.command == f"compare --smallest-effect {effect}"

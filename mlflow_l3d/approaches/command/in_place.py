@@ -18,12 +18,12 @@ from typing import Final
 from mlflow_l3d.approaches.command.folder import Stamps, file_stamp
 from mlflow_l3d.approaches.command.key_files import read_notes, write_whole
 from mlflow_l3d.approaches.command.template import Output, run
-from mlflow_l3d.approaches.command.written import COLUMNS, METRICS, PREDICTIONS
+from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS
 from mlflow_l3d.approaches.project import store
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import sounds_like_metric
 from mlflow_l3d.paths import cache_folder
-from mlflow_l3d.tasks.answers import read_columns
+from mlflow_l3d.tasks.answers import ROLES, read_columns, roles_of
 
 _FILES: Final = (*PREDICTIONS, METRICS)
 _LAST_METRICS: Final = """SELECT key, value, max(is_nan), count(DISTINCT value) FROM latest_metrics JOIN runs
@@ -119,7 +119,7 @@ def _unusable(predictions: Path) -> str:
         columns = read_columns(predictions)
     except L3DError as error:
         return str(error)
-    return "" if {*COLUMNS} <= {*columns} else f"it has {', '.join(columns)}, not {', '.join(COLUMNS)}"
+    return "" if {*ROLES} <= {*roles_of(columns)} else f"it has {', '.join(columns)}, not {', '.join(ROLES)}"
 
 
 @cache

@@ -21,12 +21,11 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS, OF_TEXTS
 from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.forms import form_of
-from mlflow_l3d.tasks.answers import Classes, kind_of, labels_of, read_columns, text_of
+from mlflow_l3d.tasks.answers import ROLES, Classes, kind_of, labels_of, read_columns, roles_of, text_of
 from mlflow_l3d.tasks.base import Task
 
 PREDICTIONS: Final = ("predictions.csv", "predictions.parquet", "predictions.jsonl")
 METRICS: Final = "metrics.json"
-COLUMNS: Final = ("example_id", "label", "prediction")
 _SCORE: Final = "score_"
 
 _log = logging.getLogger(__name__)
@@ -140,8 +139,10 @@ def _predictions(path: Path, metrics: dict[str, float], kind: str) -> Written:
     columns = read_columns(path)
     if not columns:
         raise L3DError(f"{path.name} is empty")
-    if missing := [name for name in COLUMNS if name not in columns]:
+    roles = roles_of(columns)
+    if missing := [role for role in ROLES if role not in roles]:
         raise L3DError(f"{path.name} lacks the column {missing[0]}; it has {', '.join(list(columns)[:10])}")
+    columns |= {role: columns[name] for role, name in roles.items()}
     ids = columns["example_id"]
     if not ids:
         raise L3DError(f"{path.name} has no row")

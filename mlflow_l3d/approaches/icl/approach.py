@@ -233,7 +233,7 @@ class InContextLearning(Approach):
         elif recipe.selection == "similarity":
             inactive["sample_choice"] = "selection=similarity chooses the examples; set hyperparameter selection=random"
         if recipe.temperature == 0:
-            reason = "temperature is 0, so that the best answer is taken; set hyperparameter temperature, e.g. to 1"
+            reason = "temperature is 0, which asks for the likeliest answer; set hyperparameter temperature, e.g. to 1"
             inactive["model_randomness"] = reason
         if len(recipe.formats) == 1:
             inactive["prompt_format"] = f"there is one format; {several.format('prompt_format', 'A|B|C|D')}"
@@ -284,6 +284,9 @@ class InContextLearning(Approach):
 def _endpoint_remarks(cells: pd.DataFrame) -> list[str]:
     """Return how an endpoint scored class words, and whether its fingerprint changed."""
     lines = []
+    if "other_fingerprint_share" in cells:  # of an endpoint
+        same = "An endpoint may answer the same request differently"
+        lines.append(f"{same}, which counts as an effect of each factor: mlflow-l3d replicate shows it.")
     if _mean(cells, "first_token") > 0:
         unseen = _mean(cells, "unseen_share")
         rest = f", of which {unseen:.1%} were not among those that the server lists" if unseen > 0 else ""

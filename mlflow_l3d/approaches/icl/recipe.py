@@ -274,4 +274,4 @@ ENDPOINT: Final = ("base_url", "concurrency", "max_requests", "max_cost", "price
 """Where a model is asked, and what may be spent."""
 
 NOT_IN_KEYS: Final = (*ENDPOINT, "judge_base_url")
-"""Never in a cell's key, which has what servers say of their models."""
+"""Never in a cell's key as they are: it has what servers say of their models, and hashes of their addresses."""

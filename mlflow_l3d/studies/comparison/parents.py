@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +28,7 @@ from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run
 
 _CHOICE: Final = "choice."
+_OPTION: Final = re.compile("--?[A-Za-z]")
 _LATER: Final = ("num_labelled", "test_size", "test_selection", "design", "root_seed")
 """Parameters that name parent runs if approach, model and hyperparameters do not distinguish them."""
 
@@ -192,6 +195,10 @@ def by_task(parents: Sequence[Parent]) -> dict[str, dict[str, Parent]]:
 def system_names(parents: Sequence[Parent]) -> list[str]:
     """Return a name for each parent run: as few of its choices as distinguish the runs of one task."""
     choices = [parent.choices() for parent in parents]
+    commands = [_words_of(own_parameter(parent.run, "command") or "") for parent in parents]
+    for name in dict.fromkeys(name for typed in commands for name in typed):
+        for chosen, typed in zip(choices, commands, strict=True):
+            chosen[name] = typed.get(name, "default") if typed else ""
     words: list[list[str]] = [[] for _ in parents]
 
     def alike() -> list[tuple[int, int]]:
@@ -210,6 +217,24 @@ def system_names(parents: Sequence[Parent]) -> list[str]:
     for i in {i for pair in alike() for i in pair}:
         words[i].append(parents[i].run_id[:8])
     return [" ".join(filter(None, of_parent)) for of_parent in words]
+
+
+def _words_of(command: str) -> dict[str, str]:
+    """Return the options of a command, and the rest of it as ``script``; without what each run has of its own."""
+    options: dict[str, str] = {}
+    rest: list[str] = []
+    words = shlex.split(command)
+    for before, word in zip(["", *words], words, strict=False):
+        name, equals, value = word.partition("=")
+        if "{" in word:
+            continue
+        if _OPTION.match(word):
+            options[name.lstrip("-")] = value if equals else "yes"
+        elif _OPTION.match(before) and "=" not in before:
+            options[before.lstrip("-")] = word
+        else:
+            rest.append(word)
+    return {"script": " ".join(rest), **options} if words else {}
 
 
 def _ids(parents: Sequence[Parent]) -> str:

@@ -24,9 +24,6 @@ from mlflow_l3d.studies.evaluation.comment import write_comment
 from mlflow_l3d.studies.evaluation.run import result_of
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.helpers import PORT, VIEW
-from mlflow_l3d.studies.investigation.report.cite import bibtex, latex, sentence
-from mlflow_l3d.studies.investigation.report.verdicts import Shown
-from mlflow_l3d.studies.investigation.results import Analysed
 from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import search, whole_id
@@ -141,13 +138,12 @@ def view(
 def _cited(client: Client, run_id: str) -> str:
     if run_id == "all":
         fix = "Name it: mlflow-l3d view RUN_ID --cite."
-        raise ParameterError("parent_run_id", run_id, "must be the investigation to cite", fix)
+        raise ParameterError("parent_run_id", run_id, "must be the study to cite", fix)
     result = result_of(client, run_id, "parent_run_id")
-    if not isinstance(result, Analysed):
+    if not hasattr(result, "cited"):
         fix = "Leave out --cite, and see its report."
-        raise ParameterError("parent_run_id", run_id, "must be the run of an investigation", fix)
-    shown, source = Shown(result.analysis), result.about.source
-    return "\n\n".join([sentence(shown, source), latex(shown), bibtex(source)])
+        raise ParameterError("parent_run_id", run_id, "must be the run of an investigation or a seeds study", fix)
+    return str(result.cited())
 
 
 def studies_of(client: Client) -> list[Run]:

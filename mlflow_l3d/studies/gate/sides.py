@@ -269,7 +269,7 @@ def _check_role(client: Client, name: str, run: Run) -> None:
     if design == "seeds":
         study = read_result(client, str(run.info.run_id))
         command = "" if study is None else investigate_command(study.about.source)
-        fix = f"Compare it: mlflow-l3d compare --runs {run.info.run_id},RUN_ID"
+        fix = f"Compare it: mlflow-l3d compare --runs {run.info.run_id},RUN_ID. In CI: pytest --l3d"
         fix = f"Train a {name}: {command}" if command else fix
         raise ParameterError(name, run.info.run_id, "is a seeds study, and a gate compares golden runs", fix)
     if names.SUPERSEDED_BY in run.data.tags:

@@ -18,6 +18,7 @@ from mlflow_l3d.analysis.consistency.runs import SeedAgreement, class_agreement,
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.examples import MOST
 from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.tasks.answers import roles_of
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.existing import read_table
 
@@ -26,12 +27,6 @@ MOST_RUNS: Final = 20
 SHARES: Final = ("robust_share", "fragile_share", "never_right_share")
 DISTANCE: Final = "absolute_difference"
 _FILES: Final = ("predictions.parquet", "predictions.csv")
-_ROLES: Final = {
-    "example_id": ["example_id", "id", "idx", "index", "row_id", "sample_id", "uid"],
-    "label": ["label", "labels", "target", "targets", "y_true", "true", "truth", "ground_truth", "y", "actual"],
-    "prediction": ["prediction", "predictions", "predicted", "pred", "preds", "y_pred", "output", "outputs", "yhat"],
-}
-"""Role of a column -> the names that it has in tables of other code, most likely first."""
 
 
 def agreement_of_groups(
@@ -160,8 +155,7 @@ def _with_roles(table: pd.DataFrame | None) -> pd.DataFrame | None:
         return None
     table = table.rename(columns=lambda name: str(name).lower()).reset_index(drop=True)
     table = table.loc[:, ~table.columns.duplicated()]
-    roles = {role: next((name for name in names if name in table), "") for role, names in _ROLES.items()}
-    table = table.rename(columns={name: role for role, name in roles.items() if name})
+    table = table.rename(columns={name: role for role, name in roles_of(table).items()})
     if not {"label", "prediction"} <= {*table} or _texts(table["label"]).isna().any():
         return None
     is_numeric = all(_is_number(table[each]) and table[each].notna().all() for each in ("label", "prediction"))

@@ -292,7 +292,7 @@ def _effective(wanted: tuple[str, ...], approach: Approach, fixed_factors: Mappi
         reasons = "; ".join(f"{name}: {reason}" for name, reason in fixed_factors.items())
         which = f"only {active[0]} has" if active else "none has"
         allowed = f"needs two factors with an effect, one to investigate and one to mitigate, and {which}"
-        fix = "" if reasons else "What one seed moves, mlflow-l3d seeds says."
+        fix = "" if reasons else "For a training with one seed: mlflow-l3d seeds."
         raise ParameterError("factor", ",".join(wanted), f"{allowed} ({reasons})" if reasons else allowed, fix)
     for name in named:
         if set(factor_members(name, active)) == set(active):

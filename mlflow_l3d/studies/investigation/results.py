@@ -16,6 +16,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.verbs import verbs
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.about import About, fragile_examples
+from mlflow_l3d.studies.investigation.report import cite
 from mlflow_l3d.studies.investigation.report.factor_tables import factor_frame
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.runs import Runs
@@ -62,6 +63,11 @@ class Analysed(OnOneScreen):
         paths = partial(design_named(self.analysis.design).paths, self.analysis.importances)
         runs = Runs(self.cells, self.predicted)
         return investigation_document(self.analysis, **vars(self.about), runs=runs, paths=paths, lines=[self.line])
+
+    def cited(self) -> str:
+        """Return what a paper says of it: a sentence, a LaTeX table and the literature."""
+        shown, source = Shown(self.analysis), self.about.source
+        return "\n\n".join([cite.sentence(shown, source), cite.latex(shown), cite.bibtex(source)])
 
     def cure(self, **options: Any) -> Any:
         """Return what would leave less luck, see :func:`mlflow_l3d.cure`; `options` are its parameters."""

@@ -22,6 +22,7 @@ from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.parameters import RepeatsOptions, SeedsOptions
 from mlflow_l3d.studies.seeds.records import finish_parent, recorded_cells, recorded_study, write_scores
+from mlflow_l3d.studies.seeds.report.cite import cited
 from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.report.tables import seed_frame
 from mlflow_l3d.studies.seeds.request import RepeatsRequest, SeedsRequest, specify_seeds
@@ -51,6 +52,10 @@ class SeedsRun(CellStudyResult[SeedsRequest]):
     def to_frame(self, *, full: bool = False) -> pd.DataFrame:
         """Return one row per seed in the units of the report; `full` returns all, with scores as fractions."""
         return self.study.to_frame() if full else seed_frame(self.study)
+
+    def cited(self) -> str:
+        """Return what a paper says of it: a sentence, a LaTeX table and the literature."""
+        return cited(self.study, self.about.source)
 
     @built_once
     def report(self) -> Document:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mlflow
@@ -15,7 +16,7 @@ from run_helpers import Place, sqlite_place
 
 from mlflow_l3d import cli, compare, evaluate, investigate, plan_gate, seeds
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.comparison.parents import read_parents
+from mlflow_l3d.studies.comparison.parents import Parent, read_parents, system_names
 from mlflow_l3d.studies.comparison.results import ComparedRuns
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.reader import read_investigation
@@ -287,3 +288,26 @@ def test_a_real_system_differs_from_itself_no_more_often_than_the_level_allows(t
     assert [check.repeats for check in found.self_checks] == [60, 60, 60]
     claims = sum(check.claims for check in found.self_checks)
     assert claims / 180 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 180)
+
+
+@pytest.mark.parametrize(
+    ("commands", "named"),
+    [
+        (
+            ("python train.py --seed {seed} --epochs 20 --out={output}", "python train.py --seed {seed}"),
+            ["epochs=20", "epochs=default"],
+        ),
+        (("python train.py --fast -b 8", "python train.py -b 4"), ["fast=yes", "fast=default"]),
+        (("python old.py {seed}", "python new.py {seed}"), ["script=python old.py", "script=python new.py"]),
+        (("python train.py {seed}",) * 2, ["aaaaaaaa", "bbbbbbbb"]),
+    ],
+)
+def test_commands_are_named_by_the_options_in_which_they_differ(commands: tuple[str, str], named: list[str]) -> None:
+    runs = [
+        SimpleNamespace(
+            info=SimpleNamespace(run_id=letter * 32, run_name="train.py"),
+            data=SimpleNamespace(params={"command": command}, tags={}),
+        )
+        for letter, command in zip("ab", commands, strict=True)
+    ]
+    assert system_names([Parent(run, {"task": {"name": "train.py"}}) for run in runs]) == named

@@ -84,7 +84,8 @@ def test_headline_names_the_winner_first_if_it_is_the_second():
     found = among({"A": APART, "B": FIRST})
     assert headline(found) == "B is better than A by 10.0 points."
     table = first_table(found)
-    assert (table.rows[0][0], table.kinds) == ("A - B", ("worse",))
+    assert (table.rows[0][0], table.kinds) == ("B - A", ("better",))
+    assert table.rows[0][-1].startswith("+10.0\n(+")
 
 
 @pytest.mark.parametrize(
@@ -308,7 +309,7 @@ def test_first_table_of_many_systems_shows_the_best_against_the_others():
         {name: np.array(FIRST) + 0.05 * at + 0.01 * at * np.array(SLIGHTLY) for at, name in enumerate("ABCDE")}
     )
     table = first_table(found)
-    assert [row[0] for row in table.rows] == ["A - E", "B - E", "C - E", "D - E"]
+    assert [row[0] for row in table.rows] == ["E - A", "E - B", "E - C", "E - D"]
     assert "6 more rows are below." in table.note
     assert len(document(found).sections[0].parts[0].rows) == 10
 

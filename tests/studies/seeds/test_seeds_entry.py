@@ -24,6 +24,7 @@ from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.evaluation.deletion import delete
 from mlflow_l3d.studies.evaluation.run import evaluate
+from mlflow_l3d.studies.evaluation.view import view
 from mlflow_l3d.studies.investigation.evaluate import score_parent
 from mlflow_l3d.studies.seeds.request import parse_seeds, specify_seeds
 from mlflow_l3d.studies.seeds.results import evaluate_seeds
@@ -109,6 +110,8 @@ def test_parent(whole: tuple[Place, SeedsRun], tmp_path: Path) -> None:
     assert scored["training_size"] == 40
     assert [row["accuracy"] for row in scored["scores"]] == pytest.approx(accuracy.tolist())
     assert "one text of the toy" not in place.download(result.run_id, "report.html", tmp_path).read_text()
+    with place.entered():
+        assert view(result.run_id, cite=True).summary().startswith("Over 3 seeds, f1_macro (%) on ")
 
 
 @pytest.mark.slow

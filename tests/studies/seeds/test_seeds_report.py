@@ -15,12 +15,14 @@ from seeds_report_cases import all_studies, regression, study
 
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.designs.layout import PAPER_SEEDS
+from mlflow_l3d.report.numbers import points
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks, study_rows
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 from mlflow_l3d.studies.seeds.parameters import SEEDS as PARAMETERS
+from mlflow_l3d.studies.seeds.report.cite import cited
 from mlflow_l3d.studies.seeds.report.over_words import better_sentences, over_answers, over_headline, over_steps
 from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seed_heatmap, seeds_document
 from mlflow_l3d.studies.seeds.report.tables import (
@@ -69,6 +71,16 @@ def test_headline_is_the_distance_of_two_seeds_by_luck(studies):
     assert (
         marked(headline(studies[3])) == f"Between two seeds, a difference below {100 * limit:.1f} points may be luck."
     )
+
+
+def test_a_paper_gets_mean_spread_and_agreement(studies):
+    study = studies[3]
+    own = study.scores["accuracy"]
+    sentence, table, *_ = cited(study, SOURCE).split("\n\n")
+    assert f"Over {len(own)} seeds, accuracy (%) on {study.task} was {100 * own.mean():.1f} ± " in sentence
+    assert f"± {100 * own.std():.1f} (mean ± standard deviation; 95 % intervals " in sentence
+    assert f"{points(study.pairs['consistency'].mean, 1)} % of the predictions" in sentence
+    assert rf"accuracy (\%) & {len(own)} & {100 * own.mean():.1f} (" in table
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from mlflow_l3d.approaches.icl.endpoint.served import (
     model_changed_message,
     same,
 )
-from mlflow_l3d.approaches.icl.endpoint.store import Endpoint, Store
+from mlflow_l3d.approaches.icl.endpoint.store import Endpoint, Store, key_of
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt
 from mlflow_l3d.approaches.icl.prompts.decisions import Written
 from mlflow_l3d.approaches.icl.recipe import Recipe
@@ -208,7 +208,9 @@ class Connection:
 
 
 def identity(model: str, recipe: Recipe, cache: Path) -> dict[str, str]:
-    """Return what the server says of a model; part of a cell's key.
+    """Return what the server says of a model, and a hash of its address; part of a cell's key.
+
+    Servers say little: two of them may give one name to two models, or to two quantisations of one.
 
     Raises
     ------
@@ -216,4 +218,4 @@ def identity(model: str, recipe: Recipe, cache: Path) -> dict[str, str]:
         If the server does not answer, or not as it should.
     """
     with closing(Connection(model, recipe, cache, again=True)) as connection:
-        return connection.served.identity
+        return {**connection.served.identity, "endpoint_address": key_of(connection.endpoint.base_url)[:12]}

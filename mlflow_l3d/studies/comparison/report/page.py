@@ -21,7 +21,7 @@ from mlflow_l3d.report.strip import marks_text, strip
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.studies.comparison.report import pairs as of
 from mlflow_l3d.studies.comparison.report import tables
-from mlflow_l3d.studies.comparison.report.pairs import change, judged, limits, overall_ranks, short_names
+from mlflow_l3d.studies.comparison.report.pairs import change, judged, overall_ranks, short_names
 from mlflow_l3d.studies.comparison.report.words import Sides, answers, differing_sentence, headline, steps
 
 _MOST: Final = 5
@@ -98,19 +98,20 @@ def first_table(comparison: Comparison) -> Table:
     if len(pairs) > _MOST:
         best = overall_ranks(comparison)[0].system
         pairs = [pair for pair in judged(comparison) if best in (pair.first, pair.second)][:_MOST]
-    numbers = [tuple(unit.scale * value for value in limits(pair)) for pair in pairs]
+    numbers = [tuple(unit.scale * value for value in of.winner_first(pair)[2]) for pair in pairs]
     margin = 0.0 if math.isnan(comparison.smallest_effect) else unit.scale * comparison.smallest_effect
     axis = Axis.over([0.0, margin, -margin, *(value for values in numbers for value in values)], ticks=4)
     rows = []
     for pair, (value, start, end) in zip(pairs, numbers, strict=True):
-        shown, low, high = (change(comparison, number) for number in limits(pair))
+        first, second, ends, verdict = of.winner_first(pair)
+        shown, low, high = (change(comparison, number) for number in ends)
         task = pair.task if isinstance(pair, Difference) else "all tasks"
-        called = f"{names[pair.first]} - {names[pair.second]}"
+        called = f"{names[first]} - {names[second]}"
         if len(called) > _WIDE:
-            called = Drawn(Markup("{} \N{MINUS SIGN}<br>{}").format(names[pair.first], names[pair.second]), called)
+            called = Drawn(Markup("{} \N{MINUS SIGN}<br>{}").format(names[first], names[second]), called)
         said = f"{shown}\n({low} to {high})"
         bar = difference_cell(value, start, end, axis, said.replace("\n", " "), margin=margin)
-        rows.append((task if by_task else called, verdict_cell(pair.verdict), bar, said))
+        rows.append((task if by_task else called, verdict_cell(verdict), bar, said))
     grey = f" Grey: up to {of.effect_text(comparison)}, too small to matter." if margin else ""
     hidden = f" {every - len(rows)} more rows are below." if every > len(rows) else ""
     numbers_head = f"difference ({unit.short}, {percent(comparison.level)})"
@@ -120,7 +121,7 @@ def first_table(comparison: Comparison) -> Table:
         f"{of.direction_sentence(comparison)}{grey}{hidden}",
         texts=frozenset({1, 2}),
         kind="bars",
-        kinds=tuple(pair.verdict for pair in pairs),
+        kinds=tuple(of.winner_first(pair)[3] for pair in pairs),
     )
 
 

@@ -53,6 +53,14 @@ def limits(pair: Difference | TaskMean) -> tuple[float, float, float]:
     return pair.found.difference, pair.found.low, pair.found.high
 
 
+def winner_first(pair: Difference | TaskMean) -> tuple[str, str, tuple[float, float, float], str]:
+    """Return both names, the difference with its interval, and the verdict: of a loser and a winner turned around."""
+    value, low, high = limits(pair)
+    if pair.verdict != "worse":
+        return pair.first, pair.second, (value, low, high), pair.verdict
+    return pair.second, pair.first, (-value, -high, -low), "better"
+
+
 def leading(comparison: Comparison) -> Lead:
     """Return the pair of the best system and the next best."""
     names, sign = short_names(comparison), comparison.metric.sign

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from mlflow_l3d.analysis.comparison.system import MOST_LOST
 from mlflow_l3d.analysis.sequential.spending import SequentialPlan
@@ -15,9 +14,6 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, advice, advise
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look
 from mlflow_l3d.studies.gate.numbers.power import Forecast
-
-_ANOTHER: Final = "hyperparameters=NAME=VALUE"
-"""A candidate, as it is typed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,13 +97,13 @@ def steps(answer: GateAnswer, source: GateSource) -> list[Step]:
         return [Step(advice_on(answer).sentences[0])]
     if answer.decision in ("better", "equivalent"):
         take = f"Adopt {shorten(answer.candidate, 60)}." if answer.decision == "better" else "Take the cheaper one."
-        command = source.command("gate", baseline=candidate, candidate=_ANOTHER) if candidate else ""
+        command = source.command("gate", baseline=candidate, candidate=source.another) if candidate else ""
         return [Step(f"{take} The candidate can be the baseline of the next gate:", command)]
     if answer.decision == "worse":
         single = [text for shown, text in source.changes.items() if not set(";,\n") & set(shown)]
         if len(source.changes) > 1 and single and not any(text.startswith("approach=") for text in single):
             return [Step("Which change did it? Try one at a time:", source.command("gate", candidate=single[0]))]
-        return [Step("Keep the baseline, and try another change:", source.command("gate", candidate=_ANOTHER))]
+        return [Step("Keep the baseline, and try another change:", source.command("gate", candidate=source.another))]
     if math.isfinite(runs):
         text = f"About {runs:,.0f} runs of each settle it, if the difference stays. Finished runs count:"
         return [Step(text, source.command("gate", most_runs=f"{runs:.0f}"))]

@@ -78,7 +78,7 @@ def latex(shown: Shown) -> str:
     for record in shown.records:
         share = shown.share_text(record, "{} ({}--{})", "{}")
         moved = shown.unit.text(record.moves_by_std, 1)
-        rows.append(f"{_escaped(_plain(record.factor))} & {share} & {moved} & {shown.verdict(record)} \\\\")
+        rows.append(f"{escaped(_plain(record.factor))} & {share} & {moved} & {shown.verdict(record)} \\\\")
     level = rf"{100 * shown.analysis.level:.4g}\,\%"
     interval = f"interval; all together {level}" if shown.together else f"{level} interval"
     head = rf"Factor & Share of variance, \% ({interval}) & Moves the score by ({unit}) & Verdict \\"
@@ -96,5 +96,6 @@ def _plain(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return a text as LaTeX writes it."""
     return re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", "/"))

@@ -257,8 +257,11 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
         alone = f": {analysis.test_examples:,} alone cause {luck}" * bool(analysis.tests_share > 0)
         advised = "Test more examples (test_size), or label more"
         if (unused := source.unused_tests) is not None:
-            used = "Label more examples (all test examples are in use)"
-            advised = f"Test more examples (test_size; {unused:,} are unused)" if unused else used
+            few = f"only {unused:,} test examples are unused" if unused else "all test examples are in use"
+            is_many = 2 * unused >= analysis.test_examples
+            advised = (
+                f"Test more examples (test_size; {unused:,} are unused)" if is_many else f"Label more examples ({few})"
+            )
         yield Step(f"{advised}{alone}.")
     if larger and not analysis.few_tests and source.can_repeat:
         more = {"mitigation_runs": str(max(each.rows or 0 for each in larger.values()))}
@@ -285,7 +288,7 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
         needed = math.ceil(_RUNS_FOR_POWER * (std / effect) ** 2)
         unit = (" point" if effect == 1 else " points") if shown.unit.scale > 1 else ""
         text = f"Does a change help? To see a difference of {effect:g}{unit} takes about {needed} runs each"
-        options = {"candidate": "hyperparameters=NAME=VALUE", "smallest_effect": effect}
+        options = {"candidate": source.another, "smallest_effect": effect}
         if not source.is_typed:  # both sides must have their runs
             there = len(shown.records[0].table) if shown.golden_word == "pooled" else len(scores)
             text = f"{text}. Investigate it with as many, and name its run"
