@@ -44,9 +44,8 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.referee.judgement import Judgement
     from mlflow_l3d.studies.referee.results import RefereeSession
     from mlflow_l3d.studies.referee.trials import RefereedStudy
-    from mlflow_l3d.studies.search.dry_run import plan_search
-    from mlflow_l3d.studies.search.results import HyperparameterSearch
-    from mlflow_l3d.studies.search.run import search
+    from mlflow_l3d.studies.search.engine import plan_search
+    from mlflow_l3d.studies.search.run import HyperparameterSearch, search
     from mlflow_l3d.studies.seeds.numbers.study import seeds_study
     from mlflow_l3d.studies.seeds.results import SeedsEvaluation
     from mlflow_l3d.studies.seeds.run import SeedsRun, plan_replicate, plan_seeds, replicate, seeds, self_test_seeds

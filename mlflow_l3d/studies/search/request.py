@@ -102,6 +102,10 @@ class SearchRequest(StudyRequest):
         """Share of the test examples that compare the found setting which scored trials, too."""
         return share_validated_on(self.setup.task, self.compared_on, self.validated_on)
 
+    def trials_of(self, stage: Stage) -> int:
+        """Return how many trials a stage has at most."""
+        return self.coarse_trials if stage == "coarse" else self.fine_trials
+
     def sampler_seed(self, stage: Stage) -> int:
         """Return the seed of a stage's sampler."""
         return configuration_seed(self.root_seed, f"search {stage}", 0)
@@ -148,6 +152,13 @@ class SearchRequest(StudyRequest):
             "fine_sampler": self.samplers["fine"],
             "pruner": self.pruner,
         }
+
+    def settings(self, more: Mapping[str, str], run_id: str) -> dict[str, str]:
+        """Return what a report says of the search; its first table shows the hyperparameters."""
+        samplers = ", ".join(f"{sampler} ({stage})" for stage, sampler in self.samplers.items())
+        own = {"samplers": samplers, "pruner": self.pruner, "configurations a trial": str(self.search_seeds)}
+        settings = super().settings({**own, "root seed": str(self.root_seed), **more}, run_id)
+        return {name: value for name, value in settings.items() if name != "hyperparameters"}
 
     def content(self) -> dict[str, Any]:
         """Return what the document has in addition to that of every study."""
