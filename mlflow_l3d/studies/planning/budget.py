@@ -52,32 +52,29 @@ def projected(
         Rows of :func:`mlflow_l3d.studies.planning.numbers.projection`, with ``best``, None if there are none; and the
         result, or why there is none.
     """
-    asked = f"budget={budget}"
     if client is None or run_id is None:
-        return None, f"{asked}: nothing is known of how scores vary. pilot=run measures it."
+        return None, "nothing is known of how scores vary. pilot=run measures it."
     if request.metric.function is None:
-        why = f"{request.metric} comes from the approach itself, and not from predictions"
-        return None, f"{asked}: {why}. Name another metric."
+        return None, f"{request.metric} comes from the approach itself, and not from predictions. Name another metric."
     lists = request.setup.approach.levels(request.setup.task, request.setup.hyperparameters)
     variances = _variances(request, client, run_id, lists)
     if variances is None:
-        why = f"the pilot has fewer than {FEWEST_RUNS} golden runs with predictions on examples in common"
-        return None, f"{asked}: {why}."
+        return None, f"the pilot has fewer than {FEWEST_RUNS} golden runs with predictions on examples in common."
     per_run, per_example, costs = _costs(request, budget, seconds, variances.per_run)
     if not math.isfinite(per_run + per_example):
-        return None, f"{asked}: the seconds of a cell are not known. Give cells, or pilot=run."
+        return None, "the seconds of a cell are not known. Give cells, or pilot=run."
     amount = next(float(each) for each in (budget.cells, budget.requests, budget.seconds) if each is not None)
     table, task = projection(variances, amount, per_run=per_run, per_example=per_example), request.setup.task
     if (unused := unused_test_examples(task)) is not None:  # else any number may be in a test set
         table = table[table["examples"] <= unused + len(task.split(dict.fromkeys(TASK_FACTORS, 0)).test)]
     if table.empty:
-        return None, f"{asked}: it does not pay for {FEWEST_RUNS} cells ({costs})."
+        return None, f"it does not pay for {FEWEST_RUNS} cells ({costs})."
     top = best(table)
     wanted = {*_SHOWN, variances.pool, round(variances.per_run), int(top["examples"])}
     shown = table[table["examples"].isin(wanted)].reset_index(drop=True)
     test_set = "the same in all cells" if variances.shared else f"redrawn in each from the pilot's {variances.pool:,}"
     note = (
-        f"{asked}: the mean {request.metric} is known best with {_counted(top, variances.levels, lists)}, each with "
+        f"the mean {request.metric} is known best with {_counted(top, variances.levels, lists)}, each with "
         f"{top['examples']:,.0f} test examples, {test_set} ({costs})."
     )
     return shown.assign(best=shown["examples"] == top["examples"]), note
