@@ -9,18 +9,16 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.verdicts import GOLDEN_ROW
-from mlflow_l3d.analysis.intervals import with_interval
+from mlflow_l3d.analysis.intervals import IntArray, with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO, occurring
 from mlflow_l3d.metrics.known import registered, score
 
-IntArray = npt.NDArray[np.int64]
 NUMBERS: Final = (
     "score_mean",
     "score_std",

@@ -18,7 +18,7 @@ from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.execution.base import Executor
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.parameters.search_document import search_document
+from mlflow_l3d.parameters.search_document import search_document, share_validated_on
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.about import About
@@ -172,7 +172,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
                 searched_on=request.searched_on,
             )
             write_json(folder / names.HYPERPARAMETERS, hyperparameters, indent=2)
-            write_json(folder / names.SEARCH_DOCUMENT, {**request.document(), "result": result.document()}, indent=2)
+            write_json(folder / names.SEARCH_DOCUMENT, request.document(), indent=2)
             write_table(folder / names.TRIALS, result.trials)
             write_result(folder, finished)
             save_report(folder, names.SEARCH_REPORT, finished.report())
@@ -182,7 +182,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
     def _run_stages(self) -> list[StageRun]:
         """Run the stages: the second around the best of the first, if that leaves something to search."""
         request, setup = self.request, self.request.setup
-        tested(request.first_trial, progress=self.progress)
+        tested(request.design(), progress=self.progress)
         total, name = request.coarse_trials + request.fine_trials, setup.approach.name
         with progress_bar(name, "trial", total=total, shown=self.progress) as self._bar:
             stage_runs: list[StageRun] = []
@@ -254,7 +254,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             metric=self.metric,
             classes=len(request.setup.task.class_names),
             searched=request.setup.task.example_ids[request.validated_on],
-            overlap=request.overlap,
+            overlap=share_validated_on(request.setup.task, request.compared_on, request.validated_on),
         )
 
     def _predictions(self, key: str) -> pd.DataFrame | None:
