@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.seeds.run import SeedsRun, plan_replicate, plan_seeds, replicate, seeds, self_test_seeds
     from mlflow_l3d.studies.self_test import SelfTest
     from mlflow_l3d.studies.strategies.run import ComparedStrategies, plan_strategies, strategies
-    from mlflow_l3d.studies.sweep.plan import SweepPlan
+    from mlflow_l3d.studies.sweep.engine import SweepPlan
     from mlflow_l3d.studies.sweep.results import SweepEvaluation
     from mlflow_l3d.studies.sweep.run import Sweep, plan_sweep, sweep
     from mlflow_l3d.tasks.identity import make_task
