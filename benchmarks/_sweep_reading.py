@@ -56,15 +56,15 @@ def work(settings: dict[str, Any]) -> dict[str, Any]:
     from mlflow import MlflowClient
 
     import mlflow_l3d
-    from mlflow_l3d.studies.sweep.read import points_of_sweep
+    from mlflow_l3d.studies.sweep.results import points_of_sweep
     from mlflow_l3d.tracking.children import children_of
 
     client, process = MlflowClient(), psutil.Process()
     client.search_runs(["0"], max_results=1)  # the store is open
     before, started = process.memory_info().rss, time.perf_counter()
     if settings["kind"] == "read":
-        read = points_of_sweep(client, settings["top"])
-        assert all(point.complete for point in read.points)
+        points, _ = points_of_sweep(client, settings["top"])
+        assert all(point.complete for point in points)
     elif settings["kind"] == "evaluate":
         mlflow_l3d.evaluate(settings["top"])
     else:

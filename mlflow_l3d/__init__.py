@@ -44,15 +44,14 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.referee.judgement import Judgement
     from mlflow_l3d.studies.referee.results import RefereeSession
     from mlflow_l3d.studies.referee.trials import RefereedStudy
-    from mlflow_l3d.studies.search.dry_run import plan_search
-    from mlflow_l3d.studies.search.results import HyperparameterSearch
-    from mlflow_l3d.studies.search.run import search
+    from mlflow_l3d.studies.search.engine import plan_search
+    from mlflow_l3d.studies.search.run import HyperparameterSearch, search
     from mlflow_l3d.studies.seeds.numbers.study import seeds_study
     from mlflow_l3d.studies.seeds.results import SeedsEvaluation
     from mlflow_l3d.studies.seeds.run import SeedsRun, plan_replicate, plan_seeds, replicate, seeds, self_test_seeds
     from mlflow_l3d.studies.self_test import SelfTest
     from mlflow_l3d.studies.strategies.run import ComparedStrategies, plan_strategies, strategies
-    from mlflow_l3d.studies.sweep.plan import SweepPlan
+    from mlflow_l3d.studies.sweep.engine import SweepPlan
     from mlflow_l3d.studies.sweep.results import SweepEvaluation
     from mlflow_l3d.studies.sweep.run import Sweep, plan_sweep, sweep
     from mlflow_l3d.tasks.identity import make_task

@@ -9,18 +9,16 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.verdicts import GOLDEN_ROW
-from mlflow_l3d.analysis.intervals import FloatArray, with_interval
+from mlflow_l3d.analysis.intervals import IntArray, with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO, occurring
 from mlflow_l3d.metrics.known import registered, score
 
-IntArray = npt.NDArray[np.int64]
 NUMBERS: Final = (
     "score_mean",
     "score_std",
@@ -145,18 +143,15 @@ def part(scores: Tables, setting: Setting, seeds: Sequence[np.random.SeedSequenc
         Of the choice of rows, columns and golden runs. Factors with equally many rows keep the same rows, and a smaller
         choice is part of every larger one.
     """
-    tables: dict[str, FloatArray] = {}
-    cells = 0
+    tables = {}
     for name, table in scores.tables.items():
-        rows = _chosen(len(table), setting.rows, seeds[0])
         columns = _chosen(table.shape[1], setting.columns, seeds[1])
-        tables[name] = table[np.ix_(rows, columns)]
-        cells += tables[name].size
-    share = cells / sum(table.size for table in scores.tables.values())
+        tables[name] = table[np.ix_(_chosen(len(table), setting.rows, seeds[0]), columns)]
     base = scores.base[_chosen(len(scores.base), setting.rows, seeds[0])]
-    total = len(scores.golden)
-    golden = scores.golden[_chosen(total, min(total, max(2, math.ceil(total * share - 1e-9))), seeds[2])]
-    return replace(scores, tables=tables, golden=golden, base=base)
+    chosen = replace(scores, tables=tables, base=base)
+    total = len(scores.golden) * (_cells(chosen) / _cells(scores))
+    golden = scores.golden[_chosen(len(scores.golden), max(2, math.ceil(total - 1e-9)), seeds[2])]
+    return replace(chosen, golden=golden)
 
 
 def ablate_tables(

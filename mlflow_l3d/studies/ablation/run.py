@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.comparison.system import ANSWERS
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.verdicts import joint_level
 from mlflow_l3d.analysis.intervals import LEVEL
@@ -17,16 +18,16 @@ from mlflow_l3d.designs import all_designs
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.parameters.declaration import read_arguments, with_signature
+from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.values import Whole, names_of
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.ablation.numbers import Answers, Setting, ablate_tables, from_predictions
+from mlflow_l3d.studies.ablation.numbers import Answers, Place, Setting, ablate_tables, from_predictions, rescored
 from mlflow_l3d.studies.ablation.parameters import ABLATION, AblationOptions
-from mlflow_l3d.studies.ablation.recorded_predictions import read_answers
 from mlflow_l3d.studies.ablation.report import ablation_document, range_table, spread
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.comparison.parents import Parent
+from mlflow_l3d.studies.comparison.reading import answers_of_cells, answers_of_parent
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by
 from mlflow_l3d.studies.result_file import write_result
@@ -38,6 +39,9 @@ from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import Recorded, known_document, read_listed
 from mlflow_l3d.tracking.pages import runs_page
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FRAME_FILE = "ablation.json"
 _SHARES: Final = {"rows": (0.1, 0.25, 0.5), "columns": (0.1, 0.25, 0.5), "test_sizes": (0.1, 0.5)}
@@ -124,21 +128,18 @@ def ablation(parent_run_id: str = "latest", **options: Unpack[AblationOptions]) 
     """
     with entry_point() as project_run:
         asked = read_arguments({"parent_run_id": parent_run_id, **options}, ABLATION)
-        metric = asked["metric"]
         wanted = {name: _wanted(name, asked[name]) for name in _SHARES}
-        draws, seed = asked["repeats"], asked["root_seed"]
-        client = connect()
-        named = asked["parent_run_id"]
+        client, named = connect(), asked["parent_run_id"]
         run_id = latest_investigation(client) if named == "latest" else whole_id(client, named)
         recorded = read_listed(run_id, client)
+        ablation = _ablate(client, recorded, asked, wanted)
         if project_run.run_id is None:
-            return _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)
+            return ablation
         title = f"ablation: {recorded.parent.info.run_name or run_id}"
         with (
             temporary_folder() as folder,
             auxiliary_run(client, project_run.take(), role="ablation", title=title, parameters=asked.texts) as opened,
         ):
-            ablation = _ablate(client, recorded, metric, wanted, repeats=draws, seed=seed)
             tags = {names.OF_INVESTIGATION: run_id, names.NOTE: ablation.note()}
             write_result(folder, ablation)
             save_report(folder, names.REPORT, ablation.report())
@@ -156,26 +157,17 @@ def _wanted(name: str, asked: object) -> list[int] | None:
     return sorted({count.number(name, word) for word in words if word != "all"}, reverse=True)
 
 
-def _ablate(
-    client: Client,
-    recorded: Recorded,
-    asked: str,
-    wanted: Mapping[str, list[int] | None],
-    *,
-    repeats: int,
-    seed: int,
-) -> Ablation:
-    plan = planned_by(recorded.parent)
-    if plan.design is None and names.DESIGN in recorded.parent.data.tags:
-        plan = planned_by(recorded.parent, design=recorded.parent.data.tags[names.DESIGN])
+def _ablate(client: Client, recorded: Recorded, asked: Arguments, wanted: Mapping[str, list[int] | None]) -> Ablation:
+    run_id = str(recorded.parent.info.run_id)
+    plan = planned_by(recorded.parent, design=recorded.parent.data.tags.get(names.DESIGN, "auto"))
     cells = plan.select(recorded.cells)
-    metric = metric_of(recorded.parent, asked, cells)
+    metric = metric_of(recorded.parent, asked["metric"], cells)
     check_metric(cells, metric)
     design = plan.design_of(cells)
     scores = _tables(cells, replace(plan, design=design), metric)
     answers, why = None, ""
     if wanted["test_sizes"] != []:
-        answers, why = read_answers(client, recorded.parent.info.run_id, cells, scores, metric)
+        answers, why = _read_answers(client, run_id, cells, scores, metric)
     if answers is None and wanted["test_sizes"]:
         if metric.name not in from_predictions():
             raise unknown_name("metric", metric.name, from_predictions(), "for test_sizes one of")
@@ -186,9 +178,9 @@ def _ablate(
     settings = _settings(scores, answers, wanted)
     level = joint_level(LEVEL, len(scores.tables))
     importances = partial(design.importances, missing=plan.missing, level=level)
-    frame = ablate_tables(scores, settings, importances, seed=seed, repeats=repeats, answers=answers, metric=metric)
+    drawn = {"seed": asked["root_seed"], "repeats": asked["repeats"]}
+    frame = ablate_tables(scores, settings, importances, **drawn, answers=answers, metric=metric)
     notes = (f"Fewer test examples were not looked at: {why}.",) if why else ()
-    run_id = str(recorded.parent.info.run_id)
     parent = Parent(recorded.parent, known_document(client, run_id, names.INVESTIGATION))
     address = runs_page(client, str(recorded.parent.info.experiment_id))
     source = replace(parent.side({}).source, run_id=run_id, address=address)
@@ -237,3 +229,45 @@ def _numbers(name: str, wanted: list[int] | None, most: int) -> list[int]:
         low = 1 if name == "test_sizes" else 2
         raise ParameterError(name, wanted[0], f"must be from {low} to {most}, what the investigation has")
     return [number for number in wanted if number < most]
+
+
+def _read_answers(
+    client: Client, run_id: str, cells: pd.DataFrame, scores: Tables, metric: Metric
+) -> tuple[Answers | None, str]:
+    """Return the predictions of the cells: from the parent's one table, else cell by cell; or None, and why."""
+    if metric.name not in from_predictions():
+        return None, f"the metric {metric} cannot be computed from predictions"
+    finished = cells[cells["status"].eq("FINISHED") & cells[metric.name].notna()]
+    places = [*map(_place, finished.to_dict("records"))]
+    answers = _answers(answers_of_parent(client, run_id, finished), places)
+    answers = answers or _answers(answers_of_cells(client, finished), places)
+    if answers is None:
+        return None, "not every cell has predictions"
+    again = rescored(scores, answers, metric, rank=np.arange(answers.examples))
+    # A recorded metric that is further from the one of the recorded predictions does not belong to them.
+    every, computed = (
+        np.concatenate([*map(np.ravel, (each.golden, each.base, *each.tables.values()))]) for each in (scores, again)
+    )
+    if not np.allclose(every, computed, rtol=0, atol=1e-6, equal_nan=True):
+        return None, f"the recorded {metric} is not that of the recorded predictions"
+    return answers, ""
+
+
+def _place(cell: Mapping[Any, Any]) -> Place:
+    row, column, index = (0 if pd.isna(cell[name]) else int(cell[name]) for name in ("row", "column", "index"))
+    if cell["phase"] == "golden":
+        return Place(None, index)
+    return Place(None, row) if cell["phase"] == "base" else Place(str(cell["factor"]), row, column)
+
+
+def _answers(parts: Iterable[tuple[int, pa.Table]], places: Sequence[Place]) -> Answers | None:
+    """Return the predictions of the cells; None where a cell has none."""
+    predicted = {places[number]: [table[name].to_numpy() for name in ANSWERS] for number, table in parts}
+    if not predicted or len(predicted) < len(places):
+        return None
+    # Examples are numbered in the order of their ids, however the cells are.
+    ids = [predicted[place][0] for place in places]
+    examples, numbers = np.unique(np.concatenate(ids), return_inverse=True)
+    of_cells = np.split(numbers, np.cumsum([*map(len, ids)])[:-1])
+    cells = {place: (chosen, *predicted[place][1:]) for place, chosen in zip(places, of_cells, strict=True)}
+    return Answers(cells, len(examples))

@@ -30,7 +30,7 @@ from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.judged.results import JudgedComparison
 from mlflow_l3d.studies.judged.run import are_evaluations, compare_judged
-from mlflow_l3d.studies.sweep.read import choices_among
+from mlflow_l3d.studies.sweep.results import choices_among
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect

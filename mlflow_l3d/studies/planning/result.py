@@ -8,18 +8,22 @@ from typing import Any, Final
 
 import pandas as pd
 
-from mlflow_l3d.report.numbers import counted, listed, rough_duration, unit_of
+from mlflow_l3d.report.numbers import MISSING, counted, listed, rough_duration, unit_of
 from mlflow_l3d.report.page import Document, Item, Section
-from mlflow_l3d.report.table import Table
+from mlflow_l3d.report.table import Part, Table, document
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.files import json_types
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
-from mlflow_l3d.studies.planning import report
+from mlflow_l3d.studies.planning import tables as shown
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 
 _DESIGNS: Final = "Designs side by side (all cells, computed from nothing)"
 _MORE: Final = "More numbers and notes: .details() of mlflow_l3d.plan(...); `mlflow run` writes them to plan.md."
+_UNKNOWN: Final = (
+    f"{MISSING}: not known from earlier investigations of this kind, or not to be had from so small a one. pilot=run "
+    "trains a small part of the plan and measures it; pilot=RUN_ID takes it from an investigation that is done."
+)
 _NOTES: Final = 3
 """Notes of a first screen."""
 
@@ -52,8 +56,6 @@ class Plan(OnOneScreen):
         One row per factor, see :func:`mlflow_l3d.studies.planning.tables.factor_table`.
     designs
         One row a design, see :func:`mlflow_l3d.studies.planning.tables.design_table`.
-    guidance
-        Assumed variances, in place of those of a pilot or next to a small one; None where every pilot is large enough.
     assurance
         Probability with which intervals are as narrow as is said.
     notes
@@ -79,7 +81,6 @@ class Plan(OnOneScreen):
     counts: pd.DataFrame
     factors: pd.DataFrame
     designs: pd.DataFrame
-    guidance: pd.DataFrame | None
     notes: tuple[str, ...]
     assurance: float = 0.8
     projection: pd.DataFrame | None = None
@@ -130,19 +131,22 @@ class Plan(OnOneScreen):
 
     def details(self) -> str:
         """Return the numbers behind the answers as text: cells, factors, assumed values, designs and notes."""
-        return report.plan_text(f"plan: {self.request.title}", [self.request.plan.words()], self._tables(), self.notes)
+        tables = self._tables()
+        parts: list[Part] = [["", head, *table.lines("  ")] for head, table in tables.items()]
+        if any(MISSING in cell for table in tables.values() for row in table.rows for cell in row):
+            parts += [[""], _UNKNOWN]
+        parts += [["", "Notes"], *[f"- {note}" for note in self.notes]] if self.notes else []
+        return document(f"plan: {self.request.title}", [self.request.plan.words()], parts)
 
     def _tables(self) -> dict[str, Table]:
         wanted = f"wanted half-width of the corrected importance: {self.request.plan.half_width:g}, kept with "
         wanted += f"{self.assurance:.0%}"
-        tables = {"Cells": report.cell_rows(self.counts)}
+        tables = {"Cells": shown.cell_rows(self.counts)}
         if self.factors["total_index"].notna().any():
-            tables[f"Factors ({wanted})"] = report.factor_rows(self.factors)
-        if self.guidance is not None:
-            tables[f"For assumed values of S_T ({wanted})"] = report.guidance_rows(self.guidance)
-        tables[_DESIGNS] = report.design_rows(self.designs)
+            tables[f"Factors ({wanted})"] = shown.factor_rows(self.factors)
+        tables[_DESIGNS] = shown.design_rows(self.designs)
         if self.projection is not None:
-            rows = report.projection_rows(self.projection, unit_of(self.request.metric))
+            rows = shown.projection_rows(self.projection, unit_of(self.request.metric))
             tables[f"What the budget says of the mean {self.request.metric}"] = rows
         return tables
 

@@ -23,7 +23,7 @@ from mlflow_l3d.studies.planning.budget import projected
 from mlflow_l3d.studies.planning.parameters import PLAN
 from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, past_pilot, pilot_parameters
 from mlflow_l3d.studies.planning.result import Plan
-from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table, guidance_table, never
+from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table
 from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
@@ -31,7 +31,7 @@ from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import Client, connect, error_line, is_outage
 
-PLAN_TABLES: Final = tuple(f"plan_{name}.json" for name in ("cells", "factors", "designs", "guidance", "projection"))
+PLAN_TABLES: Final = tuple(f"plan_{name}.json" for name in ("cells", "factors", "designs", "projection"))
 
 
 @with_signature(InvestigateOptions)
@@ -99,7 +99,13 @@ def plan(
 
             small = {**parameters, **pilot_parameters(request)}
             run_id = investigate(approach=approach, task=task, progress=progress, **small).run_id
-        client, why = _server(needed=pilot not in ("auto", "none", "run"))
+        client, why = None, ""
+        try:
+            client = connect()
+        except L3DError as error:
+            if pilot not in ("auto", "none", "run"):
+                raise
+            why = f"Past runs could not be read, so no cell counts as done: {error}"
         done: set[str] = set()
         known = Pilot(cost_source="unknown: not asked for (pilot=none)") if pilot == "none" else Pilot()
         if client is not None:
@@ -115,11 +121,11 @@ def plan(
                 if isinstance(error, L3DError) or not is_outage(error) or pilot not in ("auto", "none"):
                     raise
                 why = f"Past runs could not be read: {error_line(error)}"
-        own = project_run.run_id
-        made = _assemble(request, done, known, assurance=wanted, pilot_run_id=run_id, why=why, project_run=own)
+        made = _assemble(request, done, known, assurance=wanted, pilot_run_id=run_id, why=why)
+        made = replace(made, run_id=project_run.run_id)
         if allowed:
             projection, note = projected(request, client, made.pilot_run_id or known.run_id, allowed, known.seconds)
-            made = replace(made, projection=projection, notes=(*made.notes, note))
+            made = replace(made, projection=projection, notes=(*made.notes, f"budget={allowed}: {note}"))
         if made.run_id is not None and client is None:
             logger.error("The plan could not be recorded in run %s: %s", made.run_id, why)
         elif made.run_id is not None and client is not None:
@@ -127,37 +133,19 @@ def plan(
     return made
 
 
-def _server(*, needed: bool) -> tuple[Client | None, str]:
-    """Connect; where the server is not needed, return why it did not answer instead of raising."""
-    try:
-        return connect(), ""
-    except L3DError as error:
-        if needed:
-            raise
-        return None, f"Past runs could not be read, so no cell counts as done: {error}"
-
-
 def _assemble(
-    request: InvestigationRequest,
-    done: set[str],
-    known: Pilot,
-    *,
-    assurance: float,
-    pilot_run_id: str | None,
-    why: str,
-    project_run: str | None,
+    request: InvestigationRequest, done: set[str], known: Pilot, *, assurance: float, pilot_run_id: str | None, why: str
 ) -> Plan:
     setup = request.setup
     workers, counts = expected_workers(setup), cell_table(request, done)
     factors = factor_table(request, known.factors, assurance)
     to_compute = int(counts["to_compute"].sum())
     asked = requests_text(setup, to_compute)
-    unsure = factors["total_index"].isna().any() or not factors["pilot_enough"].all()
     runs = {pilot.run_id for pilot in known.factors.values()}
     if pilot_run_id is None and len(runs) == 1:
         pilot_run_id = runs.pop()
     designs = design_table(request, known.factors, known.seconds, workers, factors, assurance)
-    more = _notes(known, factors, assurance=assurance, workers=workers, why=why)
+    more = _notes(known, factors, designs, assurance=assurance, workers=workers, why=why)
     remarks = [remark for remark in request.remarks if remark not in request.offer]
     return Plan(
         request=request,
@@ -172,11 +160,9 @@ def _assemble(
         counts=counts,
         factors=factors,
         designs=designs,
-        guidance=guidance_table(request, assurance) if unsure else None,
         assurance=assurance,
         notes=(*remarks, *[SENT] * bool(asked), *more),
         requests=asked,
-        run_id=project_run,
     )
 
 
@@ -190,7 +176,7 @@ def _record(made: Plan, client: Client, run_id: str, pilot: str, budget: str) ->
         names.CONTEXT_KEY: request.context_key,
         names.NOTE: page[:5000],
     }
-    frames = (made.counts, made.factors, made.designs, made.guidance, made.projection)
+    frames = (made.counts, made.factors, made.designs, made.projection)
     title = f"plan: {request.title}"
     given = {**request.given, "pilot": pilot, "assurance": f"{made.assurance:g}", "budget": budget}
     with (
@@ -204,54 +190,29 @@ def _record(made: Plan, client: Client, run_id: str, pilot: str, budget: str) ->
         run.finish(folder, metrics=made.metrics(), tags=tags, tables=tables)
 
 
-def _notes(pilot: Pilot, factors: pd.DataFrame, *, assurance: float, workers: int, why: str) -> list[str]:
-    """Return the remarks on a plan.
-
-    Parameters
-    ----------
-    pilot
-        Known cost and variances.
-    factors
-        What :func:`mlflow_l3d.studies.planning.tables.factor_table` returned.
-    assurance
-        Probability with which intervals are as narrow as is said.
-    workers
-        Cells that run side by side.
-    why
-        Why past runs could not be read, or nothing.
-    """
+def _notes(
+    pilot: Pilot, factors: pd.DataFrame, designs: pd.DataFrame, *, assurance: float, workers: int, why: str
+) -> list[str]:
+    """Return the remarks on a plan; `why` past runs could not be read, or nothing."""
     notes = [why] if why else []
     if not math.isnan(pilot.seconds):
         note = "Time covers training and evaluation; loading model and data, once a worker, and scoring come on top"
         side = ", and cells that run side by side may slow each other down" if workers > 1 else ""
         notes.append(f"{note}{side}.")
     notes += pilot.notes
-    notes += _small_notes(factors, assurance)
-    return [*notes, *_never_notes(factors)]
-
-
-def _small_notes(factors: pd.DataFrame, assurance: float) -> list[str]:
-    """Say which pilots are too small for a promise, and which are not."""
-    small = factors[factors["pilot_enough"].eq(False)]
     sizes = [
         f"{name} {design.auto_rows}"
         + (f" x {FEWEST_PILOT_COLUMNS}" if design.model.shared_columns else f" {design.words.row}")
         for name, design in plannable_designs().items()
     ]
-    return [
-        f"The pilot of {', '.join(group['factor'])} ({design} {rows:.0f} x {columns:.0f}) is too small for a promise: "
-        f"the runs needed are a guess, and may be too few in more than {1 - assurance:.0%} of cases. In simulations "
-        f"plans are kept from pilots of {', '.join(sizes)} on. Compare the table of assumed S_T."
-        for (design, rows, columns), group in small.groupby(["pilot_design", "pilot_rows", "pilot_columns"])
-    ]
-
-
-def _never_notes(factors: pd.DataFrame) -> list[str]:
-    """Say for which factors no table of a design is expected to be narrow enough."""
-    designs = [name for name in plannable_designs() if f"cells/{name}" in factors]
-    hopeless = {name: ", ".join(never(factors, name)) for name in designs}
-    return [
-        f"No {name} table is likely to be narrow enough for {each}. Use another design, or a larger half_width."
-        for name, each in hopeless.items()
-        if each
-    ]
+    small = factors[factors["pilot_enough"].eq(False)]
+    for (design, rows, columns), group in small.groupby(["pilot_design", "pilot_rows", "pilot_columns"]):
+        notes.append(
+            f"The pilot of {', '.join(group['factor'])} ({design} {rows:.0f} x {columns:.0f}) is too small for a "
+            f"promise: the runs needed are a guess, and may be too few in more than {1 - assurance:.0%} of cases. In "
+            f"simulations plans are kept from pilots of {', '.join(sizes)} on."
+        )
+    for name, each in designs.loc[designs["never"].ne(""), ["design", "never"]].itertuples(index=False):
+        fix = "Use another design, or a larger half_width."
+        notes.append(f"No {name} table is likely to be narrow enough for {each}. {fix}")
+    return notes

@@ -1,4 +1,4 @@
-"""The tables of a plan: its cells, its factors, and the designs side by side."""
+"""The tables of a plan: its cells, its factors, and the designs side by side; as numbers, and as people read them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any, Final
 
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.planning.assurance import Outlook, optimal_columns
 from mlflow_l3d.analysis.planning.runs_needed import column_choices
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
 from mlflow_l3d.cells.factors import TEST_SAMPLE
 from mlflow_l3d.designs import Design, design_named, plannable_designs
+from mlflow_l3d.report.numbers import MISSING, Unit, bracketed, plain, rough_duration, share_text, shorten
+from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.planning.pilot import FactorPilot
 
@@ -22,19 +23,16 @@ _OF_PILOT: Final = (
     *("settled_by", "pilot_design", "pilot_run_id", "pilot_same", "pilot_rows", "pilot_columns"),
 )
 NEEDED: Final = ("cells_needed", "rows_needed", "columns_needed")
-ASSUMED: Final = (0.1, 0.5, 0.9)
-"""Values of S_T that are shown where no pilot says more."""
+_LEGEND: Final = (
+    "S_T (in the pilot): share of the variance that the factor causes, alone or in interactions: the variance that "
+    "remains if all other factors are fixed. this plan: half-width that its interval keeps with that probability. "
+    "crossed, nested: rows x columns of the smallest table that is narrow enough; radial: base runs; the errors of the "
+    "pilot are allowed for."
+)
 
 
 def cell_table(request: InvestigationRequest, done: Collection[str]) -> pd.DataFrame:
-    """Count the cells of a plan.
-
-    Parameters
-    ----------
-    request
-        What is planned.
-    done
-        Keys of cells that need not be computed.
+    """Count the cells of a plan; `done` are keys of cells that need not be computed.
 
     Returns
     -------
@@ -87,36 +85,6 @@ def factor_table(request: InvestigationRequest, pilots: Mapping[str, FactorPilot
     return pd.DataFrame(rows)
 
 
-def guidance_table(request: InvestigationRequest, assurance: float) -> pd.DataFrame:
-    """Return what the plan would give for assumed variances: the columns of :func:`factor_table` that need no pilot.
-
-    One row for each S_T of :data:`ASSUMED` and for a factor that acts by its main effect alone, or half by it
-    (``main_share``).
-    """
-    rows = []
-    for total_index in ASSUMED:
-        for main_share in (1.0, 0.5):
-            assumed = assumed_variances(total_index, main_share)
-            row: dict[str, Any] = {"total_index": total_index, "main_share": main_share}
-            rows.append(row | _precision(request, Outlook(assumed), assurance))
-    return pd.DataFrame(rows)
-
-
-def assumed_variances(total_index: float, main_share: float) -> VarianceComponents:
-    """Return variances with a total of 1: S_T of it by the factor, and `main_share` of that by its main effect."""
-    main = total_index * main_share
-    return VarianceComponents(
-        "crossed",
-        "anova",
-        rows=0,
-        columns=0,
-        contributed=total_index,
-        mitigated=1 - total_index,
-        main=main,
-        interaction=total_index - main,
-    )
-
-
 def design_table(
     request: InvestigationRequest,
     pilots: Mapping[str, FactorPilot],
@@ -162,13 +130,11 @@ def design_table(
         row: dict[str, Any] = {"design": name, "rows": own_rows}
         row |= {"columns": design.table_columns or columns, "golden_runs": golden_runs, "cells": cells}
         row["hours"] = seconds * cells / 3600 / workers
+        size = {"rows": own_rows, "columns": columns}
         for factor in request.factors:
-            pilot = pilots.get(factor)
-            row[f"half_width/{factor}"] = (
-                design.half_width(pilot.outlook, rows=own_rows, columns=columns, assurance=assurance)
-                if pilot
-                else math.nan
-            )
+            outlook = pilots[factor].outlook if factor in pilots else None
+            width = math.nan if outlook is None else design.half_width(outlook, **size, assurance=assurance)
+            row[f"half_width/{factor}"] = width
         needed = dict(zip(NEEDED, _size_needed(request, pilots, factors, name, assurance), strict=True))
         row |= {"never": ", ".join(never(factors, name)), **needed}
         rows.append(row | {"hours_needed": needed["cells_needed"] * seconds / 3600 / workers})
@@ -247,3 +213,79 @@ def _precision(request: InvestigationRequest, pilot: Outlook | None, assurance: 
             f"{what}/{name}": float(getattr(table, what, None) or math.nan) for what in ("rows", "columns", "cells")
         }
     return row
+
+
+def cell_rows(cells: pd.DataFrame) -> Table:
+    """Return the cells of a plan."""
+    texts = cells.fillna("").astype(str).itertuples(index=False, name=None)
+    rows = tuple((f"{phase} {factor}".strip(), *counts) for phase, factor, *counts in texts)
+    return Table(("", "cells", "done", "to compute"), rows)
+
+
+def factor_rows(factors: pd.DataFrame) -> Table:
+    """Return the facts about each factor, and the tables that are narrow enough."""
+    rows = []
+    for row in factors.to_dict("records"):
+        texts = {"factor": shorten(str(row["factor"]), 26), "S_T": plain(row["total_index"])}
+        texts |= {"95 % interval": bracketed(row["low"], row["high"], plain), "pilot": MISSING}
+        if isinstance(row["pilot_design"], str):
+            small = "" if row["pilot_enough"] else ", small"
+            texts["pilot"] = f"{row['pilot_design']} {row['pilot_rows']:.0f}x{row['pilot_columns']:.0f}{small}"
+        texts["this plan"] = _half_width(row["half_width"])
+        for design in [str(name).removeprefix("rows/") for name in row if str(name).startswith("rows/")]:
+            texts[design] = "never" if math.isfinite(row["nested_optimum"]) else MISSING
+            if math.isfinite(needed := row[f"rows/{design}"]):
+                columns = "" if design_named(design).table_columns else f"x{row[f'columns/{design}']:.0f}"
+                texts[design] = f"{needed:.0f}{columns}"
+        rows.append(texts)
+    return Table.of(rows, _LEGEND)
+
+
+def design_rows(designs: pd.DataFrame) -> Table:
+    """Return the designs side by side."""
+    widths = designs.filter(like="half_width/").max(axis=1, skipna=False)
+    rows = []
+    for row, width in zip(designs.to_dict("records"), widths, strict=True):
+        needed = MISSING if not row["never"] else "never"
+        if math.isfinite(row["cells_needed"]):
+            needed = f"{row['cells_needed']:.0f}" + ("*" if row["never"] else "")
+        rows.append(
+            {
+                "design": str(row["design"]),
+                "rows x columns": f"{row['rows']} x {row['columns']}",
+                "golden": str(row["golden_runs"]),
+                "cells": str(row["cells"]),
+                "time": rough_duration(row["hours"]),
+                "widest": _half_width(width),
+                "cells needed": needed,
+                "time needed": rough_duration(row["hours_needed"]),
+            }
+        )
+    legend = (
+        "widest: half-width of the factor that is known least. needed: for the wanted half-width of every "
+        "factor, golden runs included."
+    )
+    if designs["never"].ne("").any():
+        legend += " never: no table is likely to be narrow enough, see the notes; *: for the other factors alone."
+    return Table.of(rows, legend)
+
+
+def projection_rows(projection: pd.DataFrame, unit: Unit) -> Table:
+    """Return what a budget buys."""
+    rows = [
+        {
+            "test examples": f"{row['examples']:,}",
+            "cells": f"{row['runs']:,}",
+            "95 % interval": f"+-{unit.text(row['half_width'])}",
+            "by cells": share_text(row["by_runs"]),
+            "by examples": share_text(row["by_examples"]),
+            "by both": share_text(row["by_both"]),
+            "": "best" if row["best"] else "",
+        }
+        for row in projection.to_dict("records")
+    ]
+    return Table.of(rows, f"In {unit.name}; by: what the variance of the mean comes from.")
+
+
+def _half_width(value: float) -> str:
+    return f"+-{value:.2f}" if math.isfinite(value) else MISSING

@@ -1,21 +1,30 @@
-"""One stage of a search: Optuna is asked for settings, an executor trains them, Optuna gets their scores."""
+"""One stage of a search: Optuna is asked for settings, an executor trains them, Optuna gets their scores; a dry run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.failures import one_line
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Executor
+from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.studies.base import entry_point, expected_workers, specified
+from mlflow_l3d.studies.dry_run import StudyPlan, record_plan, seconds_per_run, study_plan
 from mlflow_l3d.studies.search.optimiser import GRID, Stage, distributions, make_sampler, need_optuna, new_study
-from mlflow_l3d.studies.search.request import SearchRequest
+from mlflow_l3d.studies.search.parameters import SearchOptions
+from mlflow_l3d.studies.search.request import SearchRequest, specify_search
 from mlflow_l3d.studies.search.space import SearchSpace, Setting, grid_settings
 from mlflow_l3d.studies.search.trials import FinishedTrial, TrialCell, best_trial, known_trials
+from mlflow_l3d.tasks.base import TaskLike
+from mlflow_l3d.tracking.children import finished_cells
+from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.opening import recovered_trials
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -93,7 +102,7 @@ class StageRun:
     def plan(self) -> tuple[int, list[Setting]]:
         """Return how many trials the stage has, and the settings that are tried first: the given one, then a grid."""
         request, stage = self.request, self.stage
-        trials = request.coarse_trials if stage == "coarse" else request.fine_trials
+        trials = request.trials_of(stage)
         given: Setting = {name: request.setup.hyperparameters[name] for name in self.space.ranges}
         queue = [given] if self.best is None else []
         if request.samplers[stage] == GRID:
@@ -125,7 +134,11 @@ class StageRun:
         """
         with closing(executor.run(self.cells())) as outcomes:
             for outcome in outcomes:
-                self._receive(outcome)
+                (trial, running), *twins = self._running.pop(outcome.key)
+                finished_trial = running.with_outcome(outcome)
+                self._finish(trial, finished_trial, outcome)
+                for twin, repeated in twins:
+                    self._finish(twin, repeated.with_end_of(finished_trial, "repeated"))
         self.finished.sort(key=lambda trial: trial.number)
         if all(trial.state == "failed" for trial in self.finished):
             first = self.finished[0]
@@ -178,14 +191,6 @@ class StageRun:
         self._running.setdefault(cell.key, []).append((trial, running))
         return cell if len(self._running[cell.key]) == 1 else None
 
-    def _receive(self, outcome: Outcome) -> None:
-        """End the trial of a cell, and those that wait for the same cell."""
-        (trial, running), *twins = self._running.pop(outcome.key)
-        finished_trial = running.with_outcome(outcome)
-        self._finish(trial, finished_trial, outcome)
-        for twin, repeated in twins:
-            self._finish(twin, repeated.with_end_of(finished_trial, "repeated"))
-
     def _finish(self, trial: Trial, finished_trial: FinishedTrial, outcome: Outcome | None = None) -> None:
         """End a trial, here and in Optuna."""
         from optuna.trial import TrialState
@@ -209,3 +214,69 @@ class StageRun:
     def _inside(self, params: Setting) -> dict[str, Value]:
         searched = [name for name in self.space.ranges if name in params]
         return {name: params[name] for name in searched if self.space.contains(name, params[name])}
+
+
+@with_signature(SearchOptions)
+def plan_search(
+    task: TaskLike = None, *, approach: Approach | str | None = None, **parameters: Unpack[SearchOptions]
+) -> StudyPlan:
+    """Return how many trials a search would train, how many are done, and how long the rest takes; no run starts.
+
+    Parameters
+    ----------
+    task, approach, **parameters
+        Those of :func:`mlflow_l3d.studies.search.run.search`.
+
+    Raises
+    ------
+    L3DError
+        If something must be corrected; its one line says what to change.
+
+    Examples
+    --------
+    >>> import mlflow_l3d
+    >>> plan = mlflow_l3d.plan_search("synthetic", approach="synthetic", space="a_data_order=0..9", fine_trials=5)
+    >>> plan.to_frame()[["part", "cells"]]
+           part  cells
+    0    coarse      3
+    1      fine      5
+    2  held_out     20
+    """
+    with entry_point() as project_run:
+        request: SearchRequest = specified(specify_search, approach, task, parameters)
+        client, setup = connect(), request.setup
+        finished = finished_cells(client, request.context_key, "trial")
+        [seconds] = seconds_per_run(client, [setup], [finished.values()])
+        counts = _count_trials(request, *recovered_trials(client, request.key, finished))
+        rows = [(part, cells, cells - left, left, seconds) for part, (cells, left) in counts.items()]
+        plan = study_plan(request.title, rows, expected_workers(setup), request.remarks)
+        record_plan(client, project_run.run_id, plan, request.title, request.given)
+    return plan
+
+
+def _count_trials(
+    request: SearchRequest, recovered: Recovered, spooled: Sequence[TrialRecord]
+) -> dict[str, tuple[int, int]]:
+    """Return part -> how many trials it has, and how many of them would be trained, by the rules of the search itself.
+
+    A stage that follows untrained trials is not known yet: all its trials are counted, though one may turn out to be
+    known, or be pruned.
+    """
+    counts: dict[str, tuple[int, int]] = {}
+    trials: list[FinishedTrial] = []
+    is_known = True
+    for stage in request.samplers:
+        runs = 0 if is_known else request.trials_of(stage)
+        counts[stage] = runs, runs
+        if is_known and (stage_run := open_stage(request, stage, recovered, spooled, lambda *_: None, trials)):
+            planned, _ = stage_run.plan()
+            left = len([*stage_run.cells()])
+            counts[stage], trials, is_known = (planned, left), stage_run.finished, not left
+    if is_known:
+        compared = request.compared_cells(best_trial(trials, request.metric.sign).hyperparameters)
+        cells = [cell for each in compared.values() for cell in each]
+        unknown = 0
+    else:  # the found setting may be any
+        cells, unknown = request.held_out_cells(request.setup.hyperparameters), request.held_out_runs
+    left = len({cell.key for cell in cells} - set(known_trials(recovered, spooled, "held_out")))
+    return {**counts, "held_out": (len(cells) + unknown, left + unknown)}

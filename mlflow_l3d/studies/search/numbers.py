@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -268,20 +268,6 @@ class SearchResult:
     def kept_default(self) -> bool:
         """Whether the approach's own hyperparameters are the best."""
         return dict(self.best) == dict(self.default)
-
-    def document(self) -> dict[str, Any]:
-        """Return the result for ``search.json``."""
-        return {
-            "hyperparameters": self.best,
-            "score": self.best_score,
-            "levels": [
-                {**asdict(stage), "ranges": {name: range_text(each) for name, each in stage.ranges.items()}}
-                for stage in self.stages
-            ],
-            "held_out": None if self.held_out is None else asdict(self.held_out),
-            "default_score": self.default_score,
-            **{name: getattr(self, name) for name in ("importances", "validation_examples", "notes", "seconds")},
-        }
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the parent run; those that are not known are left out."""

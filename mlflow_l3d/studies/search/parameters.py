@@ -69,6 +69,6 @@ VERB = Verb(
     ),
     usual="task approach space metric hyperparameters coarse_trials fine_trials",
     order=30,
-    plans="mlflow_l3d.studies.search.dry_run:plan_search",
-    returns=("mlflow_l3d.studies.search.results:HyperparameterSearch",),
+    plans="mlflow_l3d.studies.search.engine:plan_search",
+    returns=("mlflow_l3d.studies.search.run:HyperparameterSearch",),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -13,7 +13,7 @@ from mlflow_l3d.cells.cell import Cell, cell_key, content_key
 from mlflow_l3d.cells.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.published import as_published
-from mlflow_l3d.parameters.search_document import Searches, share_validated_on, validated_on
+from mlflow_l3d.parameters.search_document import Searches, validated_on
 from mlflow_l3d.parameters.setup import read_parameters, set_up
 from mlflow_l3d.studies.request import CellRequest, StudyRequest, context_of, identity
 from mlflow_l3d.studies.search.optimiser import Stage, pruner_name, sampler_name
@@ -26,7 +26,7 @@ from mlflow_l3d.tracking import names
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchRequest(StudyRequest):
+class SearchRequest(CellRequest):
     """One hyperparameter search; the hyperparameters of its setup hold for all trials, and are the first one.
 
     Attributes
@@ -86,21 +86,31 @@ class SearchRequest(StudyRequest):
         """How many examples score a trial, in each configuration."""
         return len(evaluated_on(self.setup.task, "validation").split(self.searched_on[0]).test)
 
-    @property
-    def first_trial(self) -> FirstTrial:
-        """What the self-test tries."""
-        shared = {name: getattr(self, name) for name in ("given", "setup", "metric", "key")}
-        return FirstTrial(**shared, context_key=context_of(self.setup), seeds=self.searched_on[0])
-
     @cached_property
     def validated_on(self) -> IntArray:
         """Positions of the examples that score trials."""
         return validated_on(self.setup.task, self.searched_on)
 
-    @property
-    def overlap(self) -> float:
-        """Share of the test examples that compare the found setting which scored trials, too."""
-        return share_validated_on(self.setup.task, self.compared_on, self.validated_on)
+    def design(self) -> SearchRequest:
+        """Return itself: it has the first trial, which the self-test tries as a cell of the context of its setup."""
+        return replace(self, context_key=context_of(self.setup))
+
+    def __len__(self) -> int:
+        """Return the number of cells that the self-test tries."""
+        return 1
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield the cell that the self-test tries."""
+        seeds = self.searched_on[0]
+        yield Cell("golden", None, None, None, 0, {}, seeds, cell_key(self.context_key, seeds))
+
+    def shared_params(self) -> dict[str, str]:
+        """Return the parameters that every trial has."""
+        return StudyRequest.shared_params(self)
+
+    def trials_of(self, stage: Stage) -> int:
+        """Return how many trials a stage has at most."""
+        return self.coarse_trials if stage == "coarse" else self.fine_trials
 
     def sampler_seed(self, stage: Stage) -> int:
         """Return the seed of a stage's sampler."""
@@ -149,6 +159,13 @@ class SearchRequest(StudyRequest):
             "pruner": self.pruner,
         }
 
+    def settings(self, more: Mapping[str, str], run_id: str) -> dict[str, str]:
+        """Return what a report says of the search; its first table shows the hyperparameters."""
+        samplers = ", ".join(f"{sampler} ({stage})" for stage, sampler in self.samplers.items())
+        of_search = {"samplers": samplers, "pruner": self.pruner, "configurations a trial": str(self.search_seeds)}
+        settings = super().settings({**of_search, "root seed": str(self.root_seed), **more}, run_id)
+        return {name: value for name, value in settings.items() if name != "hyperparameters"}
+
     def content(self) -> dict[str, Any]:
         """Return what the document has in addition to that of every study."""
         same = ("coarse_trials", "fine_trials", "samplers", "pruner", "searched_on", "compared_on")
@@ -157,41 +174,6 @@ class SearchRequest(StudyRequest):
             "space": self.space.document(),
             **{name: getattr(self, name) for name in same},
         }
-
-
-@dataclass(frozen=True, kw_only=True)
-class FirstTrial(CellRequest):
-    """The first trial of a search, as the self-test tries it: one cell with the given hyperparameters.
-
-    Attributes
-    ----------
-    seeds
-        Of its first configuration.
-    """
-
-    seeds: Mapping[str, int]
-    title = "first trial"
-
-    def tags(self) -> dict[str, str]:
-        """Return none: it has no run."""
-        return {}
-
-    def content(self) -> dict[str, Any]:
-        """Return nothing: it has no document."""
-        return {}
-
-    def design(self) -> FirstTrial:
-        """Return itself: it holds its cell."""
-        return self
-
-    def __len__(self) -> int:
-        """Return the number of cells."""
-        return 1
-
-    def cells(self) -> Iterator[Cell]:
-        """Yield its cell."""
-        seeds = dict(self.seeds)
-        yield Cell("golden", None, None, None, 0, {}, seeds, cell_key(self.context_key, seeds))
 
 
 def specify_search(

@@ -6,28 +6,36 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.system import ANSWERS
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.hyperparameters import Value
+from mlflow_l3d.cells.cell import Outcome
+from mlflow_l3d.execution.base import Executor
 from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.parameters.search_document import search_document, share_validated_on
 from mlflow_l3d.report.numbers import unit_of
+from mlflow_l3d.report.page import Document
+from mlflow_l3d.studies.about import About
 from mlflow_l3d.studies.base import Study, executor_of, job_of
-from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_table
+from mlflow_l3d.studies.result_file import LEFT_OUT, write_result
 from mlflow_l3d.studies.search.engine import StageRun, open_stage
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out, summarise_stage
-from mlflow_l3d.studies.search.optimiser import Stage, compute_importances
+from mlflow_l3d.studies.search.optimiser import compute_importances
 from mlflow_l3d.studies.search.parameters import SearchOptions
+from mlflow_l3d.studies.search.report import search_report
 from mlflow_l3d.studies.search.request import SearchRequest, specify_search
-from mlflow_l3d.studies.search.results import HyperparameterSearch, about_search, write_search
 from mlflow_l3d.studies.search.training import Tuned
 from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial, evaluated_on, known_trials, trials_table
 from mlflow_l3d.studies.self_test import tested
-from mlflow_l3d.studies.shown import logger, progress_bar
+from mlflow_l3d.studies.shown import OnOneScreen, built_once, logger, progress_bar
+from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact
 from mlflow_l3d.tracking.opening import open_recorder
@@ -35,20 +43,43 @@ from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import TrialRecord
 
-if TYPE_CHECKING:
-    from tqdm import tqdm
 
-    from mlflow_l3d.approaches.base import Approach
-    from mlflow_l3d.cells.cell import Outcome
-    from mlflow_l3d.execution.base import Job
-    from mlflow_l3d.parameters.setup import Setup
-    from mlflow_l3d.tasks.base import TaskLike
+@dataclass(frozen=True, repr=False)
+class HyperparameterSearch(OnOneScreen):
+    """A finished search.
 
+    Attributes
+    ----------
+    run_id
+        The parent run.
+    hyperparameters
+        The best ones, complete.
+    result
+        Stages, trials, importances and the comparison on other configurations.
+    about
+        Its title, origin, notes and settings.
+    request
+        Of the search; None if it was loaded.
+    """
 
-def _job(setup: Setup, tuned: Tuned) -> Job:
-    """Return the job of trials, whose outcomes are mean scores: the reference set is a matter of the cells in them."""
-    job = job_of(setup, tuned)
-    return replace(job, task=evaluated_on(job.task, "validation"))
+    run_id: str
+    hyperparameters: Mapping[str, Value]
+    result: SearchResult
+    about: About
+    request: SearchRequest | None = field(default=None, metadata=LEFT_OUT)
+
+    def to_frame(self, *, full: bool = False) -> pd.DataFrame:
+        """Return one row per trial in the units of the report; `full` returns all, with scores as fractions."""
+        trials = self.result.trials
+        shown = trials[["level", "number", "state", "score", "score_std", *self.result.searched]]
+        heads = {"score": self.result.metric.name}, {"score_std": "std"}
+        return trials if full else unit_of(self.result.metric).heads(shown, *heads)
+
+    @built_once
+    def report(self) -> Document:
+        """Return the result as people read it."""
+        lines = [f"MLflow run {self.run_id}; search.html is among its artifacts"]
+        return search_report(self.result, source=self.about.source, settings=self.about.settings, lines=lines)
 
 
 @with_signature(SearchOptions)
@@ -104,7 +135,6 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
     """One search in progress."""
 
     specify = staticmethod(specify_search)
-    _bar: tqdm[Any]
 
     def __init__(self, request: SearchRequest, *, progress: bool | None = False) -> None:
         super().__init__(request, progress=progress)
@@ -131,35 +161,52 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             result = self._result(self._run_stages())
             recorder.log_metrics(result.metrics(), self.ended)
             address = runs_page(recorder.client, recorder.parent.experiment_id)
-            about = about_search(request, result.run_id, address)
+            about = request.about(result.run_id, address, {})
             finished = HyperparameterSearch(result.run_id, result.best, result, about, request)
-            write_search(folder, request, finished)
+            hyperparameters = search_document(
+                request.setup.subject,
+                result.best,
+                score=result.best_score,
+                metric=result.metric.name,
+                search_run_id=result.run_id,
+                searched_on=request.searched_on,
+            )
+            write_json(folder / names.HYPERPARAMETERS, hyperparameters, indent=2)
+            write_json(folder / names.SEARCH_DOCUMENT, request.document(), indent=2)
+            write_table(folder / names.TRIALS, result.trials)
+            write_result(folder, finished)
+            save_report(folder, names.SEARCH_REPORT, finished.report())
             recorder.finish(folder, complete=True, description=finished.report().description())
         return finished
 
     def _run_stages(self) -> list[StageRun]:
         """Run the stages: the second around the best of the first, if that leaves something to search."""
         request, setup = self.request, self.request.setup
-        tested(request.first_trial, progress=self.progress)
-        tuned = Tuned(setup.approach, request.metric.name, request.pruner, request.metric.greater_is_better)
+        tested(request.design(), progress=self.progress)
         total, name = request.coarse_trials + request.fine_trials, setup.approach.name
         with progress_bar(name, "trial", total=total, shown=self.progress) as self._bar:
-            stages: tuple[Stage, ...] = ("coarse", "fine")
             stage_runs: list[StageRun] = []
-            for stage in stages:
+            for stage in request.samplers:
                 before = stage_runs[-1].finished if stage_runs else ()
                 on_finished = partial(self._record, stage)
                 stage_run = open_stage(request, stage, self.recorder.recovered, self._spooled(), on_finished, before)
                 if stage_run is not None:
-                    stage_run.run(executor_of(setup, _job(setup, tuned)))
+                    stage_run.run(self._executor(pruner=request.pruner))
                     stage_runs.append(stage_run)
         return stage_runs
+
+    def _executor(self, **how: Any) -> Executor:
+        """Return an executor of trials, whose outcomes are mean scores, without the predictions of a reference set."""
+        setup = self.request.setup
+        is_greater_better = self.metric.greater_is_better
+        job = job_of(setup, Tuned(setup.approach, self.metric.name, greater_is_better=is_greater_better, **how))
+        return executor_of(setup, replace(job, task=evaluated_on(job.task, "validation")))
 
     def _spooled(self) -> list[TrialRecord]:
         """Return the records in the spool; those of a stage that has not begun are of an earlier process."""
         return [*map(self.recorder.spool.record, self.recorder.spool)]
 
-    def _record(self, stage: Stage, trial: FinishedTrial, outcome: Outcome | None) -> None:
+    def _record(self, stage: str, trial: FinishedTrial, outcome: Outcome | None) -> None:
         """Record a trial that ended, and show the progress of the search."""
         if outcome is not None:
             record = trial.record(stage, f"{stage} {trial.number}", self.request.searched_on, outcome)
@@ -176,11 +223,8 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         self._bar.update()
 
     def _compare(self, best: Mapping[str, Value]) -> HeldOut | None:
-        """Train the best and the given setting on configurations not searched on, and score their test examples.
-
-        None if no comparison is requested, or the settings are the same.
-        """
-        request, setup, recorder = self.request, self.request.setup, self.recorder
+        """Score the best and the given setting on new configurations; None if not requested, or they are the same."""
+        request, recorder = self.request, self.recorder
         cells = request.compared_cells(best)
         if not cells:
             return None
@@ -188,10 +232,9 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         scores = {key: trial.score for key, trial in ended.items()}
         # Cells of one setting follow each other, so that a worker keeps its session.
         missing = {cell.key: (kind, cell) for kind in cells for cell in cells[kind] if cell.key not in scores}
-        executor = executor_of(setup, _job(setup, Tuned(setup.approach, request.metric.name, evaluated="test")))
-        shown = self.progress and bool(missing)
+        executor = self._executor(evaluated="test")
         with (
-            progress_bar("held out", "trial", total=len(missing), shown=shown) as bar,
+            progress_bar("held out", "trial", total=len(missing), shown=self.progress and bool(missing)) as bar,
             closing(executor.run(iter([cell for _, cell in missing.values()]))) as outcomes,
         ):
             for outcome in outcomes:
@@ -209,18 +252,17 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             given,
             [[self._predictions(cell.key) for cell in cells[kind]] for kind in cells],
             metric=self.metric,
-            classes=len(setup.task.class_names),
-            searched=setup.task.example_ids[request.validated_on],
-            overlap=request.overlap,
+            classes=len(request.setup.task.class_names),
+            searched=request.setup.task.example_ids[request.validated_on],
+            overlap=share_validated_on(request.setup.task, request.compared_on, request.validated_on),
         )
 
     def _predictions(self, key: str) -> pd.DataFrame | None:
         """Return the predictions of a held-out run, from the spool or the server; None if it has none."""
-        recorder = self.recorder
         with temporary_folder() as folder:
-            path, run_id = recorder.spool.predictions(key), recorder.run_of(key)
+            path, run_id = self.recorder.spool.predictions(key), self.recorder.run_of(key)
             if path is None and run_id:
-                path = fetch_artifact(recorder.client, run_id, names.PREDICTIONS, folder)
+                path = fetch_artifact(self.recorder.client, run_id, names.PREDICTIONS, folder)
             return None if path is None else pd.read_parquet(path, columns=ANSWERS)
 
     def _result(self, stage_runs: list[StageRun]) -> SearchResult:

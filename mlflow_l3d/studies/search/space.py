@@ -7,15 +7,14 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
-from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, SearchRange, Value
+from mlflow_l3d.approaches.hyperparameters import AUTO, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.search.space_text import check_searched, read_space
 
-AUTO: Final = "auto"
 Number = int | float
 Setting = Mapping[str, Value]
 """Hyperparameter -> value."""

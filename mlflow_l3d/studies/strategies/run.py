@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Unpack
@@ -11,26 +10,35 @@ from typing import Final, Unpack
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.verdicts import (
+    GOLDEN_ROW,
     StrategyResult,
     golden_strategy,
     interactions_strategy,
     strategy_frame,
     strategy_table,
 )
+from mlflow_l3d.analysis.intervals import known
+from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.values import check_names
-from mlflow_l3d.report.numbers import unit_of
-from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.numbers import bracketed, metric_text, signed, unit_of
+from mlflow_l3d.report.page import Document, Item, Section
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.table import Table
+from mlflow_l3d.report.text import Answer
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
+from mlflow_l3d.studies.investigation.report.page import golden_strip
+from mlflow_l3d.studies.investigation.report.runs import Runs
+from mlflow_l3d.studies.investigation.report.verdicts import Shown
+from mlflow_l3d.studies.investigation.report.words import steps
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
 from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.studies.strategies.parameters import STRATEGIES, StrategiesOptions
-from mlflow_l3d.studies.strategies.report import strategies_document
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
@@ -41,7 +49,10 @@ from mlflow_l3d.tracking.parent import current_experiment_id, set_tags
 
 DESIGNS: Final = ("random", "fixed", "crossed")
 """In the paper's order; the last is the published method, *interactions*."""
-TABLE: Final = "strategies.json"
+_WORDS: Final = {True: "important", False: "not important", None: "without a verdict"}
+_WHY: Final = {"random": "in its runs all factors vary.", "fixed": "in its runs the other factors never change."}
+_Verdicts = Mapping[str, Mapping[str, bool | None]]
+"""Factor -> strategy -> whether it calls the factor important."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,13 +90,10 @@ class ComparedStrategies(OnOneScreen):
         crossed = self.investigations["crossed"]
         done = ", ".join(f"{part.computed} for {name}" for name, part in self.investigations.items())
         reused = sum(part.reused for part in self.investigations.values())
-        return strategies_document(
-            crossed.analysis,
-            self.results,
-            title=self.title,
-            source=replace(crossed.about.source, run_id=self.run_id),
-            lines=[f"runs computed: {done}; {reused} shared or taken from earlier runs; MLflow run {self.run_id}"],
-        )
+        source = replace(crossed.about.source, run_id=self.run_id)
+        document = strategies_document(crossed.analysis, self.results, title=self.title, source=source)
+        line = f"runs computed: {done}; {reused} shared or taken from earlier runs; MLflow run {self.run_id}"
+        return replace(document, lines=[line])
 
 
 @with_signature(StrategiesOptions)
@@ -146,16 +154,28 @@ def strategies(
                 part = _finished_part(client, request.key)
                 parts[design] = InvestigationStudy(request, progress=progress).run(part)
                 set_tags(client, parts[design].run_id, {names.COMPARISON: opened.run_id})
+            interactions = parts["crossed"].analysis.importances
+            results = [golden_strategy(next(iter(interactions.values())).golden)]
+            for factor, record in interactions.items():
+                results += [parts[design].analysis.strategies[factor] for design in _WHY]
+                results.append(interactions_strategy(record))
+            metrics = {
+                "golden_std" if each.strategy == "golden" else f"{each.strategy}_std/{each.factor}": each.std
+                for each in results
+            }
             about = requests["crossed"].setup.title("strategies")
-            comparison = ComparedStrategies(opened.run_id, parts, _results(parts), about)
+            comparison = ComparedStrategies(opened.run_id, parts, tuple(results), about)
             write_result(folder, comparison)
-            frames = {TABLE: comparison.table().reset_index(), "strategy_results.json": comparison.to_frame()}
+            frames = {
+                "strategies.json": comparison.table().reset_index(),
+                "strategy_results.json": comparison.to_frame(),
+            }
             report = comparison.report()
             save_report(folder, names.REPORT, report)
             assert report.table is not None
             run_ids = ",".join(each.run_id for each in parts.values())
             tags = {names.INVESTIGATIONS: run_ids, names.NOTE: report.description(report.table.markdown())}
-            opened.finish(folder, metrics=_metrics(comparison), tags=tags, tables=write_tables(folder, frames))
+            opened.finish(folder, metrics=known(metrics), tags=tags, tables=write_tables(folder, frames))
     return comparison
 
 
@@ -219,19 +239,62 @@ def _finished_part(client: Client, key: str) -> str | None:
     return None
 
 
-def _results(parts: Mapping[str, Investigation]) -> tuple[StrategyResult, ...]:
-    interactions = parts["crossed"].analysis.importances
-    golden = next(iter(interactions.values())).golden
-    results = [golden_strategy(golden)]
-    for factor, record in interactions.items():
-        results += [parts[design].analysis.strategies[factor] for design in ("random", "fixed")]
-        results.append(interactions_strategy(record))
-    return tuple(results)
+def strategies_document(
+    analysis: Analysis, results: Sequence[StrategyResult], *, title: str, source: Source
+) -> Document:
+    """Return what three strategies say as people read it; `analysis` and `source` are of the published method."""
+    verdicts: dict[str, dict[str, bool | None]] = {factor: {} for factor in analysis.importances}
+    for each in results:
+        verdicts.get(each.factor, {})[each.strategy] = each.important
+    opening = [Answer("What does the published method say?", "", (_said(verdicts, "interactions"),))]
+    for strategy, why in _WHY.items():
+        differing = _differing(verdicts, strategy)
+        said = f"By {strategy}, {_said(differing, strategy)[:-1]}: {why}" if differing else "**Nowhere.**"
+        opening.append(Answer(f"Where does {strategy} differ?", "", (said,)))
+    unit = unit_of(analysis.metric)
+    frame = strategy_table(results, scale=unit.scale).rename(index={GOLDEN_ROW: "golden model"})
+    note = (
+        f"std in {unit.name}; (*) important: random and fixed from half of the golden std on, interactions if the "
+        "importance is above 0."
+    )
+    table = Table(("factor", *frame.columns), tuple(map(tuple, frame.itertuples(name=None))), note)
+    numbers = []
+    for factor, record in analysis.importances.items():
+        corrected = f"{signed(record.importance_corrected)} {bracketed(*record.corrected_interval)}"
+        numbers.append(Item(f"importance {signed(record.importance)}, corrected {corrected}", factor))
+    shown = Shown(analysis)
+    return Document(
+        title=title,
+        headline=_headline(verdicts),
+        about=source.about(metric_text(analysis.metric)),
+        place=source.place(),
+        answers=opening,
+        drawing=golden_strip(shown, Runs()),
+        table=table,
+        steps=steps(shown, source)[:1],
+        sections=[Section("What the published method measures", [numbers])],
+    )
 
 
-def _metrics(comparison: ComparedStrategies) -> dict[str, float]:
-    return {
-        "golden_std" if each.strategy == "golden" else f"{each.strategy}_std/{each.factor}": each.std
-        for each in comparison.results
-        if math.isfinite(each.std)
-    }
+def _differing(verdicts: _Verdicts, strategy: str) -> _Verdicts:
+    return {name: by for name, by in verdicts.items() if by[strategy] is not by["interactions"]}
+
+
+def _headline(verdicts: _Verdicts) -> str:
+    if all(important is None for by in verdicts.values() for important in by.values()):
+        return "No strategy gives a verdict: the golden runs do not differ."
+    count = len(_differing(verdicts, "random").keys() | _differing(verdicts, "fixed").keys())
+    every = f"all {len(verdicts)} factors" if len(verdicts) > 1 else "the factor"
+    which = f"{count} of {len(verdicts)} factors" if 0 < count < len(verdicts) else every
+    return f"Simpler strategies judge {which} {'otherwise than' if count else 'like'} the published method."
+
+
+def _said(verdicts: _Verdicts, strategy: str) -> str:
+    """Return which of some factors a strategy calls important, and which not."""
+    parts = []
+    for important, word in _WORDS.items():
+        called = [name for name, by in verdicts.items() if by[strategy] is important]
+        if called:
+            more = f" and {len(called) - 4} more" if len(called) > 4 else ""
+            parts.append(f"**{', '.join(called[:4])}{more}** {'is' if len(called) == 1 else 'are'} {word}")
+    return f"{'; '.join(parts)}."

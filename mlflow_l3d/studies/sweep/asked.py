@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
@@ -21,102 +20,63 @@ SET: Final = "set"
 _OF_FILE: Final = ("sets", "exclude", "overrides")
 
 
-@dataclass(frozen=True)
-class Asked:
-    """One point as it was asked for.
+Point = Mapping[str, Any]
+"""One point as it was asked for: parameter of `main`, hyperparameter, or :data:`SET` -> its value."""
 
-    Attributes
-    ----------
-    parameters
-        Parameters of `main` -> value; those that are not named have their defaults.
-    over
-        Hyperparameter -> value.
-    set
-        Name of the set that it belongs to; the empty text if there are none.
+
+def points_of(given: Mapping[str, Any]) -> list[Point]:
+    """Return the points that :func:`merged` parameters make: sets, then parameters as in `main`, then hyperparameters.
+
+    Raises
+    ------
+    ParameterError
+        If an exclusion or an override matches no point, or none is left.
     """
-
-    parameters: Mapping[str, Any]
-    over: Mapping[str, Any]
-    set: str = ""
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """Everything by its name, as exclusions and overrides look at it."""
-        return {**self.parameters, **self.over, **({SET: self.set} if self.set else {})}
-
-    def matches(self, conditions: Mapping[str, Any]) -> bool:
-        """Return whether it has one of the values of every condition."""
-        point_values = self.values
-        return all(
-            name in point_values and any(same(name, point_values[name], value) for value in listed(values))
-            for name, values in conditions.items()
-        )
-
-    def changed(self, by: Asked) -> Asked:
-        """Return the point with what an override says instead."""
-        return Asked({**self.parameters, **by.parameters}, {**self.over, **by.over}, self.set)
-
-    def given(self) -> dict[str, Any]:
-        """Return the parameters of the separate command that would give the same investigation."""
-        if not self.over:
-            return dict(self.parameters)
-        return {**self.parameters, "hyperparameters": _joined(self.parameters.get("hyperparameters"), self.over)}
+    sets = {name: _lists(f"sets.{name}", each) for name, each in _mapping("sets", given.get("sets") or {}).items()}
+    exclude = _rules("exclude", given)
+    overrides = [_override(rule) for rule in _rules("overrides", given)]
+    lists = _values(given)
+    every = [point for name, within in (sets or {"": {}}).items() for point in _product({**lists, **within}, name)]
+    all_names = {name for point in every for name in point}
+    for what, rules in (("exclude", exclude), ("overrides", [when for when, _ in overrides])):
+        for rule in rules:
+            check_names(what, rule, all_names, "what the points of this sweep name:")
+            if not any(_matches(point, rule) for point in every):
+                raise ParameterError(what, json.dumps(dict(rule), default=str), "matches no point of this sweep")
+    points = [point for point in every if not any(_matches(point, rule) for rule in exclude)]
+    if not points:
+        allowed = f"leaves none of the {len(every)} points"
+        raise ParameterError("exclude", json.dumps(list(map(dict, exclude)), default=str), allowed)
+    for when, change in overrides:
+        points = [changed(point, change) if _matches(point, when) else point for point in points]
+    return points
 
 
-@dataclass(frozen=True)
-class Request:
-    """A sweep as it was asked for.
+def changed(point: Point, change: Point) -> Point:
+    """Return a point with other values of some names; parameters come first, then hyperparameters, then the set."""
+    values = {**point, **change}
+    return {name: values[name] for name in sorted(values, key=lambda name: (name not in MAIN) + (name == SET))}
 
-    Attributes
-    ----------
-    parameters
-        Parameter of `main` -> its values.
-    over
-        Hyperparameter -> its values.
-    sets
-        Name -> request whose parameters and hyperparameters take the place of these.
-    exclude
-        Points that match one of these conditions are left out.
-    overrides
-        Conditions, and the parameters and hyperparameters of points that match them.
-    """
 
-    parameters: Mapping[str, Sequence[Any]]
-    over: Mapping[str, Sequence[Any]]
-    sets: Mapping[str, Request] = field(default_factory=dict)
-    exclude: Sequence[Mapping[str, Any]] = ()
-    overrides: Sequence[tuple[Mapping[str, Any], Asked]] = ()
+def command_of(point: Point) -> dict[str, Any]:
+    """Return the parameters of the separate command that would give the same investigation."""
+    parameters = {name: value for name, value in point.items() if name in MAIN}
+    over = {name: value for name, value in point.items() if name not in MAIN and name != SET}
+    return {**parameters, "hyperparameters": _joined(parameters.get("hyperparameters"), over)} if over else parameters
 
-    def points(self) -> list[Asked]:
-        """Return the points in their order: sets, then parameters as `main` lists them, then hyperparameters.
 
-        Raises
-        ------
-        ParameterError
-            If an exclusion or an override matches no point, or none is left.
-        """
-        every = list(self._product())
-        all_names = {name for point in every for name in point.values}
-        for what, rules in (("exclude", self.exclude), ("overrides", [when for when, _ in self.overrides])):
-            for rule in rules:
-                check_names(what, rule, all_names, "what the points of this sweep name:")
-                if not any(point.matches(rule) for point in every):
-                    raise ParameterError(what, json.dumps(dict(rule), default=str), "matches no point of this sweep")
-        points = [point for point in every if not any(point.matches(rule) for rule in self.exclude)]
-        if not points:
-            allowed = f"leaves none of the {len(every)} points"
-            raise ParameterError("exclude", json.dumps(list(map(dict, self.exclude)), default=str), allowed)
-        for when, change in self.overrides:
-            points = [point.changed(change) if point.matches(when) else point for point in points]
-        return points
+def _matches(point: Point, conditions: Mapping[str, Any]) -> bool:
+    """Return whether a point has one of the values of every condition."""
+    return all(
+        name in point and any(same(name, point[name], value) for value in listed(values))
+        for name, values in conditions.items()
+    )
 
-    def _product(self) -> Iterator[Asked]:
-        for set_name, within in (self.sets or {"": Request({}, {})}).items():
-            parameters, over = {**self.parameters, **within.parameters}, {**self.over, **within.over}
-            names = [each for each in MAIN if each in parameters]
-            for values in itertools.product(*(parameters[each] for each in names), *over.values()):
-                chosen = dict(zip(names, values, strict=False))
-                yield Asked(chosen, dict(zip(over, values[len(names) :], strict=True)), set_name)
+
+def _product(lists: Mapping[str, Sequence[Any]], set_name: str) -> Iterator[Point]:
+    names = [*(name for name in MAIN if name in lists), *(name for name in lists if name not in MAIN)]
+    for values in itertools.product(*(lists[name] for name in names)):
+        yield {**dict(zip(names, values, strict=True)), **({SET: set_name} if set_name else {})}
 
 
 def merged(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,33 +119,28 @@ def read_file(name: Any) -> dict[str, Any]:
     return content
 
 
-def read_request(given: Mapping[str, Any]) -> Request:
-    """Return the request that :func:`merged` parameters, or those of one set, make."""
-    sets = _mapping("sets", given.get("sets") or {})
-    exclude = _rules("exclude", given)
-    overrides = [_override(rule) for rule in _rules("overrides", given)]
+def _values(given: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return parameter of `main`, or hyperparameter -> its values."""
     parameters = {name: values_of(name, value) for name, value in given.items() if name in MAIN}
-    over = over_of(given.get("over") or {})
-    return Request(parameters, over, {name: _set(name, each) for name, each in sets.items()}, exclude, overrides)
+    return {**parameters, **over_of(given.get("over") or {})}
 
 
-def _set(name: str, content: Any) -> Request:
-    parameter = f"sets.{name}"
+def _lists(parameter: str, content: Any) -> dict[str, list[Any]]:
+    """Return the values of a set, or of an override."""
     content = _mapping(parameter, content if content is not None else {})
     check_names(parameter, content, [*MAIN, "over"])
-    return read_request(content)
+    return _values(content)
 
 
-def _override(rule: Mapping[str, Any]) -> tuple[Mapping[str, Any], Asked]:
+def _override(rule: Mapping[str, Any]) -> tuple[Mapping[str, Any], Point]:
     if "when" not in rule or len(rule) < 2:
         allowed = "needs `when`, and the parameters that points have there; hyperparameters stand under `over`"
         raise ParameterError("overrides", json.dumps(dict(rule), default=str), allowed)
-    change = _set("overrides", {name: value for name, value in rule.items() if name != "when"})
-    for name, values in {**change.parameters, **change.over}.items():
+    change = _lists("overrides", {name: value for name, value in rule.items() if name != "when"})
+    for name, values in change.items():
         if len(values) > 1:
             raise ParameterError(f"overrides.{name}", as_text(name, list(values)), "must be one value")
-    parameters, over = ({name: values[0] for name, values in part.items()} for part in (change.parameters, change.over))
-    return _mapping("overrides.when", rule["when"]), Asked(parameters, over)
+    return _mapping("overrides.when", rule["when"]), {name: value for name, [value] in change.items()}
 
 
 def _rules(name: str, given: Mapping[str, Any]) -> list[Mapping[str, Any]]:

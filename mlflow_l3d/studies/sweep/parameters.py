@@ -42,5 +42,5 @@ VERB = Verb(
     usual="task approach factor num_labelled over budget golden_runs",
     order=20,
     plans="mlflow_l3d.studies.sweep.run:plan_sweep",
-    returns=("mlflow_l3d.studies.sweep.run:Sweep", "mlflow_l3d.studies.sweep.plan:SweepPlan"),
+    returns=("mlflow_l3d.studies.sweep.run:Sweep", "mlflow_l3d.studies.sweep.engine:SweepPlan"),
 )

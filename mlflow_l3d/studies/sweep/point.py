@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import groupby
+from typing import Final
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.cells.cell import Cell, Outcome
@@ -14,10 +15,12 @@ from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.loop import OPEN, OVER, State
 from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint, without_votes
-from mlflow_l3d.studies.sweep.plan import FIRST_STEPS
 from mlflow_l3d.studies.sweep.request import PointRequest
 from mlflow_l3d.tracking.recorder import RunRecorder, patience_seconds
 from mlflow_l3d.tracking.records import CellRecord
+
+FIRST_STEPS: Final = 2
+"""Steps of every point in the first round: a spread of row means needs two rows."""
 
 
 class PointStudy(InvestigationStudy):

@@ -17,7 +17,9 @@ from mlflow_l3d.parameters.values import as_text, public_parameter
 from mlflow_l3d.studies.base import specified
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
-from mlflow_l3d.studies.sweep.asked import SET, Asked, merged, read_request
+from mlflow_l3d.studies.sweep.asked import SET, Point, changed, command_of, merged, points_of
+from mlflow_l3d.studies.sweep.numbers.point import Choice, point_name, value_text
+from mlflow_l3d.studies.sweep.numbers.results import OF_CHOICE
 from mlflow_l3d.studies.sweep.parameters import SWEEP
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.resolve import read_task
@@ -39,15 +41,14 @@ class PointRequest(InvestigationRequest):
         Whether it may be scored before all of its rows are there.
     """
 
-    choices: Mapping[str, str | float] = field(default_factory=dict)
+    choices: Mapping[str, Choice] = field(default_factory=dict)
     sweep: str = ""
     budgeted: bool = False
 
     @property
     def name(self) -> str:
         """Its choices in a few words, as in ``shots=4, prompt_format=B``; the task if there is nothing to choose."""
-        words = (f"{name}={value_text(value)}" for name, value in self.choices.items())
-        return ", ".join(words) or self.setup.task.name
+        return point_name(self.choices, self.setup.task.name)
 
     @property
     def title(self) -> str:
@@ -62,13 +63,13 @@ class PointRequest(InvestigationRequest):
     def card(self) -> Card:
         """Return what the parent says of itself: also its choices, one by one, and its sweep."""
         card = super().card()
-        chosen = {f"choice.{name}": value_text(value) for name, value in self.choices.items()}
+        chosen = {OF_CHOICE + name: value_text(value) for name, value in self.choices.items()}
         tags = {names.SWEEP: self.sweep, names.PARENT_RUN_ID: self.sweep}
         return replace(card, tags={**card.tags, **tags}, params={**card.params, **chosen})
 
 
 def specify_points(
-    asked: Sequence[Asked], *, searches: Searches | None = None, budgeted: bool = False
+    asked: Sequence[Point], *, searches: Searches | None = None, budgeted: bool = False
 ) -> tuple[PointRequest, ...]:
     """Specify every point; data that several share is read once, and is one object, and all have one ``design=auto``.
 
@@ -91,8 +92,8 @@ def specify_points(
         request for request, is_auto in zip(requests, left_to_us, strict=True) if is_auto and request.factors[1:]
     ]
     if len({request.plan.design for request in several}) > 1:  # one point needs tables, so that all of them have some
-        tables = Asked({"design": PUBLISHED}, {})
-        alike = [each.changed(tables) if is_auto else each for each, is_auto in zip(asked, left_to_us, strict=True)]
+        pairs = zip(asked, left_to_us, strict=True)
+        alike = [changed(each, {"design": PUBLISHED}) if is_auto else each for each, is_auto in pairs]
         return specify_points(alike, searches=searches, budgeted=budgeted)
     choices = _choices(asked, requests)
     points = tuple(
@@ -105,17 +106,12 @@ def specify_points(
     return points
 
 
-def value_text(value: str | float) -> str:
-    """Return a value of a choice as people write it."""
-    return f"{value:.12g}" if isinstance(value, int | float) else value
-
-
 def _specified(
-    asked: Asked, label: str, specify_one: Callable[..., InvestigationRequest], searches: Searches | None
+    asked: Point, label: str, specify_one: Callable[..., InvestigationRequest], searches: Searches | None
 ) -> InvestigationRequest:
     """Specify a point; an error says which one it is."""
     try:
-        parameters = asked.given()
+        parameters = command_of(asked)
         return specified(
             specify_one, parameters.pop("approach", None), parameters.pop("task", None), parameters, searches
         )
@@ -135,17 +131,17 @@ def typed_text(name: str, value: Any) -> str:
     return str(value.name) if isinstance(value, Approach | Task) else as_text(name, value)
 
 
-def _labels(asked: Sequence[Asked]) -> list[str]:
+def _labels(asked: Sequence[Point]) -> list[str]:
     """Return for each point the values that it does not share with all others."""
-    texts = [{name: typed_text(name, value) for name, value in each.values.items()} for each in asked]
+    texts = [{name: typed_text(name, value) for name, value in each.items()} for each in asked]
     names = [name for name in dict.fromkeys(n for each in texts for n in each) if len({e.get(name) for e in texts}) > 1]
     return [", ".join(f"{name}={each[name]}" for name in names if name in each) for each in texts]
 
 
-def _choices(asked: Sequence[Asked], found: Sequence[InvestigationRequest]) -> list[dict[str, str | float]]:
+def _choices(asked: Sequence[Point], found: Sequence[InvestigationRequest]) -> list[dict[str, Choice]]:
     """Return for each point the value of everything that was asked for by name and differs between points."""
-    named = dict.fromkeys(name for each in asked for name in each.values)
-    columns: dict[str, list[str | float | None]] = {}
+    named = dict.fromkeys(name for each in asked for name in each)
+    columns: dict[str, list[Choice | None]] = {}
     for name in named:
         values = [_final(name, *pair) for pair in zip(asked, found, strict=True)]
         if len(set(values)) > 1:
@@ -156,19 +152,19 @@ def _choices(asked: Sequence[Asked], found: Sequence[InvestigationRequest]) -> l
     ]
 
 
-def _final(name: str, asked: Asked, found: InvestigationRequest) -> str | None:
+def _final(name: str, asked: Point, found: InvestigationRequest) -> str | None:
     """Return the value of a parameter, hyperparameter or set at a point as text; None if it has none."""
     setup = found.setup
     if name == SET:
-        return asked.set
+        return str(asked[SET])
     if name in found.given:
         public_names = {"task": setup.task.name, "model": setup.model, "approach": setup.approach.name}
-        typed = asked.parameters.get(name, found.given[name])
+        typed = asked.get(name, found.given[name])
         return public_names.get(name) or public_parameter(name, as_text(name, typed))
     return str(setup.hyperparameters[name]) if name in setup.hyperparameters else None
 
 
-def _numbers(values: Sequence[str | None]) -> list[str | float | None]:
+def _numbers(values: Sequence[str | None]) -> list[Choice | None]:
     """Return numbers if all values are."""
     try:
         return [None if value is None else float(value) for value in values]
@@ -282,7 +278,7 @@ def specify_sweep(
     texts = {name: typed_text(name, given.get(name, parameter.default)) for name, parameter in SWEEP.items()}
     budget = Budget.parse(given.pop("budget", SWEEP["budget"].default))
     once = None if searches is None else cache(searches)
-    points = specify_points(read_request(given).points(), searches=once, budgeted=bool(budget))
+    points = specify_points(points_of(given), searches=once, budgeted=bool(budget))
     if len({tuple(str(getattr(point.setup, name)) for name in PLACE) for point in points}) > 1:
         raise ParameterError("device", texts["device"], "must be one for all points", "Start a sweep for each.")
     key = content_key({"points": sorted(point.key for point in points)})

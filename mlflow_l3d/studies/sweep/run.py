@@ -20,15 +20,13 @@ from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.request import is_typed
 from mlflow_l3d.studies.result_file import LEFT_OUT
 from mlflow_l3d.studies.self_test import tested
-from mlflow_l3d.studies.sweep.engine import Engine
+from mlflow_l3d.studies.sweep.engine import Engine, SweepPlan, make_plan
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 from mlflow_l3d.studies.sweep.parameters import SWEEP, SweepOptions
-from mlflow_l3d.studies.sweep.plan import SweepPlan, make_plan
 from mlflow_l3d.studies.sweep.point import PointStudy
-from mlflow_l3d.studies.sweep.read import points_of
 from mlflow_l3d.studies.sweep.request import SweepRequest, specify_sweep
-from mlflow_l3d.studies.sweep.results import SweepEvaluation, left_out, links_of, write_sweep
+from mlflow_l3d.studies.sweep.results import SweepEvaluation, left_out, links_of, points_of, write_sweep
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import connect
@@ -246,7 +244,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         client, points_by_key = recorder.client, {point.request.key: point for point in self._points}
         for run in list(children_of(client, recorder.parent.experiment_id, recorder.parent.run_id)):
             point = points_by_key.get(run.data.tags.get(names.INVESTIGATION_KEY, ""))
-            [read] = points_of(client, [run]).points
+            [read], _ = points_of(client, [run])
             if point is not None and read.analysis is not None:
                 client.set_tag(run.info.run_id, names.SWEEP, recorder.parent.run_id)
                 point.adopt(read.run_id, read.analysis)

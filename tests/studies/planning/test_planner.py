@@ -22,6 +22,7 @@ import mlflow_l3d
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.estimate import importance_of_logit, total_index_of
 from mlflow_l3d.analysis.importance.estimators import CROSSED
+from mlflow_l3d.analysis.importance.variances import VarianceComponents
 from mlflow_l3d.analysis.planning.assurance import Outlook, optimal_columns
 from mlflow_l3d.designs import base as designs
 from mlflow_l3d.designs import design_named
@@ -34,7 +35,7 @@ from mlflow_l3d.studies.planning.pilot import FactorPilot, Pilot, pilot_paramete
 from mlflow_l3d.studies.planning.result import Plan
 from mlflow_l3d.studies.planning.run import PLAN_TABLES, _assemble
 from mlflow_l3d.studies.planning.run import plan as plan
-from mlflow_l3d.studies.planning.tables import assumed_variances, cell_table, factor_table
+from mlflow_l3d.studies.planning.tables import cell_table, factor_table
 
 TWO = {"factor": "data_order,label_selection"}
 BIGGER = {"mitigation_runs": 4, "golden_runs": 8}
@@ -43,10 +44,25 @@ BIGGER = {"mitigation_runs": 4, "golden_runs": 8}
 
 @pytest.fixture(scope="module", autouse=True)
 def _reckoned_once() -> Iterator[None]:
-    """Keep what is needed for assumed variances: every plan without a large pilot reckons it."""
+    """Keep the runs that equal variances need."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(designs, "runs_needed", cache(designs.runs_needed))
         yield
+
+
+def assumed_variances(total_index: float, main_share: float) -> VarianceComponents:
+    """Return variances with a total of 1: S_T of it by the factor, and `main_share` of that by its main effect."""
+    main = total_index * main_share
+    return VarianceComponents(
+        "crossed",
+        "anova",
+        rows=0,
+        columns=0,
+        contributed=total_index,
+        mitigated=1 - total_index,
+        main=main,
+        interaction=total_index - main,
+    )
 
 
 def planned(place: Place, **parameters: Any) -> Plan:
@@ -55,7 +71,7 @@ def planned(place: Place, **parameters: Any) -> Plan:
 
 
 def assembled(request: InvestigationRequest, pilot: Pilot) -> Plan:
-    return _assemble(request, set(), pilot, assurance=0.8, pilot_run_id=None, why="", project_run=None)
+    return _assemble(request, set(), pilot, assurance=0.8, pilot_run_id=None, why="")
 
 
 def widest(text: str) -> int:
@@ -83,7 +99,6 @@ def test_nothing_is_known_and_nothing_is_trained(place: Place) -> None:
     assert math.isnan(made.hours)
     assert made.to_frame()["factor"].tolist() == ["data_order", "label_selection"]
     assert made.to_frame()["total_index"].isna().all()
-    assert len(made.guidance) == 6
     assert made.run_id is None
     assert place.runs() == []
     text = made.summary()
@@ -202,7 +217,6 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
     made, by_its_name = planned(place, **asked), planned(place, pilot=earlier.run_id, **asked)
     pd.testing.assert_frame_equal(by_its_name.factors, made.factors)
     assert by_its_name.pilot_run_id == made.pilot_run_id == earlier.run_id
-    assert made.guidance is not None  # for the pilot is small
     for row in made.factors.to_dict("records"):
         record = earlier.analysis.importances[row["factor"]]
         known = record.components
@@ -276,11 +290,9 @@ def test_share_is_the_inverse_of_importance(logit: float) -> None:
 
 
 @pytest.mark.parametrize(("total_index", "rows"), [(0.1, 3), (0.5, 3), (0.9, 3)])
-def test_guidance_agrees_with_a_pilot_of_these_variances(total_index: float, rows: int) -> None:
+def test_the_half_width_of_a_plan_follows_from_the_variances_of_its_pilot(total_index: float, rows: int) -> None:
     request = specify({**SMALL, "mitigation_runs": rows})
     known = assumed_variances(total_index, 0.5)
-    assert known.total_index == pytest.approx(total_index)
-    assert known.main == pytest.approx(known.interaction)
     table = factor_table(request, {"data_order": FactorPilot(Outlook(known), math.nan, math.nan, "x", same=True)}, 0.8)
     assert table.loc[0, "half_width"] == pytest.approx(
         design_named("crossed").half_width(known, rows=rows, columns=3, assurance=0.8)
@@ -293,7 +305,6 @@ def test_a_small_pilot_promises_nothing(columns: int, small: bool) -> None:
     pilot = Pilot(factors={"data_order": FactorPilot(Outlook(known), 0.2, 0.8, "x", same=True)})
     made = assembled(specify(SMALL), pilot)
     assert made.factors.loc[0, "pilot_enough"] == (not small)
-    assert (made.guidance is not None) is small
     assert sum("is too small for a promise" in note for note in made.notes) == small
     assert ("A guess: the pilot is small." in made.summary()) is small
     assert (", small" in made.details()) is small
@@ -418,8 +429,6 @@ def test_a_plan_lists_possible_designs_only(given: dict[str, Any], possible: lis
 
 
 def test_equal_scores_are_no_pilot() -> None:
-    from mlflow_l3d.analysis.importance.variances import VarianceComponents
-
     nothing = VarianceComponents("crossed", "anova", rows=3, columns=3, contributed=0.0, mitigated=0.0, main=0.0)
     table = factor_table(
         specify(SMALL), {"data_order": FactorPilot(Outlook(nothing), math.nan, math.nan, "x", same=True)}, 0.8
@@ -470,9 +479,10 @@ def test_a_half_width_that_no_table_reaches() -> None:
     assert notes[0].endswith("enough for data_order. Use another design, or a larger half_width.")
 
 
-def test_the_legend_says_what_the_total_index_is(place: Place) -> None:
-    words = " ".join(planned(place).details().split())
-    assert "S_T (assumed): share of the variance that the factor causes, alone or in interactions" in words
+def test_the_legend_says_what_the_total_index_is() -> None:
+    known = {"data_order": FactorPilot(Outlook(assumed_variances(0.3, 1.0)), 0, 1, "x", same=True)}
+    words = " ".join(assembled(specify(SMALL), Pilot(factors=known)).details().split())
+    assert "S_T (in the pilot): share of the variance that the factor causes, alone or in interactions" in words
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
-from mlflow_l3d.studies.strategies.report import strategies_document
+from mlflow_l3d.studies.strategies.run import strategies_document
 
 FACTORS = ("order", "split")
 

@@ -13,7 +13,7 @@ from run_helpers import SMALL, Place, sqlite_place
 
 from mlflow_l3d import plan_sweep, sweep
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.sweep.plan import SweepPlan, turns
+from mlflow_l3d.studies.sweep.engine import SweepPlan, turns
 
 NOISE = [0, 0.1, 0.2]
 SIZES: dict[str, Any] = {"investigation_runs": 2, "mitigation_runs": 3, "golden_runs": 3}

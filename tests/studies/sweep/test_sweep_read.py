@@ -24,8 +24,14 @@ from mlflow_l3d.studies.investigation.results import Evaluation
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep, long_table
-from mlflow_l3d.studies.sweep.read import choices_among, points_of_runs, points_of_sweep
-from mlflow_l3d.studies.sweep.results import SweepEvaluation, left_out, write_sweep
+from mlflow_l3d.studies.sweep.results import (
+    SweepEvaluation,
+    choices_among,
+    left_out,
+    points_of_runs,
+    points_of_sweep,
+    write_sweep,
+)
 from mlflow_l3d.tracking import names
 
 FACTORS = ("data_order", "sample_choice")
@@ -117,7 +123,7 @@ def test_the_result_of_a_sweep_is_the_same_from_its_parents(client: MlflowClient
     ]
     ends = [{"error": point.error} for point in points]
     client.log_dict(top, {"points": planned, "ends": ends}, names.SWEEP_DOCUMENT)
-    found = points_of_sweep(client, top).points
+    found, _ = points_of_sweep(client, top)
     assert [point.run_id for point in found] == [*run_ids, ""]
     assert found[-1].error == "no such model"
     folders = [tmp_path / "one", tmp_path / "two"]
@@ -133,7 +139,7 @@ def test_the_result_of_a_sweep_is_the_same_from_its_parents(client: MlflowClient
 def test_choices_of_parents_that_were_never_swept(client: MlflowClient) -> None:
     points = drawn_sweep({"shots": [2, 4], "prompt_format": ["A", "B"]})
     run_ids = logged(client, points, workers="2", model="flan", executor="inline")
-    found = points_of_runs(client, run_ids).points
+    found, _ = points_of_runs(client, run_ids)
     assert [dict(point.choices) for point in found] == [
         {"shots": "2", "prompt_format": "A"},
         {"shots": "2", "prompt_format": "B"},
@@ -160,7 +166,7 @@ def test_a_parent_without_a_score_says_why(client: MlflowClient) -> None:
     run_ids = logged(client, [one, two, lost])
     client.set_tag(run_ids[2], names.STATE, "incomplete")
     client.log_dict(run_ids[1], {"result": "Evaluation", "content": {"run_id": 3}}, names.RESULT)
-    found = points_of_runs(client, run_ids).points
+    found, _ = points_of_runs(client, run_ids)
     assert found[0].complete
     assert found[1].error == "holds no result: it is complete; if it has ended, evaluate it"
     assert found[2].error == "holds no result: it is incomplete; if it has ended, evaluate it"
@@ -179,7 +185,7 @@ def test_what_is_no_sweep_is_refused_in_one_line(client: MlflowClient) -> None:
 def test_parents_that_differ_in_nothing_are_told_apart_by_their_names(client: MlflowClient) -> None:
     (point,) = drawn_sweep({"shots": [2]})
     run_ids = logged(client, [point, point])
-    found = points_of_runs(client, run_ids).points
+    found, _ = points_of_runs(client, run_ids)
     assert [one.choices["run"] for one in found] == [client.get_run(run_id).info.run_name for run_id in run_ids]
 
 

@@ -44,7 +44,7 @@ class SweptPoint:
     @property
     def name(self) -> str:
         """Its choices in a few words, as in ``shots=4, prompt_format=B``."""
-        return ", ".join(f"{name}={value_text(value)}" for name, value in self.choices.items()) or self.task
+        return point_name(self.choices, self.task)
 
     @property
     def complete(self) -> bool:
@@ -52,9 +52,14 @@ class SweptPoint:
         return self.analysis is not None and bool(self.analysis.importances)
 
 
+def point_name(choices: Mapping[str, Choice], task: str) -> str:
+    """Return choices in a few words, as in ``shots=4, prompt_format=B``; the task if there is nothing to choose."""
+    return ", ".join(f"{name}={value_text(value)}" for name, value in choices.items()) or task
+
+
 def value_text(value: Choice) -> str:
     """Return a value of a choice as people write it."""
-    return f"{value:.6g}" if isinstance(value, int | float) else str(value)
+    return f"{value:.12g}" if isinstance(value, int | float) else str(value)
 
 
 def without_votes(analysis: Analysis) -> Analysis:
