@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import Any, Final
 
 import pandas as pd
@@ -231,14 +231,19 @@ def factor_rows(factors: pd.DataFrame) -> Table:
         if isinstance(row["pilot_design"], str):
             small = "" if row["pilot_enough"] else ", small"
             texts["pilot"] = f"{row['pilot_design']} {row['pilot_rows']:.0f}x{row['pilot_columns']:.0f}{small}"
-        texts["this plan"] = _half_width(row["half_width"])
-        for design in [str(name).removeprefix("rows/") for name in row if str(name).startswith("rows/")]:
-            texts[design] = "never" if math.isfinite(row["nested_optimum"]) else MISSING
-            if math.isfinite(needed := row[f"rows/{design}"]):
-                columns = "" if design_named(design).table_columns else f"x{row[f'columns/{design}']:.0f}"
-                texts[design] = f"{needed:.0f}{columns}"
-        rows.append(texts)
+        rows.append(texts | _precision_texts(row))
     return Table.of(rows, _LEGEND)
+
+
+def _precision_texts(row: Mapping[Hashable, Any]) -> dict[str, str]:
+    texts = {"this plan": _half_width(row["half_width"])}
+    for design in [str(name).removeprefix("rows/") for name in row if str(name).startswith("rows/")]:
+        rows, columns = row[f"rows/{design}"], row[f"columns/{design}"]
+        if not math.isfinite(rows):
+            texts[design] = "never" if math.isfinite(row["nested_optimum"]) else MISSING
+        else:
+            texts[design] = f"{rows:.0f}" if design_named(design).table_columns else f"{rows:.0f}x{columns:.0f}"
+    return texts
 
 
 def design_rows(designs: pd.DataFrame) -> Table:

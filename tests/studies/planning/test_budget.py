@@ -11,10 +11,10 @@ import pytest
 from mlflow_l3d.analysis.intervals import t_quantile
 from mlflow_l3d.metrics.known import named, pseudo_values, score
 from mlflow_l3d.studies.budget import Budget
-from mlflow_l3d.studies.planning.budget import (
+from mlflow_l3d.studies.planning.budget import _costs
+from mlflow_l3d.studies.planning.numbers import (
     MOST_RUNS,
     ScoreVariances,
-    _costs,
     best,
     projection,
     score_variances,
