@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from mlflow_l3d.analysis.cure.remedy import SEVERAL, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.remedy import CHANGING, SEVERAL, Prediction, Range, Remedy
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import share_bar, svg, text
@@ -152,7 +152,7 @@ def remedy_table(predictions: Sequence[Prediction], metric: Metric, note: str) -
             "trainings": str(each.trainings),
             "seconds": plain(each.seconds, 0 if each.seconds >= 10 else 1),
             f"overstated ({unit.short})": unit.change(each.overstatement),
-            "basis": each.basis,
+            "basis": each.basis + f"\n({each.reason})" * bool(each.reason and each.remedy.kind in CHANGING),
         }
         for each in predictions
     ]

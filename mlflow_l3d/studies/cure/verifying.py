@@ -20,7 +20,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.published import PUBLISHED
 from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.base import say
-from mlflow_l3d.studies.cure.changed import cured_request, member_keys, members_folder, stored_runs
+from mlflow_l3d.studies.cure.changed import FEWEST, cured_request, member_keys, members_folder, stored_runs
 from mlflow_l3d.studies.cure.numbers.verified import Verified, verify
 from mlflow_l3d.studies.cure.request import CureRequest
 from mlflow_l3d.studies.dry_run import StudyPlan, study_plan
@@ -29,9 +29,6 @@ from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import read_predictions
 from mlflow_l3d.tracking.opening import spooled_cells
-
-FEWEST = 5
-"""A remedy is not verified if the budget pays for fewer golden runs."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +98,12 @@ def study_plan_of(client: Client, request: CureRequest) -> StudyPlan:
 def fetch_members(client: Client, request: GoldenRequest) -> None:
     """Bring the stored members of cured golden runs to their folder, each once."""
     folder, (context, keys) = members_folder(), member_keys(request)
-    if all((folder / f"{key}.json").is_file() for key in keys):
+    if not (keys := [key for key in keys if not (folder / f"{key}.json").is_file()]):
         return
     cells = stored_runs(client, keys, context)
-    missing = cells[[not (folder / f"{key}.json").is_file() for key in cells["cell_key"]]]
-    metrics = [name for name in missing.select_dtypes("number") if name not in ("row", "column", "index")]
-    rows = missing.to_dict("records")
-    for row, (_, table) in zip(rows, read_predictions(client, missing, scores=True, reference=True), strict=True):
+    metrics = [name for name in cells.select_dtypes("number") if name not in ("row", "column", "index")]
+    rows = cells.to_dict("records")
+    for row, (_, table) in zip(rows, read_predictions(client, cells, scores=True, reference=True), strict=True):
         if table is None:
             continue
         table.to_pandas().to_parquet(folder / f"{row['cell_key']}.parquet", index=False)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from mlflow_l3d.analysis.cure.rank import ENOUGH
-from mlflow_l3d.analysis.cure.remedy import MOST_PAIRS, SEVERAL, Range
+from mlflow_l3d.analysis.cure.remedy import CHANGING, MOST_PAIRS, SEVERAL, Range
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.draw import Axis
 from mlflow_l3d.report.numbers import (
@@ -68,6 +68,9 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
     """
     first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ROWS]
     compared = [verified_table(each, answer) for each in answer.verified]
+    trained = (each for each in answer.predictions if each.remedy.kind in CHANGING and each.reason)
+    lacking = [f"{beginning(each.remedy)}: {each.reason}." for each in trained]
+    table = trained_table(answer) if answer.verified else remedy_bars(first, answer.metric) if first else None
     return Document(
         title=f"cure of run {source.run_id}",
         headline=headline(answer),
@@ -75,7 +78,7 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
         place=source.place(f"{len(answer.predictions)} remedies"),
         answers=[_helping(answer), _cost(answer), _luck(answer)],
         drawing=front(answer),
-        table=trained_table(answer) if answer.verified else remedy_bars(first, answer.metric) if first else None,
+        table=table and replace(table, note=" ".join([table.note, *lacking])),
         steps=list(_steps(answer, source, run_id)),
         lines=[f"Cure of run {source.run_id}; report.html is among the artifacts of MLflow run {run_id}."],
         notes=answer.reasons[:2],
@@ -119,7 +122,11 @@ def _helping(answer: CureAnswer) -> Answer:
         lead = f"**{beginning(best.prediction.remedy)}**, {best.runs} golden runs. {achieved(best, answer)} {of_mean}."
     elif answer.collapsed:
         first = against_collapse(answer.predictions)
-        what = f"**{beginning(first.remedy)}**, unknown until verified" if first else "**No remedy of this approach**"
+        what = (
+            f"**{beginning(first.remedy)}**, unknown until verified"
+            if first
+            else "**No untried remedy of this approach**"
+        )
         lead = f"{what}, is for it. The numbers below show runs that fail to learn."
     elif helping:
         agree, shift = helping[0].consistency.value, unit.change(helping[0].mean_change.value, 1)
@@ -207,6 +214,8 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
             yield Step("With it, which luck is left?", command)
         if answer.best.prediction.remedy.kind not in SEVERAL:
             yield Step("What would several such runs do?", cure())
+        else:
+            yield from _verification(answer, cure)
     elif is_open and (again := source.command()):
         runs = 4 * max(each.runs + each.failed for each in is_open)
         options = {"verify": 1, "runs": runs, "remedy": remedy_words(is_open[0].prediction.remedy)}
@@ -218,14 +227,24 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
         yield Step(
             "After that, verify with its golden runs (name its run):", source.on_runs("cure", "RUN_ID", **options)
         )
-    elif (chosen := answer.untrained) and not answer.verified and answer.stored and source.command():
-        if not (answer.collapsed or chosen.is_decidable(min(answer.stored, MOST_PAIRS))):
-            return
-        trained = [each for each in answer.predictions if each.remedy.kind in ("training", "prompt")]
-        if trained and all(each.basis == "unknown" for each in trained):
-            yield Step(f"Verify it, and {remedy_words(trained[0].remedy)}:", cure(verify=2))
-        else:
-            yield Step("This is predicted. Verify it:", cure(verify=1, remedy=remedy_words(chosen.remedy)))
+    elif answer.stored and source.command():
+        yield from _verification(answer, cure)
+
+
+def _verification(answer: CureAnswer, cure: Callable[..., str]) -> Iterator[Step]:
+    """Yield the step that verifies the next remedies, after what was tried."""
+    new, tried, chosen = list(answer.upcoming), len(answer.tried), answer.chosen
+    pairs = min(answer.stored, MOST_PAIRS)
+    if new and not (answer.collapsed or new[0].basis == "unknown" or new[0].is_decidable(pairs)):
+        new = []
+    elif tried or any(each.basis != "unknown" for each in new[1:]):
+        new = new[:1]
+    is_named = chosen is not None and not tried
+    words = ["it" if is_named and each.remedy == chosen.remedy else remedy_words(each.remedy) for each in new]
+    said = [f"Tried: {listed([*map(remedy_words, answer.tried)])}"] * bool(tried)
+    if said or words:
+        said += [f"Verify {', and '.join(words)}"] * bool(words)
+        yield Step(f"{'. '.join(said)}:", cure(verify=tried + len(new)))
 
 
 def prediction_rows(answer: CureAnswer) -> list[dict[str, Any]]:
