@@ -84,7 +84,7 @@ def predict_changed(
     """Return what golden runs with other hyperparameters show, and what ensembles of them would do.
 
     Ensembles are predicted as those of any golden runs; what the change alone does, paired with the `plain` scores,
-    comes on top. What is missing has its reason in the first prediction, which is that of the change alone.
+    comes on top. The first prediction, the change alone, has the reason if others are missing.
     """
     alone, metric = Prediction(remedy=remedy, basis="unknown"), gathered.metric
     try:
@@ -100,9 +100,8 @@ def predict_changed(
     if measured.runs < FEWEST:
         return [replace(alone, reason=f"unknown, since {lacking}")]
     std, seconds = gathered.spread.times(measured.ratio), float(cells["duration_seconds"].mean())
-    validation = f"validation_{metric.name}" * (not gathered.chosen_by)
     members = MemberRows(gathered.members.design, gathered.members.over)
-    classes = read_members(client, cells, members, validation)
+    classes = read_members(client, cells, members, f"validation_{metric.name}" * (not gathered.chosen_by))
     after, reasons = predicted(members, metric, gathered.classes or classes, std, most_members=most_members)
     unknown = "" if after else f"ensembles of such runs are unknown. {reasons[0].rstrip('.')}"
     alone = replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.agreement.kinds import NOTHING, NUMBERS, WHOLE, kind_of_column
-from mlflow_l3d.analysis.cure.remedy import Range
+from mlflow_l3d.analysis.cure.remedy import Range, Remedy
 from mlflow_l3d.analysis.importance.checks.shape import MANY, guessing_runs
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import known_std, population_std, std_interval
@@ -87,14 +88,14 @@ class Gathered:
         """How many independent runs are no better than guessing, if that comes before all luck."""
         return guessing_runs(self.golden, self.metric.chance_level(self.classes or None))
 
-    @property
-    def can_restart(self) -> bool:
-        """Whether restarts are for runs that collapsed: others learn, and half of those or more name one class.
+    def in_order(self, remedies: Sequence[Remedy]) -> Sequence[Remedy]:
+        """Return the remedies of an approach: restarts first if others learn, and half of the collapsed name one class.
 
         Only such a run collapses on its validation part, too, and most of its restarts learn.
         """
         share, answers = self.collapsed / max(1, len(self.golden)), self.members.answers(self.classes)
-        return answers is not None and 0 < share < MANY and answers.constant / answers.runs >= share / 2
+        can_restart = answers is not None and 0 < share < MANY and answers.constant / answers.runs >= share / 2
+        return sorted(remedies, key=lambda each: "restarts" not in each.changes) if can_restart else remedies
 
 
 def gather(client: Client, run_id: str, asked: str) -> Gathered:
@@ -126,10 +127,9 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
     source = recorded_about(client, parent).source
     over = (SEED,) if parent.data.tags.get(names.DESIGN) == "seeds" else drawn_factors(cells)
     chosen_by = chosen_by_other(cells, metric)
-    validation = f"validation_{metric.name}" * (not chosen_by)
     members = MemberRows(planned.design_of(cells), over)
-    classes = read_members(client, cells, members, validation)
-    classes = len(source.classes) or classes
+    found_classes = read_members(client, cells, members, f"validation_{metric.name}" * (not chosen_by))
+    classes = len(source.classes) or found_classes
     spread = _spread(cells, replace(planned, classes=classes or None), metric)
     seconds = float(pd.to_numeric(cells.get("duration_seconds", pd.Series(dtype=float))).mean())
     return Gathered(parent, cells, metric, classes, *spread, members, seconds, source, chosen_by)

@@ -7,11 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
 from mlflow_l3d.analysis.cure.rank import helping
 from mlflow_l3d.analysis.cure.remedy import CHANGING, MOST_PAIRS, OF_APPROACHES, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.approaches.cured.approach import Cured
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.checks import execution
@@ -53,15 +56,15 @@ class CureRequest:
     tried
         Those of which golden runs were trained before.
     side
-        The golden runs of the parent, and with what more are trained; None if there are none, and nothing is verified.
+        The golden runs of the parent; None if there are none, and nothing is verified.
+    golden
+        Those that remedies are compared with, if more can be trained.
     stored
         Golden runs of the parent, if more can be trained.
     each
         Trainings behind one run of the parent: more than one if it is cured.
     budget
         The most that is trained.
-    runs
-        Golden runs of each verified remedy.
     """
 
     texts: Mapping[str, str]
@@ -71,10 +74,10 @@ class CureRequest:
     reasons: tuple[str, ...]
     tried: tuple[Prediction, ...]
     side: Side | None
+    golden: GoldenRequest | None
     stored: int
     each: int
     budget: Budget
-    runs: int
 
     @property
     def title(self) -> str:
@@ -85,15 +88,7 @@ class CureRequest:
     @property
     def workers(self) -> int:
         """How many cells are trained at a time."""
-        request = None if self.side is None else self.side.request
-        return 1 if request is None else expected_workers(request.setup)
-
-    @property
-    def golden(self) -> GoldenRequest:
-        """The golden runs of the parent that remedies are compared with, if more can be trained."""
-        assert self.side is not None
-        assert self.side.request is not None
-        return replace(self.side.request, runs=self.runs, metric=self.gathered.metric)
+        return 1 if self.golden is None else expected_workers(self.golden.setup)
 
     @property
     def smallest_effect(self) -> float:
@@ -134,14 +129,17 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     run_id = latest_investigation(client, status="FINISHED") if latest else whole_id(client, typed["parent_run_id"])
     budget, gathered = Budget.parse(typed["budget"]), gather(client, run_id, typed["metric"])
     side = _side(client, gathered, getattr(parent, "request", None), typed)
-    each = _trainings(gathered, side)
-    stored = 0 if side is None or side.request is None or side.cells is None else len(side.cells)
+    golden = None if side is None else side.request
+    each = _trainings(gathered, golden)
+    stored = 0 if golden is None or side is None or side.cells is None else len(side.cells)
     runs = min(stored, MOST_PAIRS) if typed["runs"] == "auto" else typed["runs"]
-    predictions, reasons = _predictions(client, gathered, side, each, runs, typed["most_members"])
+    golden = None if golden is None else replace(golden, runs=runs, metric=gathered.metric)
+    plain = np.zeros(0) if side is None else side.scores(gathered.metric.name, runs)
+    predictions, reasons = _predictions(client, gathered, golden, plain, each, typed["most_members"])
     if typed["remedy"] != "auto":
         _named(predictions, typed["remedy"])
     if typed["verify"] and side is not None:
-        if side.request is None:
+        if golden is None:
             allowed = f"needs more golden runs of run {run_id}, which cannot be trained here: {side.reason}"
             raise ParameterError("verify", typed["verify"], allowed, "Use verify=0.")
         if runs > stored:
@@ -153,19 +151,17 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
         gathered=gathered,
         predictions=tuple(predictions),
         reasons=tuple(reasons),
-        tried=tuple(_tried(client, side, predictions)),
+        tried=tuple(() if golden is None else _tried(client, golden, predictions)),
         side=side,
+        golden=golden,
         stored=stored,
         each=each,
         budget=budget,
-        runs=runs,
     )
 
 
-def _tried(client: Client, side: Side | None, predictions: Iterable[Prediction]) -> Iterator[Prediction]:
+def _tried(client: Client, plain: GoldenRequest, predictions: Iterable[Prediction]) -> Iterator[Prediction]:
     """Yield the remedies of which golden runs were trained, to the end or not."""
-    if side is None or (plain := side.request) is None:
-        return
     begun = search(client, None, condition({names.ROLE: plain.role}))
     keys = {run.data.tags.get(names.INVESTIGATION_KEY) for run in begun}
     for each in predictions:
@@ -184,7 +180,7 @@ def _named(predictions: Sequence[Prediction], name: str) -> Prediction:
 
 
 def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) -> Side | None:
-    """Return the golden runs of a parent, and with what more are trained; see :attr:`CureRequest.side`.
+    """Return the golden runs of a parent, and with what more are trained; see :attr:`CureRequest.golden`.
 
     `request` belongs to a result in this process, whose approach and task may be objects.
     """
@@ -223,10 +219,10 @@ def _placed(setup: Setup, typed: Arguments) -> Setup:
     )
 
 
-def _trainings(gathered: Gathered, side: Side | None) -> int:
+def _trainings(gathered: Gathered, golden: GoldenRequest | None) -> int:
     """Return the trainings behind one run of the parent."""
-    if side is not None and side.request is not None:
-        approach = side.request.setup.approach
+    if golden is not None:
+        approach = golden.setup.approach
         remedy = approach.remedy if isinstance(approach, Cured) else Remedy("training")
     else:
         text = own_parameter(gathered.parent, "cure") or ""
@@ -235,7 +231,12 @@ def _trainings(gathered: Gathered, side: Side | None) -> int:
 
 
 def _predictions(
-    client: Client, gathered: Gathered, side: Side | None, each_run: int, runs: int, most_members: int
+    client: Client,
+    gathered: Gathered,
+    golden: GoldenRequest | None,
+    plain: FloatArray,
+    each_run: int,
+    most_members: int,
 ) -> tuple[list[Prediction], list[str]]:
     """Return what is predicted of each remedy, best first, and in one line each what is not."""
     spread, metric, members = gathered.spread, gathered.metric, gathered.members
@@ -247,8 +248,7 @@ def _predictions(
         reasons.append(f"Runs report validation {gathered.chosen_by}, which would choose the best of several.")
     if each_run > 1:
         reasons.append(f"A run is {each_run} trainings already: the parent run is cured. They are counted.")
-    setup = None if side is None or side.request is None else side.request.setup
-    by_data = [*data_remedies(client, gathered, None if setup is None else setup.task)]
+    by_data = [*data_remedies(client, gathered, None if golden is None else golden.setup.task)]
     reasons += [f"{remedy_words(each.remedy)}: {each.reason}." for each in by_data if each.basis == "unknown"]
     predictions += [each for each in by_data if each.basis != "unknown"]
     predictions = [
@@ -256,11 +256,9 @@ def _predictions(
         for each in predictions
     ]
     predictions += pairs(predictions)
-    if side is not None and side.request is not None and setup is not None:
-        plain = side.scores(metric.name, runs)
-        remedies = setup.approach.remedies(setup.task, setup.hyperparameters)
-        for remedy in sorted(remedies, key=lambda each: gathered.can_restart and "restarts" not in each.changes):
-            golden = replace(side.request, runs=runs)
+    if golden is not None:
+        setup = golden.setup
+        for remedy in gathered.in_order(setup.approach.remedies(setup.task, setup.hyperparameters)):
             changed = predict_changed(client, gathered, golden, plain, remedy, most_members)
             predictions += [replace(each, trainings=each_run * each.trainings) for each in changed]
     return predictions, reasons

@@ -219,32 +219,26 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
     elif is_open and (again := source.command()):
         runs = 4 * max(each.runs + each.failed for each in is_open)
         options = {"verify": 1, "runs": runs, "remedy": remedy_words(is_open[0].prediction.remedy)}
-        if runs <= answer.stored:
-            yield Step("More golden runs may settle it:", cure(**options))
-            return
         again = source.command(**{"mitigation_runs" if answer.is_pooled else "golden_runs": str(runs)})
-        yield Step("More golden runs may settle it:", again)
-        yield Step(
-            "After that, verify with its golden runs (name its run):", source.on_runs("cure", "RUN_ID", **options)
-        )
+        yield Step("More golden runs may settle it:", cure(**options) if runs <= answer.stored else again)
+        if runs > answer.stored:
+            then = "After that, verify with its golden runs (name its run):"
+            yield Step(then, source.on_runs("cure", "RUN_ID", **options))
     elif answer.stored and source.command():
         yield from _verification(answer, cure)
 
 
 def _verification(answer: CureAnswer, cure: Callable[..., str]) -> Iterator[Step]:
     """Yield the step that verifies the next remedies, after what was tried."""
-    new, tried, chosen = list(answer.upcoming), len(answer.tried), answer.chosen
-    pairs = min(answer.stored, MOST_PAIRS)
-    if new and not (answer.collapsed or new[0].basis == "unknown" or new[0].is_decidable(pairs)):
-        new = []
-    elif tried or any(each.basis != "unknown" for each in new[1:]):
+    new, pairs = answer.upcoming, min(answer.stored, MOST_PAIRS)
+    if answer.tried or any(each.basis != "unknown" for each in new[1:]):
         new = new[:1]
-    is_named = chosen is not None and not tried
-    words = ["it" if is_named and each.remedy == chosen.remedy else remedy_words(each.remedy) for each in new]
-    said = [f"Tried: {listed([*map(remedy_words, answer.tried)])}"] * bool(tried)
-    if said or words:
-        said += [f"Verify {', and '.join(words)}"] * bool(words)
-        yield Step(f"{'. '.join(said)}:", cure(verify=tried + len(new)))
+    if not (answer.collapsed or all(each.basis == "unknown" or each.is_decidable(pairs) for each in new)):
+        new = ()
+    parts = {"Tried: ": answer.tried, "Verify ": [each.remedy for each in new]}
+    said = [what + " and ".join(map(remedy_words, remedies)) for what, remedies in parts.items() if remedies]
+    if said:
+        yield Step(f"{'. '.join(said)}:", cure(verify=len(answer.tried) + len(new)))
 
 
 def prediction_rows(answer: CureAnswer) -> list[dict[str, Any]]:
