@@ -104,7 +104,7 @@ def less_text(each: Prediction, unit: Unit) -> str:
     return f"{mean}; less luck is undecided" + f" {ratio}{before})" * (ratio != MISSING)
 
 
-def remedy_bars(predictions: Sequence[Prediction], metric: Metric) -> Table:
+def remedy_bars(predictions: Sequence[Prediction], metric: Metric, notes: Sequence[str] = ()) -> Table:
     """Return remedies as a first screen has them: what remains with its interval, the change of the mean, the price.
 
     Bars reach to twice what remains without a remedy, so that no long interval makes the others small.
@@ -131,7 +131,7 @@ def remedy_bars(predictions: Sequence[Prediction], metric: Metric) -> Table:
         )
     others = any(math.isnan(each.ratio.high) and math.isfinite(each.std.high) for each in predictions)
     note = f"Predicted from stored runs. Now {unit.typical(std)}; in brackets: % of it{', or the interval' * others}."
-    note += labels_note([each.remedy for each in predictions])
+    note = " ".join([note + labels_note([each.remedy for each in predictions]), *notes])
     legend = "Dashed line: without a remedy." + " Arrow: the interval is longer." * is_cut
     kinds = ("remedy",) * len(rows)
     return Table.of(rows, note, legend=legend, kind="bars", texts=frozenset({1}), kinds=kinds)

@@ -170,7 +170,7 @@ class Table:
 
 
 def _broken(row: list[str], width: int) -> Iterator[list[str]]:
-    """Yield a row whose name has at most so many characters, and what is left of the name in rows of its own."""
+    """Yield a row whose name has at most so many characters, and the rest of the name in rows of its own."""
     first, *more = textwrap.wrap(row[0], width, subsequent_indent="  ") or [""]
     yield [first, *row[1:]]
     yield from ([name, *[""] * (len(row) - 1)] for name in more)

@@ -36,7 +36,7 @@ def slope(sizes: Sequence[float], values: Sequence[float], errors: Sequence[floa
     return float(line[0]), t_quantile(degrees if excess > 1 and degrees else math.inf) * error
 
 
-def more_labels(points: Sequence[Point], *, now: int, size: int) -> Prediction:
+def more_labels(points: Sequence[Point], *, now: int, size: int, unknown: str) -> Prediction:
     """Return what another number of labelled examples would do, from points of the same context.
 
     Parameters
@@ -47,6 +47,8 @@ def more_labels(points: Sequence[Point], *, now: int, size: int) -> Prediction:
         The size of the investigation, one of the points.
     size
         The size to predict.
+    unknown
+        The reason if nothing is: a single size, or one without an interval.
 
     Notes
     -----
@@ -67,8 +69,7 @@ def more_labels(points: Sequence[Point], *, now: int, size: int) -> Prediction:
     remedy = Remedy("more_data", changes={"num_labelled": size}, words=f"num_labelled {size:,} in place of {now:,}")
     before = here.std.value if here else math.nan
     if here is None or math.isnan(of_std):
-        why = "one num_labelled only, or no intervals: a second one shows the slope"
-        return Prediction(remedy=remedy, basis="unknown", std_before=before, reason=why)
+        return Prediction(remedy=remedy, basis="unknown", std_before=before, reason=unknown)
     step = math.log(size / now)
     beyond = math.log2(max(size / max(p.size for p in points), min(p.size for p in points) / size, 1.0))
     half = math.hypot(half_std * step, math.log(here.std.high / here.std.low) / 2, normal * DOUBT * beyond)

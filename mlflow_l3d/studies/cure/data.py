@@ -41,8 +41,7 @@ def data_remedies(client: Client, gathered: Gathered, task: Task | None) -> Iter
     if now and gathered.importances:
         other = 2 * now if task is None or _has(task, 2 * now) else max(1, now // 2)
         why = f"unknown from one size. A second one shows it: mlflow-l3d investigate ... --num-labelled {other}"
-        labels = more_labels([*_points(client, gathered)], now=now, size=2 * now)
-        yield replace(labels, reason=why) if labels.basis == "unknown" else labels
+        yield more_labels([*_points(client, gathered)], now=now, size=2 * now, unknown=why)
     members = gathered.members
     if (test_size := members.test_size) and gathered.spread.value > 0:
         luck = members.luck_of_tests(gathered.metric, gathered.classes)

@@ -89,14 +89,14 @@ def test_more_data_follows_the_slope_of_the_points() -> None:
         Point(n, Range(s := 0.3 * n**-0.5, s * 0.9, s / 0.9), Range(m := 0.5 + 0.02 * math.log(n), m - 0.01, m + 0.01))
         for n in (100, 200, 400)
     ]
-    found = [more_labels(points, now=200, size=size) for size in (200, 800)]
+    found = [more_labels(points, now=200, size=size, unknown="") for size in (200, 800)]
     assert [each.std.value for each in found] == pytest.approx([0.3 / math.sqrt(200), 0.3 / math.sqrt(800)])
     assert [each.mean_change.value for each in found] == pytest.approx([0, 0.02 * math.log(4)])
     assert found[1].std.high / found[1].std.value > found[0].std.high / found[0].std.value
-    two = more_labels(points[:2], now=200, size=400)
+    two = more_labels(points[:2], now=200, size=400, unknown="")
     assert two.mean_change.low < 0 < two.mean_change.value  # two sizes do not show that scores level off
-    alone = more_labels(points[:1], now=100, size=200)
-    assert alone.basis == "unknown"
+    alone = more_labels(points[:1], now=100, size=200, unknown="one size")
+    assert (alone.basis, alone.reason) == ("unknown", "one size")
     assert math.isnan(alone.std.value)
 
 

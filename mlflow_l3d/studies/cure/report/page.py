@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
@@ -66,11 +66,7 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
     settings
         The given values.
     """
-    first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ROWS]
     compared = [verified_table(each, answer) for each in answer.verified]
-    trained = (each for each in answer.predictions if each.remedy.kind in CHANGING and each.reason)
-    lacking = [f"{beginning(each.remedy)}: {each.reason}." for each in trained]
-    table = trained_table(answer) if answer.verified else remedy_bars(first, answer.metric) if first else None
     return Document(
         title=f"cure of run {source.run_id}",
         headline=headline(answer),
@@ -78,7 +74,7 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
         place=source.place(f"{len(answer.predictions)} remedies"),
         answers=[_helping(answer), _cost(answer), _luck(answer)],
         drawing=front(answer),
-        table=table and replace(table, note=" ".join([table.note, *lacking])),
+        table=trained_table(answer) if answer.verified else foreseen_table(answer),
         steps=list(_steps(answer, source, run_id)),
         lines=[f"Cure of run {source.run_id}; report.html is among the artifacts of MLflow run {run_id}."],
         notes=answer.reasons[:2],
@@ -90,6 +86,14 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
         ],
         settings=settings,
     )
+
+
+def foreseen_table(answer: CureAnswer) -> Table | None:
+    """Return the first remedies, and below them why trained ones have no ensembles on top, or no numbers."""
+    first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ROWS]
+    trained = (each for each in answer.predictions if each.remedy.kind in CHANGING and each.reason)
+    lacking = [f"{beginning(each.remedy)}: {each.reason}." for each in trained]
+    return remedy_bars(first, answer.metric, lacking) if first else None
 
 
 def headline(answer: CureAnswer) -> str:
