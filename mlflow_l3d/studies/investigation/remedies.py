@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import listed
-from mlflow_l3d.report.remedies import needs_labels, remedy_over
+from mlflow_l3d.report.remedies import factor_words, needs_labels, remedy_over
 from mlflow_l3d.studies.investigation.members import MOST_PREDICTIONS, MemberRows
 
 
@@ -94,7 +94,7 @@ def predicted(
         shared |= {"test_size": members.test_size, "test_is_drawn": drawn}
         every += predict_all(independent, over=members.over, **shared)
     elif not members.factors:
-        lacking = [*members.over]
+        lacking = [factor_words("+".join(members.over))]
     predictions = [each for each in every if each.basis != "unknown" and each.remedy.kind in SEVERAL]
     if not classes:
         predictions = [replace(each, remedy=_of_numbers(each.remedy)) for each in predictions]

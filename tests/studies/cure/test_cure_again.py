@@ -86,7 +86,7 @@ def test_a_repeated_cure_trains_nothing_and_says_what_was_tried_and_what_is_next
         # What golden runs with other test examples cannot show has its reason below the table, and in the row.
         shown = cure()
         page = Page(shown.report().to_html()).text
-        why = "ensembles of such runs are unknown. Runs that differ in data_split, label_selection and model_randomness"
+        why = "ensembles of such runs are unknown. Runs that differ in 3 factors"
         for text in (" ".join(shown.report().to_text().split()), page):
             assert f"A better coin: {why} share too few test examples" in text
         assert f"exact ({why}" in page
