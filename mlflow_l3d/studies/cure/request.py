@@ -123,8 +123,7 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     ParameterError
         For the first that is not allowed.
     """
-    run = getattr(parent, "run_id", parent)
-    typed = read_arguments({**options, "parent_run_id": run}, CURE)
+    typed = read_arguments({**options, "parent_run_id": getattr(parent, "run_id", parent)}, CURE)
     latest = typed["parent_run_id"] == "latest"
     run_id = latest_investigation(client, status="FINISHED") if latest else whole_id(client, typed["parent_run_id"])
     budget, gathered = Budget.parse(typed["budget"]), gather(client, run_id, typed["metric"])

@@ -106,6 +106,23 @@ def test_more_golden_runs_are_asked_of_the_parameter_that_makes_them() -> None:
     assert then == "mlflow-l3d cure RUN_ID --verify 1 --runs 80 --remedy 'vote of 5 runs over a'"
 
 
+def test_more_golden_runs_are_not_asked_of_a_remedy_that_changes_none() -> None:
+    same = np.linspace(0.5, 0.6, 20)
+    restarts = verify(NOTHING, same, same)
+    answer = CureAnswer(
+        metric=named("accuracy"),
+        std=0.1,
+        mean=0.5,
+        predictions=(),
+        verified=(restarts,),
+        stored=80,
+        tried=(NOTHING.prediction.remedy,),
+    )
+    source = Source(run_id="p", approach="head", given={"task": "trec"})
+    (step,) = cure_document(answer, source=source, run_id="r", settings={}).steps
+    assert (step.text, step.command) == ("Tried: vote of 5 runs over a:", "mlflow-l3d cure p --verify 1")
+
+
 def test_of_remedies_that_show_nothing_the_one_with_the_least_spread_is_named() -> None:
     first, second = (
         replace(

@@ -210,7 +210,8 @@ def remaining_table(answer: CureAnswer) -> Table | None:
 
 def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
     cure = partial(source.on_runs, "cure", source.run_id)
-    is_open = [each for each in answer.ranked if "open" in (each.less_spread, answer.mean_kept(each))]
+    changing = [each for each in answer.ranked if each.ratio.low != each.ratio.high]  # the others change no run
+    is_open = [each for each in changing if "open" in (each.less_spread, answer.mean_kept(each))]
     if answer.best is not None:
         command = f"mlflow artifacts download --run-id {run_id} --artifact-path cure.json --dst-path ."
         yield Step("The verified remedy is a file:", command)
