@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from mlflow_l3d.analysis.cure.remedy import SEVERAL, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.remedy import CHANGING, SEVERAL, Prediction, Range, Remedy
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import share_bar, svg, text
@@ -104,7 +104,7 @@ def less_text(each: Prediction, unit: Unit) -> str:
     return f"{mean}; less luck is undecided" + f" {ratio}{before})" * (ratio != MISSING)
 
 
-def remedy_bars(predictions: Sequence[Prediction], metric: Metric) -> Table:
+def remedy_bars(predictions: Sequence[Prediction], metric: Metric, notes: Sequence[str] = ()) -> Table:
     """Return remedies as a first screen has them: what remains with its interval, the change of the mean, the price.
 
     Bars reach to twice what remains without a remedy, so that no long interval makes the others small.
@@ -131,7 +131,7 @@ def remedy_bars(predictions: Sequence[Prediction], metric: Metric) -> Table:
         )
     others = any(math.isnan(each.ratio.high) and math.isfinite(each.std.high) for each in predictions)
     note = f"Predicted from stored runs. Now {unit.typical(std)}; in brackets: % of it{', or the interval' * others}."
-    note += labels_note([each.remedy for each in predictions])
+    note = " ".join([note + labels_note([each.remedy for each in predictions]), *notes])
     legend = "Dashed line: without a remedy." + " Arrow: the interval is longer." * is_cut
     kinds = ("remedy",) * len(rows)
     return Table.of(rows, note, legend=legend, kind="bars", texts=frozenset({1}), kinds=kinds)
@@ -152,7 +152,7 @@ def remedy_table(predictions: Sequence[Prediction], metric: Metric, note: str) -
             "trainings": str(each.trainings),
             "seconds": plain(each.seconds, 0 if each.seconds >= 10 else 1),
             f"overstated ({unit.short})": unit.change(each.overstatement),
-            "basis": each.basis,
+            "basis": each.basis + f"\n({each.reason})" * bool(each.reason and each.remedy.kind in CHANGING),
         }
         for each in predictions
     ]

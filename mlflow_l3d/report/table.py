@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
@@ -12,7 +13,7 @@ from mlflow_l3d.report.numbers import MISSING, shorten
 from mlflow_l3d.report.text import WIDTH, ascii_text, heading, marked, wrap
 
 _NAME: Final = 60
-"""Longest first cell, in characters."""
+"""Most characters of a line of a first cell; half of it if the other columns need the room."""
 
 
 class Drawn(str):
@@ -124,7 +125,8 @@ class Table:
     def lines(self, indent: str = "") -> list[str]:
         """Return the table as lines of at most :data:`~mlflow_l3d.report.table.WIDTH` characters.
 
-        The columns stand closer where they do not fit, and else go below, under the same names.
+        The columns stand closer where they do not fit; then names are broken; else columns go below, under the same
+        names.
         """
         room = WIDTH - len(indent)
         columns = [at for at in range(len(self.head)) if at not in self.more and not self._is_drawn(at)]
@@ -133,13 +135,17 @@ class Table:
         heads = [marked(cell).split("\n") for cell in self.head]
         deep = max(map(len, heads))
         head = list(zip(*([""] * (deep - len(each)) + each for each in heads), strict=True))
-        names = [_one_line(row[0], _NAME) for row in (*head, *self.rows)]
-        left = max(map(len, names))
+        names = [_one_line(row[0], 2 * _NAME) for row in (*head, *self.rows)]
+        left = min(_NAME, max(map(len, names)))
         grid = [
             [name, *[_one_line(cell, room - left - 1) for cell in row[1:]]]
             for name, row in zip(names, (*head, *self.rows), strict=True)
         ]
         widths = [left, *[max(len(row[at]) for row in grid[deep - 1 :]) for at in range(1, len(heads))]]
+        rest = room - sum(widths[1:]) - len(widths) + 1
+        if max(_NAME // 2, *map(len, names[:deep])) <= rest < left:
+            widths[0] = rest
+        grid[deep:] = [line for row in grid[deep:] for line in _broken(row, widths[0])]
         lines = [self.title] if self.title else []
         for number, block in enumerate(_blocks(widths, room)):
             shown = [indent + _line(row, block, self.texts) for row in grid]
@@ -161,6 +167,13 @@ class Table:
         rows = [line(self.head), line(["---"] * len(self.head)), *map(line, self.rows)]
         title = f"**{self.title}**" if self.title else ""
         return "\n\n".join(filter(None, [title, "\n".join(rows), marked(self.note)]))
+
+
+def _broken(row: list[str], width: int) -> Iterator[list[str]]:
+    """Yield a row whose name has at most so many characters, and the rest of the name in rows of its own."""
+    first, *more = textwrap.wrap(row[0], width, subsequent_indent="  ") or [""]
+    yield [first, *row[1:]]
+    yield from ([name, *[""] * (len(row) - 1)] for name in more)
 
 
 def _blocks(widths: Sequence[int], room: int) -> Iterator[list[_Column]]:

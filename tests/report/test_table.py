@@ -52,6 +52,17 @@ def test_what_names_a_row_stands_again_before_columns_that_go_below():
     assert [line.split()[-1] for line in lines if line.startswith("a - b")] == ["SST2", "TREC", "1", "1"]
 
 
+def test_a_long_name_is_broken_if_the_other_columns_need_the_room():
+    long = "mean of class scores of 5 over 3 factors, training to convergence (30 epochs at rate 0.003, restarts)"
+    rows = [{"remedy": name, "x" * 20: "1", "y" * 20: "2", "z" * 12: "3"} for name in ("vote of 5", long)]
+    lines = Table.of(rows).lines()
+    assert lines[0].split() == ["remedy", "x" * 20, "y" * 20, "z" * 12]  # one table
+    assert [line.split()[-1] for line in lines[2:4]] == ["3", "3"]
+    assert " ".join([lines[3][:45].strip(), *map(str.strip, lines[4:])]) == long
+    assert all(line.startswith("  ") for line in lines[4:])
+    assert max(map(len, lines)) <= 100
+
+
 def test_pictures_stand_on_a_page_alone_and_columns_for_the_paper_wait_there():
     bar = Drawn(Markup("<svg></svg>"))
     table = Table(("factor", "bar", "n", "p"), (("a", bar, "1", "2"),), more=frozenset({3}), kinds=("minor",))

@@ -59,6 +59,7 @@ def extended(members: IntArray, moments: FloatArray, like: npt.NDArray[np.bool_]
             whole[..., ~measured, moment] = line if moment == MEAN else np.clip(line, 0, 1)
     more = np.nan_to_num(whole[..., LUCK] - whole[..., :1, LUCK])
     whole[..., TOTAL] += np.where(like[:, TOTAL], 0.0, more)
+    whole[whole[..., TOTAL] < 0, TOTAL] = np.nan  # few runs know neither part
     return whole
 
 

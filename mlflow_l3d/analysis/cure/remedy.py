@@ -24,7 +24,9 @@ ENSEMBLES: Final = ("vote", "mean")
 """Kinds that combine the predictions of several members."""
 SEVERAL: Final = (*ENSEMBLES, "choose")
 """Kinds with several members."""
-OF_APPROACHES: Final = (*SEVERAL, "training", "prompt")
+CHANGING: Final = ("training", "prompt")
+"""Kinds of which nothing is known before they are trained."""
+OF_APPROACHES: Final = (*SEVERAL, *CHANGING)
 """Kinds that an approach can have, so that they can be verified; all others are other data, or another report."""
 
 

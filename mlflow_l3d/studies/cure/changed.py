@@ -19,11 +19,15 @@ from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.cure.gather import Gathered, read_members
 from mlflow_l3d.studies.cure.numbers.verified import Verified, verify
 from mlflow_l3d.studies.gate.golden import GoldenRequest
-from mlflow_l3d.studies.investigation.remedies import predicted, why_not
+from mlflow_l3d.studies.investigation.members import MemberRows
+from mlflow_l3d.studies.investigation.remedies import predicted
 from mlflow_l3d.studies.request import context_of
 from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import cells_of_runs
+
+FEWEST = 5
+"""Fewer golden runs than these verify no remedy."""
 
 
 def members_folder() -> Path:
@@ -46,8 +50,13 @@ def cured_request(plain: GoldenRequest, remedy: Remedy) -> GoldenRequest:
     cured = Cured(setup.approach, remedy, members=members_folder(), context=context_of(changed))
     cured.check_task(setup.task, changed.hyperparameters)
     setup = replace(changed, approach=cured)
-    key = content_key({"cure": text_of(remedy), "plain": plain.key})
+    key = cured_key(plain, remedy)
     return replace(plain, setup=setup, context_key=context_of(setup), key=key, side=remedy_words(remedy))
+
+
+def cured_key(plain: GoldenRequest, remedy: Remedy) -> str:
+    """Return the key of golden runs with a remedy."""
+    return content_key({"cure": text_of(remedy), "plain": plain.key})
 
 
 def stored_runs(client: Client, keys: Sequence[str], context: str) -> pd.DataFrame:
@@ -71,22 +80,30 @@ def member_keys(golden: GoldenRequest) -> tuple[str, list[str]]:
 
 def predict_changed(
     client: Client, gathered: Gathered, golden: GoldenRequest, plain: FloatArray, remedy: Remedy, most_members: int
-) -> tuple[list[Prediction], list[str]]:
-    """Return what golden runs with other hyperparameters show, and what ensembles of them would do, with reasons.
+) -> list[Prediction]:
+    """Return what golden runs with other hyperparameters show, and what ensembles of them would do.
 
-    Nothing is known before all of them have finished. Ensembles are predicted as those of any golden runs; what the
-    change alone does, paired with the `plain` scores, comes on top.
+    Ensembles are predicted as those of any golden runs; what the change alone does, paired with the `plain` scores,
+    comes on top. The first prediction, the change alone, has the reason if others are missing.
     """
     alone, metric = Prediction(remedy=remedy, basis="unknown"), gathered.metric
     try:
         golden = cured_request(golden, remedy)
     except L3DError:  # verifying it says why
-        return [alone], []
+        return [alone]
     cells = stored_runs(client, [cell.key for cell in golden.cells()], golden.context_key)
-    if len(cells) < len(plain) or metric.name not in cells:
-        return [alone], []
-    measured = verify(Verified(prediction=alone, run_id="", runs=0), plain, cells[metric.name].to_numpy(dtype=float))
+    if cells.empty:
+        return [alone]
+    scores = cells.get(metric.name, pd.Series(dtype=float)).reindex(range(len(plain))).to_numpy(dtype=float)
+    measured = verify(Verified(prediction=alone, run_id="", runs=0), plain, scores)
+    lacking = f"{measured.failed} of {len(plain)} golden runs have no score" if measured.failed else ""
+    if measured.runs < FEWEST:
+        return [replace(alone, reason=f"unknown, since {lacking}")]
     std, seconds = gathered.spread.times(measured.ratio), float(cells["duration_seconds"].mean())
+    members = MemberRows(gathered.members.design, gathered.members.over)
+    classes = read_members(client, cells, members, f"validation_{metric.name}" * (not gathered.chosen_by))
+    after, reasons = predicted(members, metric, gathered.classes or classes, std, most_members=most_members)
+    unknown = "" if after else f"ensembles of such runs are unknown. {reasons[0].rstrip('.')}"
     alone = replace(
         alone,
         basis="exact",
@@ -94,11 +111,8 @@ def predict_changed(
         ratio=measured.ratio,
         mean_change=measured.mean_change,
         std_before=gathered.spread.value,
+        reason="; ".join(filter(None, (lacking, unknown))),
     )
-    members, reason, classes = read_members(client, cells, gathered)
-    if reason := reason or why_not(members, metric, std.value):
-        return [replace(alone, seconds=seconds)], [f"{remedy_words(remedy)}: {reason}"]
-    after, reasons = predicted(members, metric, classes, std, most_members=most_members)
     on_top = [
         replace(
             each,
@@ -109,4 +123,4 @@ def predict_changed(
         )
         for each in after
     ]
-    return [replace(each, seconds=seconds * each.trainings) for each in (alone, *on_top)], reasons
+    return [replace(each, seconds=seconds * each.trainings) for each in (alone, *on_top)]

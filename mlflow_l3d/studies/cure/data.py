@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.cure.more_data import Point, more_data, more_tests
+from mlflow_l3d.analysis.cure.more_data import Point, more_labels, more_tests
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range
 from mlflow_l3d.analysis.cure.which_examples import which_examples
 from mlflow_l3d.analysis.importance.tables import known_std, std_interval
@@ -41,12 +41,11 @@ def data_remedies(client: Client, gathered: Gathered, task: Task | None) -> Iter
     if now and gathered.importances:
         other = 2 * now if task is None or _has(task, 2 * now) else max(1, now // 2)
         why = f"unknown from one size. A second one shows it: mlflow-l3d investigate ... --num-labelled {other}"
-        for each in more_data([*_points(client, gathered)], setting="num_labelled", now=now, sizes=[2 * now]):
-            yield replace(each, reason=why) if each.basis == "unknown" else each
+        yield more_labels([*_points(client, gathered)], now=now, size=2 * now, unknown=why)
     members = gathered.members
     if (test_size := members.test_size) and gathered.spread.value > 0:
         luck = members.luck_of_tests(gathered.metric, gathered.classes)
-        yield from more_tests(gathered.spread, luck=luck, test_size=test_size, sizes=[2 * test_size])
+        yield more_tests(gathered.spread, luck=luck, now=test_size, size=2 * test_size)
     if task is not None and len(task) and (seeds := _split_seeds(gathered.cells)):
         yield _best_examples(gathered, task, seeds)
 

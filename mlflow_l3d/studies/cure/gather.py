@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.agreement.kinds import NOTHING, NUMBERS, WHOLE, kind_of_column
-from mlflow_l3d.analysis.cure.remedy import Range
-from mlflow_l3d.analysis.importance.checks.shape import guessing_runs
+from mlflow_l3d.analysis.cure.remedy import Range, Remedy
+from mlflow_l3d.analysis.importance.checks.shape import MANY, guessing_runs
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import known_std, population_std, std_interval
 from mlflow_l3d.analysis.intervals import FloatArray
@@ -23,7 +24,6 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by, recorded_about
 from mlflow_l3d.studies.investigation.members import (
-    MOST_PREDICTIONS,
     Form,
     MemberRows,
     chosen_by_other,
@@ -57,8 +57,6 @@ class Gathered:
         Their standard deviation as it is reported, with its interval.
     members
         The runs with their predictions.
-    reason
-        Why there are none, in one line; empty if there are some.
     seconds
         Mean time of a training; nan if unknown.
     source
@@ -75,7 +73,6 @@ class Gathered:
     golden: FloatArray
     spread: Range
     members: MemberRows
-    reason: str
     seconds: float
     source: Source
     chosen_by: str
@@ -90,6 +87,15 @@ class Gathered:
     def collapsed(self) -> int:
         """How many independent runs are no better than guessing, if that comes before all luck."""
         return guessing_runs(self.golden, self.metric.chance_level(self.classes or None))
+
+    def in_order(self, remedies: Sequence[Remedy]) -> Sequence[Remedy]:
+        """Return the remedies of an approach: restarts first if others learn, and half of the collapsed name one class.
+
+        Only such a run collapses on its validation part, too, and most of its restarts learn.
+        """
+        share, answers = self.collapsed / max(1, len(self.golden)), self.members.answers(self.classes)
+        can_restart = answers is not None and 0 < share < MANY and answers.constant / answers.runs >= share / 2
+        return sorted(remedies, key=lambda each: "restarts" not in each.changes) if can_restart else remedies
 
 
 def gather(client: Client, run_id: str, asked: str) -> Gathered:
@@ -121,12 +127,12 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
     source = recorded_about(client, parent).source
     over = (SEED,) if parent.data.tags.get(names.DESIGN) == "seeds" else drawn_factors(cells)
     chosen_by = chosen_by_other(cells, metric)
-    validation = f"validation_{metric.name}" * (not chosen_by)
-    members, reason, classes = _read(client, cells, MemberRows(planned.design_of(cells), over), validation)
-    classes = len(source.classes) or classes
+    members = MemberRows(planned.design_of(cells), over)
+    found_classes = read_members(client, cells, members, f"validation_{metric.name}" * (not chosen_by))
+    classes = len(source.classes) or found_classes
     spread = _spread(cells, replace(planned, classes=classes or None), metric)
     seconds = float(pd.to_numeric(cells.get("duration_seconds", pd.Series(dtype=float))).mean())
-    return Gathered(parent, cells, metric, classes, *spread, members, reason, seconds, source, chosen_by)
+    return Gathered(parent, cells, metric, classes, *spread, members, seconds, source, chosen_by)
 
 
 def _spread(cells: pd.DataFrame, planned: Planned, metric: Metric) -> tuple[dict[str, Importance], FloatArray, Range]:
@@ -141,16 +147,11 @@ def _spread(cells: pd.DataFrame, planned: Planned, metric: Metric) -> tuple[dict
     return {}, scores, Range(std, *std_interval(scores))
 
 
-def read_members(client: Client, cells: pd.DataFrame, gathered: Gathered) -> tuple[MemberRows, str, int]:
-    """Return the predictions of golden runs that differ from those of a parent in their training alone."""
-    members = MemberRows(gathered.members.design, gathered.members.over)
-    validation = f"validation_{gathered.metric.name}" * (not gathered.chosen_by)
-    members, reason, classes = _read(client, cells, members, validation)
-    return members, reason, gathered.classes or classes
+def read_members(client: Client, cells: pd.DataFrame, members: MemberRows, validation: str) -> int:
+    """Add the predictions of all cells to the members, and return the number of classes that occur.
 
-
-def _read(client: Client, cells: pd.DataFrame, members: MemberRows, validation: str) -> tuple[MemberRows, str, int]:
-    """Return the predictions of all cells, why there are none, and the number of classes that occur."""
+    `validation` is the metric that chooses the best of several.
+    """
     finished = cells[cells["status"].eq("FINISHED")]
     form: Form | None = None
     classes = 0
@@ -164,9 +165,7 @@ def _read(client: Client, cells: pd.DataFrame, members: MemberRows, validation: 
                 if form == "classes":
                     classes = max(classes, int(max(run.labels.max(), run.predictions.max())) + 1)
             members.add(cell, run)
-    if members.is_whole:
-        return members, "" if members.size else "The runs hold no predictions.", classes
-    return members, f"The runs hold more than {MOST_PREDICTIONS:,} predictions and class scores.", classes
+    return classes
 
 
 def _form(table: pa.Table) -> Form:

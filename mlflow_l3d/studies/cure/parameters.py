@@ -15,7 +15,7 @@ class _Parent(TypedDict, total=False):
 
 
 class _Cure(TypedDict, total=False):
-    verify: Annotated[int, Of("0", "how many of the best remedies are trained, to compare with what is predicted")]
+    verify: Annotated[int, Of("0", "how many of the best remedies are trained and compared; those tried before count")]
     remedy: Annotated[
         str, Of("auto", "verify: the remedy that is trained, as a report names it; auto is those predicted to be best")
     ]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
+
+import numpy as np
 
 from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
 from mlflow_l3d.analysis.cure.rank import helping
-from mlflow_l3d.analysis.cure.remedy import MOST_PAIRS, OF_APPROACHES, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.remedy import CHANGING, MOST_PAIRS, OF_APPROACHES, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.approaches.cured.approach import Cured
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.checks import execution
@@ -23,20 +26,17 @@ from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.budget import Budget
-from mlflow_l3d.studies.cure.changed import predict_changed
+from mlflow_l3d.studies.cure.changed import cured_key, predict_changed
 from mlflow_l3d.studies.cure.data import data_remedies
 from mlflow_l3d.studies.cure.gather import Gathered, gather
-from mlflow_l3d.studies.cure.numbers.verified import against_collapse
 from mlflow_l3d.studies.cure.parameters import CURE
 from mlflow_l3d.studies.gate.golden import GoldenRequest
 from mlflow_l3d.studies.gate.sides import Side, recorded_side
-from mlflow_l3d.studies.investigation.remedies import predicted, why_not
-from mlflow_l3d.tracking.children import whole_id
+from mlflow_l3d.studies.investigation.remedies import predicted
+from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.children import condition, search, whole_id
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
-
-_CHANGING: Final = ("training", "prompt")
-"""Kinds of which nothing is known before they are trained."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,14 +53,18 @@ class CureRequest:
         All remedies, best first.
     reasons
         What could not be predicted, one line each.
+    tried
+        Those of which golden runs were trained before.
     side
-        The golden runs of the parent, and with what more are trained; None if there are none, and nothing is verified.
+        The golden runs of the parent; None if there are none, and nothing is verified.
+    golden
+        Those that remedies are compared with, if more can be trained.
+    stored
+        Golden runs of the parent, if more can be trained.
     each
         Trainings behind one run of the parent: more than one if it is cured.
     budget
         The most that is trained.
-    runs
-        Golden runs of each verified remedy.
     """
 
     texts: Mapping[str, str]
@@ -68,10 +72,12 @@ class CureRequest:
     gathered: Gathered
     predictions: tuple[Prediction, ...]
     reasons: tuple[str, ...]
+    tried: tuple[Prediction, ...]
     side: Side | None
+    golden: GoldenRequest | None
+    stored: int
     each: int
     budget: Budget
-    runs: int
 
     @property
     def title(self) -> str:
@@ -82,20 +88,7 @@ class CureRequest:
     @property
     def workers(self) -> int:
         """How many cells are trained at a time."""
-        request = None if self.side is None else self.side.request
-        return 1 if request is None else expected_workers(request.setup)
-
-    @property
-    def stored(self) -> int:
-        """Golden runs of the parent, if more can be trained."""
-        return _stored(self.side)
-
-    @property
-    def golden(self) -> GoldenRequest:
-        """The golden runs of the parent that remedies are compared with, if more can be trained."""
-        assert self.side is not None
-        assert self.side.request is not None
-        return replace(self.side.request, runs=self.runs, metric=self.gathered.metric)
+        return 1 if self.golden is None else expected_workers(self.golden.setup)
 
     @property
     def smallest_effect(self) -> float:
@@ -103,19 +96,23 @@ class CureRequest:
         effect = self.arguments["smallest_effect"]
         return self.gathered.spread.value / 2 if effect == "auto" else effect / unit_of(self.gathered.metric).scale
 
-    def chosen(self) -> list[Prediction]:
-        """Return the remedies that may be verified, best first; if one is named, it alone.
+    def ranked(self) -> list[Prediction]:
+        """Return the remedies that may be verified: those that were tried before, and the others.
 
-        If runs collapse, what is for it; then those that help and those of which nothing can be predicted, the best
-        of either first.
+        In both parts the best come first: if runs collapse, what is for it; then those that help and those of which
+        nothing can be predicted, the best of either first.
         """
-        if self.arguments["remedy"] != "auto":
-            return [_named(self.predictions, self.arguments["remedy"])]
         best = helping(self.predictions, self.gathered.spread.value, self.gathered.metric.sign)
-        unknown = [each for each in self.predictions if each.remedy.kind in _CHANGING and each.basis == "unknown"]
-        if self.gathered.collapsed and (first := against_collapse(self.predictions)):
-            return [first, *best, *(each for each in unknown if each is not first)]
-        return [*best[:1], *unknown[:1], *best[1:], *unknown[1:]]
+        unknown = [each for each in self.predictions if each.remedy.kind in CHANGING and each.basis == "unknown"]
+        first = 0 if self.gathered.collapsed else 1
+        ranked = [*best[:first], *unknown[:1], *best[first:], *unknown[1:]]
+        tried = [each for each in self.tried if each not in ranked]
+        return sorted([*ranked, *tried], key=lambda each: each not in self.tried)
+
+    def chosen(self) -> list[Prediction]:
+        """Return the remedies that may be verified, best first; if one is named, it alone."""
+        name = self.arguments["remedy"]
+        return self.ranked() if name == "auto" else [_named(self.predictions, name)]
 
 
 def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> CureRequest:
@@ -126,20 +123,22 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     ParameterError
         For the first that is not allowed.
     """
-    run = getattr(parent, "run_id", parent)
-    typed = read_arguments({**options, "parent_run_id": run}, CURE)
+    typed = read_arguments({**options, "parent_run_id": getattr(parent, "run_id", parent)}, CURE)
     latest = typed["parent_run_id"] == "latest"
     run_id = latest_investigation(client, status="FINISHED") if latest else whole_id(client, typed["parent_run_id"])
     budget, gathered = Budget.parse(typed["budget"]), gather(client, run_id, typed["metric"])
     side = _side(client, gathered, getattr(parent, "request", None), typed)
-    each = _trainings(gathered, side)
-    stored = _stored(side)
+    golden = None if side is None else side.request
+    each = _trainings(gathered, golden)
+    stored = 0 if golden is None or side is None or side.cells is None else len(side.cells)
     runs = min(stored, MOST_PAIRS) if typed["runs"] == "auto" else typed["runs"]
-    predictions, reasons = _predictions(client, gathered, side, each, runs, typed["most_members"])
+    golden = None if golden is None else replace(golden, runs=runs, metric=gathered.metric)
+    plain = np.zeros(0) if side is None else side.scores(gathered.metric.name, runs)
+    predictions, reasons = _predictions(client, gathered, golden, plain, each, typed["most_members"])
     if typed["remedy"] != "auto":
         _named(predictions, typed["remedy"])
     if typed["verify"] and side is not None:
-        if side.request is None:
+        if golden is None:
             allowed = f"needs more golden runs of run {run_id}, which cannot be trained here: {side.reason}"
             raise ParameterError("verify", typed["verify"], allowed, "Use verify=0.")
         if runs > stored:
@@ -151,11 +150,22 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
         gathered=gathered,
         predictions=tuple(predictions),
         reasons=tuple(reasons),
+        tried=tuple(() if golden is None else _tried(client, golden, predictions)),
         side=side,
+        golden=golden,
+        stored=stored,
         each=each,
         budget=budget,
-        runs=runs,
     )
+
+
+def _tried(client: Client, plain: GoldenRequest, predictions: Iterable[Prediction]) -> Iterator[Prediction]:
+    """Yield the remedies of which golden runs were trained, to the end or not."""
+    begun = search(client, None, condition({names.ROLE: plain.role}))
+    keys = {run.data.tags.get(names.INVESTIGATION_KEY) for run in begun}
+    for each in predictions:
+        if each.remedy.kind in OF_APPROACHES and not each.also and cured_key(plain, each.remedy) in keys:
+            yield each
 
 
 def _named(predictions: Sequence[Prediction], name: str) -> Prediction:
@@ -168,12 +178,8 @@ def _named(predictions: Sequence[Prediction], name: str) -> Prediction:
     return named[0]
 
 
-def _stored(side: Side | None) -> int:
-    return 0 if side is None or side.request is None or side.cells is None else len(side.cells)
-
-
 def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) -> Side | None:
-    """Return the golden runs of a parent, and with what more are trained; see :attr:`CureRequest.side`.
+    """Return the golden runs of a parent, and with what more are trained; see :attr:`CureRequest.golden`.
 
     `request` belongs to a result in this process, whose approach and task may be objects.
     """
@@ -212,10 +218,10 @@ def _placed(setup: Setup, typed: Arguments) -> Setup:
     )
 
 
-def _trainings(gathered: Gathered, side: Side | None) -> int:
+def _trainings(gathered: Gathered, golden: GoldenRequest | None) -> int:
     """Return the trainings behind one run of the parent."""
-    if side is not None and side.request is not None:
-        approach = side.request.setup.approach
+    if golden is not None:
+        approach = golden.setup.approach
         remedy = approach.remedy if isinstance(approach, Cured) else Remedy("training")
     else:
         text = own_parameter(gathered.parent, "cure") or ""
@@ -224,15 +230,16 @@ def _trainings(gathered: Gathered, side: Side | None) -> int:
 
 
 def _predictions(
-    client: Client, gathered: Gathered, side: Side | None, each_run: int, runs: int, most_members: int
+    client: Client,
+    gathered: Gathered,
+    golden: GoldenRequest | None,
+    plain: FloatArray,
+    each_run: int,
+    most_members: int,
 ) -> tuple[list[Prediction], list[str]]:
     """Return what is predicted of each remedy, best first, and in one line each what is not."""
     spread, metric, members = gathered.spread, gathered.metric, gathered.members
-    predictions: list[Prediction] = []
-    if reason := gathered.reason or why_not(members, metric, spread.value):
-        reasons = [reason]
-    else:
-        predictions, reasons = predicted(members, metric, gathered.classes, spread, most_members=most_members)
+    predictions, reasons = predicted(members, metric, gathered.classes, spread, most_members=most_members)
     if spread.value > 0:
         predictions += report_mean(spread, over=members.over, most_members=most_members)
         predictions += [fixed(name, spread, _main_share(each)) for name, each in gathered.importances.items()]
@@ -240,8 +247,7 @@ def _predictions(
         reasons.append(f"Runs report validation {gathered.chosen_by}, which would choose the best of several.")
     if each_run > 1:
         reasons.append(f"A run is {each_run} trainings already: the parent run is cured. They are counted.")
-    setup = None if side is None or side.request is None else side.request.setup
-    by_data = [*data_remedies(client, gathered, None if setup is None else setup.task)]
+    by_data = [*data_remedies(client, gathered, None if golden is None else golden.setup.task)]
     reasons += [f"{remedy_words(each.remedy)}: {each.reason}." for each in by_data if each.basis == "unknown"]
     predictions += [each for each in by_data if each.basis != "unknown"]
     predictions = [
@@ -249,14 +255,11 @@ def _predictions(
         for each in predictions
     ]
     predictions += pairs(predictions)
-    if side is not None and side.request is not None and setup is not None:
-        plain = side.scores(metric.name, runs)
-        for remedy in setup.approach.remedies(setup.task, setup.hyperparameters):
-            changed, why = predict_changed(
-                client, gathered, replace(side.request, runs=runs), plain, remedy, most_members
-            )
+    if golden is not None:
+        setup = golden.setup
+        for remedy in gathered.in_order(setup.approach.remedies(setup.task, setup.hyperparameters)):
+            changed = predict_changed(client, gathered, golden, plain, remedy, most_members)
             predictions += [replace(each, trainings=each_run * each.trainings) for each in changed]
-            reasons += [each for each in why if each not in reasons]
     return predictions, reasons
 
 

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.parameters.cures import text_of
 from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.base import entry_point, say
 from mlflow_l3d.studies.cure.numbers.verified import CureAnswer
 from mlflow_l3d.studies.cure.parameters import CureOptions
@@ -99,13 +100,9 @@ def plan_cure(parent_run_id: Any = "latest", **options: Unpack[CureOptions]) -> 
 
 def _carry_out(client: Client, request: CureRequest, project_run: str | None, *, progress: bool) -> Cure:
     gathered = request.gathered
-    golden = None if request.side is None else request.side.request
-    asked = request.arguments["verify"]
-    planned, notes = plan_remedies(client, request, asked or 1) if request.stored else ([], [])
-    stored = request.stored if planned else 0
-    if not asked:
-        planned, notes = [], []
-    say(notes)
+    planned, notes = plan_remedies(client, request)
+    done = [*request.tried, *(each.prediction for each in planned)]
+    say([f"{remedy_words(each.prediction.remedy)}: trained before." for each in planned if not each.trainings] + notes)
     with auxiliary_run(client, project_run, role="cure", title=request.title, parameters=request.texts) as run:
         verified = tuple(verify_remedies(client, request, planned, run.run_id, progress=progress)) if planned else ()
         answer = CureAnswer(
@@ -115,13 +112,15 @@ def _carry_out(client: Client, request: CureRequest, project_run: str | None, *,
             mean=float(gathered.golden.mean()) if len(gathered.golden) else math.nan,
             predictions=request.predictions,
             verified=verified,
-            stored=stored,
+            stored=request.stored,
             smallest_effect=request.smallest_effect,
             level=1 - (1 - LEVEL) / max(1, len(verified)),
             collapsed=gathered.collapsed,
             runs=len(gathered.golden),
-            is_pooled=golden is not None and golden.phase == "base",
+            is_pooled=request.golden is not None and request.golden.phase == "base",
             reasons=(*request.reasons, *notes),
+            tried=tuple(each.remedy for each in request.predictions if each in done),
+            upcoming=tuple([each for each in request.ranked() if each not in done][:2]),
         )
         parent = str(gathered.parent.info.run_id)
         # A reason is why no command can train: the request of an object of this process can.

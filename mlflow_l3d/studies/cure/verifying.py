@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -20,7 +20,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.published import PUBLISHED
 from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.base import say
-from mlflow_l3d.studies.cure.changed import cured_request, member_keys, members_folder, stored_runs
+from mlflow_l3d.studies.cure.changed import FEWEST, cured_request, member_keys, members_folder, stored_runs
 from mlflow_l3d.studies.cure.numbers.verified import Verified, verify
 from mlflow_l3d.studies.cure.request import CureRequest
 from mlflow_l3d.studies.dry_run import StudyPlan, study_plan
@@ -29,9 +29,6 @@ from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import read_predictions
 from mlflow_l3d.tracking.opening import spooled_cells
-
-FEWEST = 5
-"""A remedy is not verified if the budget pays for fewer golden runs."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +51,12 @@ class Planned:
     trainings: int
 
 
-def plan_remedies(client: Client, request: CureRequest, most: int) -> tuple[list[Planned], list[str]]:
+def plan_remedies(client: Client, request: CureRequest) -> tuple[list[Planned], list[str]]:
     """Return the first remedies, at most so many, that are trained within the budget, and why others are not."""
     planned: list[Planned] = []
-    notes = []
+    notes: list[str] = []
+    if not (most := request.arguments["verify"]) or request.golden is None:
+        return planned, notes
     left = request.budget.cells or math.inf
     if request.budget.seconds is not None:
         left = request.budget.seconds * request.workers / request.gathered.seconds * request.each
@@ -77,7 +76,7 @@ def plan_remedies(client: Client, request: CureRequest, most: int) -> tuple[list
         done = {*finished_cells(client, golden.context_key), *spooled_cells(client, golden.key)}
         missing = [cell.key not in done for cell in golden.cells()]
         affordable = next((at for at in range(len(missing), 0, -1) if sum(missing[:at]) * each <= left), 0)
-        if affordable < min(FEWEST, request.runs):
+        if affordable < min(FEWEST, request.golden.runs):
             notes.append(f"{words}: not verified, since the budget does not pay for {FEWEST} golden runs.")
             continue
         trainings = sum(missing[:affordable]) * each
@@ -89,8 +88,8 @@ def plan_remedies(client: Client, request: CureRequest, most: int) -> tuple[list
 
 def study_plan_of(client: Client, request: CureRequest) -> StudyPlan:
     """Return what verifying trains."""
-    most, seconds = request.arguments["verify"], request.gathered.seconds / request.each
-    planned, notes = plan_remedies(client, request, most) if most else ([], [])
+    planned, notes = plan_remedies(client, request)
+    seconds = request.gathered.seconds / request.each
     rows = [
         (remedy_words(each.prediction.remedy), each.done + each.trainings, each.done, each.trainings, seconds)
         for each in planned
@@ -101,13 +100,12 @@ def study_plan_of(client: Client, request: CureRequest) -> StudyPlan:
 def fetch_members(client: Client, request: GoldenRequest) -> None:
     """Bring the stored members of cured golden runs to their folder, each once."""
     folder, (context, keys) = members_folder(), member_keys(request)
-    if all((folder / f"{key}.json").is_file() for key in keys):
+    if not (keys := [key for key in keys if not (folder / f"{key}.json").is_file()]):
         return
     cells = stored_runs(client, keys, context)
-    missing = cells[[not (folder / f"{key}.json").is_file() for key in cells["cell_key"]]]
-    metrics = [name for name in missing.select_dtypes("number") if name not in ("row", "column", "index")]
-    rows = missing.to_dict("records")
-    for row, (_, table) in zip(rows, read_predictions(client, missing, scores=True, reference=True), strict=True):
+    metrics = [name for name in cells.select_dtypes("number") if name not in ("row", "column", "index")]
+    rows = cells.to_dict("records")
+    for row, (_, table) in zip(rows, read_predictions(client, cells, scores=True, reference=True), strict=True):
         if table is None:
             continue
         table.to_pandas().to_parquet(folder / f"{row['cell_key']}.parquet", index=False)
@@ -115,21 +113,16 @@ def fetch_members(client: Client, request: GoldenRequest) -> None:
         (folder / f"{row['cell_key']}.json").write_text(json.dumps(values), encoding="utf-8")
 
 
-@contextmanager
-def in_turn(request: GoldenRequest) -> Iterator[None]:
+def in_turn(request: GoldenRequest) -> AbstractContextManager[object]:
     """Wait until no other process of this machine trains the golden runs of a remedy; then they are done."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(members_folder() / f"{request.key}.lock")
     try:
-        lock.acquire(timeout=0)
+        return lock.acquire(timeout=0)
     except Timeout:
         say([f"Another process trains the {request.side}. Waiting for it."])
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+        return lock.acquire()
 
 
 def verify_remedies(

@@ -14,8 +14,8 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import listed
-from mlflow_l3d.report.remedies import needs_labels, remedy_over
-from mlflow_l3d.studies.investigation.members import MemberRows
+from mlflow_l3d.report.remedies import factor_words, needs_labels, remedy_over
+from mlflow_l3d.studies.investigation.members import MOST_PREDICTIONS, MemberRows
 
 
 def foresee(members: MemberRows, analysis: Analysis, classes: int) -> Foreseen:
@@ -56,7 +56,7 @@ def why_not(members: MemberRows, metric: Metric, std: float) -> str:
         return f"The strategy {members.design.name} does not show what each factor causes."
     if not members.size:
         return "The runs hold no predictions as classes or numbers."
-    return "" if members.is_whole else "There are too many predictions for a first look."
+    return "" if members.is_whole else f"The runs hold more than {MOST_PREDICTIONS:,} predictions and class scores."
 
 
 def predicted(
@@ -78,6 +78,8 @@ def predicted(
     most_members
         Most runs behind one prediction.
     """
+    if reason := why_not(members, metric, spread.value):
+        return [], [reason]
     shared: dict[str, Any] = {"metric": metric, "classes": classes or None}
     shared |= {"golden_std": spread, "most_members": most_members}
     every: list[Prediction] = []
@@ -92,14 +94,15 @@ def predicted(
         shared |= {"test_size": members.test_size, "test_is_drawn": drawn}
         every += predict_all(independent, over=members.over, **shared)
     elif not members.factors:
-        lacking = [*members.over]
+        lacking = [factor_words("+".join(members.over))]
     predictions = [each for each in every if each.basis != "unknown" and each.remedy.kind in SEVERAL]
     if not classes:
         predictions = [replace(each, remedy=_of_numbers(each.remedy)) for each in predictions]
     reasons = [*_unknown("Ensembles", ENSEMBLES, every, predictions)]
     if lacking:
         few = f"share too few test examples (less than half of a run's, or fewer than {FEWEST_EXAMPLES})"
-        reasons.append(f"Runs that differ in {listed(lacking)} {few}: reference_size=200 gives them some.")
+        shares = "reference_size=200 gives them some, test_selection=fixed the same"
+        reasons.append(f"Runs that differ in {listed(lacking)} {few}: {shares}.")
     reasons += _unknown("The best of several runs", ("choose",), every, predictions)
     if untrained := [remedy_over(each.remedy) for each in predictions if not each.is_trainable]:
         why = "their members draw test examples of their own. Use test_selection=fixed."

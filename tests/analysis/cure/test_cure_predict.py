@@ -51,6 +51,18 @@ def of(found: list[Prediction], kind: str, members: int) -> Prediction:
     return next(each for each in found if each.remedy.kind == kind and each.remedy.members == members)
 
 
+def test_few_runs_that_guess_predict_nothing_instead_of_a_negative_variance() -> None:
+    random = np.random.default_rng(40)
+    rows = []
+    for row in range(2):
+        labels, places = random.integers(0, 2, 100), np.arange(100) + 100 * row
+        predictions = np.where(random.random((2, 100)) < 0.5, labels, 1 - labels)
+        rows.append(Members(predictions, labels, random.random((2, 100, 2)).astype(np.float32), examples=places))
+    found = predict(rows, over=["a"], metric=F1, classes=2, test_size=100)
+    assert of(found, "mean", 2).std.value > 0
+    assert (of(found, "mean", 4).basis, math.isnan(of(found, "mean", 4).std.value)) == ("unknown", True)
+
+
 def test_a_tie_goes_to_the_first_member_and_unparsed_answers_have_no_vote() -> None:
     votes = np.array([[1, 2, -1, -1, 0], [0, 2, 1, -1, 1], [1, 0, 0, -1, 1], [0, 0, -1, -1, 1]])
     predictions, shares = combine("vote", votes, classes=3)

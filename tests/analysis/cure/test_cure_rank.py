@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.cure.more_data import Point, more_data, more_tests
+from mlflow_l3d.analysis.cure.more_data import Point, more_labels, more_tests
 from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
 from mlflow_l3d.analysis.cure.rank import helping, helps, pareto
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
@@ -89,24 +89,24 @@ def test_more_data_follows_the_slope_of_the_points() -> None:
         Point(n, Range(s := 0.3 * n**-0.5, s * 0.9, s / 0.9), Range(m := 0.5 + 0.02 * math.log(n), m - 0.01, m + 0.01))
         for n in (100, 200, 400)
     ]
-    found = more_data(points, setting="num_labelled", now=200, sizes=(200, 800))
+    found = [more_labels(points, now=200, size=size, unknown="") for size in (200, 800)]
     assert [each.std.value for each in found] == pytest.approx([0.3 / math.sqrt(200), 0.3 / math.sqrt(800)])
     assert [each.mean_change.value for each in found] == pytest.approx([0, 0.02 * math.log(4)])
     assert found[1].std.high / found[1].std.value > found[0].std.high / found[0].std.value
-    two = more_data(points[:2], setting="num_labelled", now=200, sizes=(400,))[0]
+    two = more_labels(points[:2], now=200, size=400, unknown="")
     assert two.mean_change.low < 0 < two.mean_change.value  # two sizes do not show that scores level off
-    alone = more_data(points[:1], setting="num_labelled", now=100, sizes=(200,))[0]
-    assert alone.basis == "unknown"
+    alone = more_labels(points[:1], now=100, size=200, unknown="one size")
+    assert (alone.basis, alone.reason) == ("unknown", "one size")
     assert math.isnan(alone.std.value)
 
 
 def test_more_test_examples_remove_their_own_luck_alone() -> None:
-    found = more_tests(GOLDEN, luck=0.0016, test_size=100, sizes=(400, 10**9))
+    found = [more_tests(GOLDEN, luck=0.0016, now=100, size=size) for size in (400, 10**9)]
     assert [each.std.value for each in found] == pytest.approx([math.sqrt(0.0013), 0.03])
-    assert more_tests(GOLDEN, luck=0.01, test_size=100, sizes=(400,))[0].basis == "unknown"
-    (whole,) = more_tests(GOLDEN, luck=GOLDEN.high**2, test_size=100, sizes=(400,))  # within the interval: about all
+    assert more_tests(GOLDEN, luck=0.01, now=100, size=400).basis == "unknown"
+    whole = more_tests(GOLDEN, luck=GOLDEN.high**2, now=100, size=400)  # within the interval: about all
     assert whole.std.value == pytest.approx(GOLDEN.value / 2)
-    (shared,) = more_tests(GOLDEN, luck=math.nan, test_size=100, sizes=(400,))
+    shared = more_tests(GOLDEN, luck=math.nan, now=100, size=400)
     assert shared.reason.startswith("unknown, as all runs share their test examples")
 
 

@@ -240,8 +240,8 @@ def test_trainings_of_a_cured_parent_count_as_often_as_each_of_its_runs_has_them
     plain: Any = SimpleNamespace(data=SimpleNamespace(params={"cure": "none"}))
     assert _trainings(SimpleNamespace(parent=plain), None) == 1  # type: ignore[arg-type]
     setup = SimpleNamespace(approach=cured("synthetic", {"kind": "vote", "over": ["data_order"], "members": 5}))
-    side: Any = SimpleNamespace(request=SimpleNamespace(setup=setup))
-    assert _trainings(SimpleNamespace(parent=plain), side) == 5  # type: ignore[arg-type]
+    golden: Any = SimpleNamespace(setup=setup)
+    assert _trainings(SimpleNamespace(parent=plain), golden) == 5  # type: ignore[arg-type]
 
 
 def test_only_the_score_that_chooses_among_runs_predicts_the_best_of_several() -> None:

@@ -94,7 +94,7 @@ def test_runs_that_draw_their_own_test_examples_share_the_reference_set_alone() 
     assert predictions == []
     assert reason == (
         "Runs that differ in a share too few test examples (less than half of a run's, or fewer than 10): "
-        "reference_size=200 gives them some."
+        "reference_size=200 gives them some, test_selection=fixed the same."
     )
 
 
@@ -178,7 +178,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     members = coins(2, 2, 20)
     assert not members.is_whole
     assert members.factors == []
-    assert "too many predictions" in why_not(members, named("accuracy"), 0.1)
+    assert why_not(members, named("accuracy"), 0.1).startswith("The runs hold more than ")
     few, many = run(range(4), [True] * 4), run(range(4), [True] * 4)
     many.predictions = np.array([-1, 0, 128, 5])
     for each in (few, many):

@@ -83,12 +83,13 @@ def test_collapse_comes_first_and_names_what_is_for_it() -> None:
     )
     vote = replace(NOTHING.prediction, std=Range(0.02, 0.01, 0.03), mean_change=Range(0.1, 0.05, 0.15), std_before=0.1)
     answer = CureAnswer(
-        metric=named("accuracy"), std=0.1, mean=0.5, predictions=(vote, longer, restarts), collapsed=20, runs=20
+        metric=named("accuracy"), std=0.1, mean=0.5, predictions=(vote, restarts, longer), collapsed=20, runs=20
     )
     document = cure_document(answer, source=Source(run_id="p"), run_id="r", settings={})
     assert document.headline == "First beat guessing: 20 of 20 runs are no better."
     assert document.answers[0].lead.startswith("**Restarts**, unknown until verified, is for it.")
-    assert against_collapse([vote, longer]) is longer
+    tried = replace(restarts, basis="exact")
+    assert against_collapse([vote, tried, longer]) is longer
     assert against_collapse([vote]) is None
 
 
@@ -103,6 +104,23 @@ def test_more_golden_runs_are_asked_of_the_parameter_that_makes_them() -> None:
     assert more == "mlflow-l3d investigate trec --design radial --mitigation-runs 80"
     # Without its id, what is typed after another investigation takes that one.
     assert then == "mlflow-l3d cure RUN_ID --verify 1 --runs 80 --remedy 'vote of 5 runs over a'"
+
+
+def test_more_golden_runs_are_not_asked_of_a_remedy_that_changes_none() -> None:
+    same = np.linspace(0.5, 0.6, 20)
+    restarts = verify(NOTHING, same, same)
+    answer = CureAnswer(
+        metric=named("accuracy"),
+        std=0.1,
+        mean=0.5,
+        predictions=(),
+        verified=(restarts,),
+        stored=80,
+        tried=(NOTHING.prediction.remedy,),
+    )
+    source = Source(run_id="p", approach="head", given={"task": "trec"})
+    (step,) = cure_document(answer, source=source, run_id="r", settings={}).steps
+    assert (step.text, step.command) == ("Tried: vote of 5 runs over a:", "mlflow-l3d cure p --verify 1")
 
 
 def test_of_remedies_that_show_nothing_the_one_with_the_least_spread_is_named() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.cure.rank import helping, simplest
-from mlflow_l3d.analysis.cure.remedy import SEVERAL, UNKNOWN, Prediction, Range
+from mlflow_l3d.analysis.cure.remedy import CHANGING, UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.tables import std_interval
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, ratio_interval, t_quantile
 from mlflow_l3d.metrics.base import Metric
@@ -21,9 +21,8 @@ Verdict: TypeAlias = Literal["verified", "open", "refuted"]
 
 
 def against_collapse(predictions: Iterable[Prediction]) -> Prediction | None:
-    """Return the remedy for runs that collapse: restarts if they are offered, else longer training; None without."""
-    training = [each for each in predictions if each.remedy.kind == "training"]
-    return min(training, key=lambda each: "restarts" not in each.remedy.changes, default=None)
+    """Return the remedy for runs that collapse: the first other training, or prompt, that was not tried; or None."""
+    return next((each for each in predictions if each.remedy.kind in CHANGING and each.basis == "unknown"), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +157,8 @@ class CureAnswer:
         Whether rows of the tables are the golden runs.
     reasons
         What could not be predicted or verified, one line each.
+    tried, upcoming
+        Remedies of which golden runs were trained, by this command or before; and the next best ones, at most two.
     """
 
     metric: Metric
@@ -173,6 +174,8 @@ class CureAnswer:
     runs: int = 0
     is_pooled: bool = False
     reasons: tuple[str, ...] = ()
+    tried: tuple[Remedy, ...] = ()
+    upcoming: tuple[Prediction, ...] = ()
 
     @property
     def best(self) -> Verified | None:
@@ -212,12 +215,6 @@ class CureAnswer:
         if self.leading:
             return self.leading.prediction
         return against_collapse(self.predictions) if self.collapsed else next(iter(self.helping()), None)
-
-    @property
-    def untrained(self) -> Prediction | None:
-        """The best remedy that is to be verified: other hyperparameters of which something is known were trained."""
-        several = (each for each in self.helping() if each.remedy.kind in SEVERAL)
-        return against_collapse(self.predictions) if self.collapsed else next(several, None)
 
     def metrics(self) -> dict[str, float]:
         """Return what MLflow holds: the spread without a remedy, and with the trained one that leads."""

@@ -72,10 +72,8 @@ def trained_table(answer: CureAnswer) -> Table:
         }
         for each in answer.verified
     ]
-    note = (
-        f"Without a remedy {unit.typical(first.plain.value)} in these {first.runs} golden runs, which predictions are "
-    )
-    note += "scaled to. A pair: golden runs without and with it."
+    runs = f"in these {first.runs} golden runs, which predictions are scaled to"
+    note = f"Without a remedy {unit.typical(first.plain.value)} {runs}. A pair: golden runs without and with it."
     note += labels_note([each.prediction.remedy for each in answer.verified])
     return Table.of(rows, " ".join([note, *map(_surprise, answer.verified)]))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlflow_l3d.analysis.cure.rank import ENOUGH
-from mlflow_l3d.analysis.cure.remedy import MOST_PAIRS, SEVERAL, Range
+from mlflow_l3d.analysis.cure.remedy import CHANGING, MOST_PAIRS, SEVERAL, Range
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.draw import Axis
 from mlflow_l3d.report.numbers import (
@@ -66,7 +66,6 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
     settings
         The given values.
     """
-    first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ROWS]
     compared = [verified_table(each, answer) for each in answer.verified]
     return Document(
         title=f"cure of run {source.run_id}",
@@ -75,7 +74,7 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
         place=source.place(f"{len(answer.predictions)} remedies"),
         answers=[_helping(answer), _cost(answer), _luck(answer)],
         drawing=front(answer),
-        table=trained_table(answer) if answer.verified else remedy_bars(first, answer.metric) if first else None,
+        table=trained_table(answer) if answer.verified else foreseen_table(answer),
         steps=list(_steps(answer, source, run_id)),
         lines=[f"Cure of run {source.run_id}; report.html is among the artifacts of MLflow run {run_id}."],
         notes=answer.reasons[:2],
@@ -87,6 +86,14 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
         ],
         settings=settings,
     )
+
+
+def foreseen_table(answer: CureAnswer) -> Table | None:
+    """Return the first remedies, and below them why trained ones have no ensembles on top, or no numbers."""
+    first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ROWS]
+    trained = (each for each in answer.predictions if each.remedy.kind in CHANGING and each.reason)
+    lacking = [f"{beginning(each.remedy)}: {each.reason}." for each in trained]
+    return remedy_bars(first, answer.metric, lacking) if first else None
 
 
 def headline(answer: CureAnswer) -> str:
@@ -119,7 +126,11 @@ def _helping(answer: CureAnswer) -> Answer:
         lead = f"**{beginning(best.prediction.remedy)}**, {best.runs} golden runs. {achieved(best, answer)} {of_mean}."
     elif answer.collapsed:
         first = against_collapse(answer.predictions)
-        what = f"**{beginning(first.remedy)}**, unknown until verified" if first else "**No remedy of this approach**"
+        what = (
+            f"**{beginning(first.remedy)}**, unknown until verified"
+            if first
+            else "**No untried remedy of this approach**"
+        )
         lead = f"{what}, is for it. The numbers below show runs that fail to learn."
     elif helping:
         agree, shift = helping[0].consistency.value, unit.change(helping[0].mean_change.value, 1)
@@ -199,7 +210,8 @@ def remaining_table(answer: CureAnswer) -> Table | None:
 
 def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
     cure = partial(source.on_runs, "cure", source.run_id)
-    is_open = [each for each in answer.ranked if "open" in (each.less_spread, answer.mean_kept(each))]
+    changing = [each for each in answer.ranked if each.ratio.low != each.ratio.high]  # the others change no run
+    is_open = [each for each in changing if "open" in (each.less_spread, answer.mean_kept(each))]
     if answer.best is not None:
         command = f"mlflow artifacts download --run-id {run_id} --artifact-path cure.json --dst-path ."
         yield Step("The verified remedy is a file:", command)
@@ -207,25 +219,31 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
             yield Step("With it, which luck is left?", command)
         if answer.best.prediction.remedy.kind not in SEVERAL:
             yield Step("What would several such runs do?", cure())
+        else:
+            yield from _verification(answer, cure)
     elif is_open and (again := source.command()):
         runs = 4 * max(each.runs + each.failed for each in is_open)
         options = {"verify": 1, "runs": runs, "remedy": remedy_words(is_open[0].prediction.remedy)}
-        if runs <= answer.stored:
-            yield Step("More golden runs may settle it:", cure(**options))
-            return
         again = source.command(**{"mitigation_runs" if answer.is_pooled else "golden_runs": str(runs)})
-        yield Step("More golden runs may settle it:", again)
-        yield Step(
-            "After that, verify with its golden runs (name its run):", source.on_runs("cure", "RUN_ID", **options)
-        )
-    elif (chosen := answer.untrained) and not answer.verified and answer.stored and source.command():
-        if not (answer.collapsed or chosen.is_decidable(min(answer.stored, MOST_PAIRS))):
-            return
-        trained = [each for each in answer.predictions if each.remedy.kind in ("training", "prompt")]
-        if trained and all(each.basis == "unknown" for each in trained):
-            yield Step(f"Verify it, and {remedy_words(trained[0].remedy)}:", cure(verify=2))
-        else:
-            yield Step("This is predicted. Verify it:", cure(verify=1, remedy=remedy_words(chosen.remedy)))
+        yield Step("More golden runs may settle it:", cure(**options) if runs <= answer.stored else again)
+        if runs > answer.stored:
+            then = "After that, verify with its golden runs (name its run):"
+            yield Step(then, source.on_runs("cure", "RUN_ID", **options))
+    elif answer.stored and source.command():
+        yield from _verification(answer, cure)
+
+
+def _verification(answer: CureAnswer, cure: Callable[..., str]) -> Iterator[Step]:
+    """Yield the step that verifies the next remedies, after what was tried."""
+    new, pairs = answer.upcoming, min(answer.stored, MOST_PAIRS)
+    if answer.tried or any(each.basis != "unknown" for each in new[1:]):
+        new = new[:1]
+    if not (answer.collapsed or all(each.basis == "unknown" or each.is_decidable(pairs) for each in new)):
+        new = ()
+    parts = {"Tried: ": answer.tried, "Verify ": [each.remedy for each in new]}
+    said = [what + " and ".join(map(remedy_words, remedies)) for what, remedies in parts.items() if remedies]
+    if said:
+        yield Step(f"{'. '.join(said)}:", cure(verify=len(answer.tried) + len(new)))
 
 
 def prediction_rows(answer: CureAnswer) -> list[dict[str, Any]]:
