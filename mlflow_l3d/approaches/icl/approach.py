@@ -192,19 +192,16 @@ class InContextLearning(Approach):
         """Return how many prompts were cut off, what ran slowly, and how many answers could not be read or judged."""
         lines = []
         if (cut := _mean(cells, "truncated_share")) > 0:
-            input_share = _mean(cells, "truncated_input_share")
-            lines.append(
-                f"Truncation cut {cut:.1%} of the prompts, and in {input_share:.1%} the text that is asked about."
-            )
+            of_input = f"in {_mean(cells, 'truncated_input_share'):.1%} the text that is asked about"
+            lines.append(f"Truncation cut {cut:.1%} of the prompts, and {of_input}.")
         if slow := (cells["packed"] == 0).mean() if "packed" in cells else 0.0:
             lines.append(
                 f"Packed rows were not possible in {slow:.0%} of the cells, which ran every prompt in full, and slowly."
             )
         lines += _endpoint_remarks(cells)
         if (silent := _mean(cells, "without_verdict_share")) > 0:
-            lines.append(
-                f"A judge gave no verdict on {silent:.1%} of the answers; judge_score is the mean of the others."
-            )
+            rest = "judge_score is the mean of the others"
+            lines.append(f"A judge gave no verdict on {silent:.1%} of the answers; {rest}.")
         if (unparsed := _mean(cells, "unparsed_share")) > 0:
             reasons = unparsed_reasons(cells)
             because = f": {reasons}" if reasons else ""
@@ -282,18 +279,18 @@ class InContextLearning(Approach):
 
 
 def _endpoint_remarks(cells: pd.DataFrame) -> list[str]:
-    """Return how an endpoint scored class words, and whether its fingerprint changed."""
-    lines = []
-    if "other_fingerprint_share" in cells:  # of an endpoint
-        same = "An endpoint may answer the same request differently"
-        lines.append(f"{same}, which counts as an effect of each factor: mlflow-l3d replicate shows it.")
+    """Return that an endpoint may change its answers, how it scored words, and whether its fingerprint changed."""
+    if "other_fingerprint_share" not in cells:
+        return []
+    same = "An endpoint may answer the same request differently"
+    lines = [f"{same}, which counts as an effect of each factor: mlflow-l3d replicate shows it."]
     if _mean(cells, "first_token") > 0:
         unseen = _mean(cells, "unseen_share")
         rest = f", of which {unseen:.1%} were not among those that the server lists" if unseen > 0 else ""
         lines.append(f"Class words were scored by their first token{rest}.")
     if _mean(cells, "generated") > 0 and "unparsed_share" in cells:
         lines.append("The endpoint generated answers, which were parsed.")
-    if (foreign := _mean(cells, "other_fingerprint_share")) > 0:
+    if foreign := _mean(cells, "other_fingerprint_share"):
         lines.append(f"{foreign:.1%} of the answers have another fingerprint of the server than the key of their cell.")
     return lines
 
