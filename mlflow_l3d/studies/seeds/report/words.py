@@ -208,6 +208,10 @@ def _stable(study: SeedsStudy, is_typed: bool) -> Answer:
             f"the unit of the labels. Their correlation is **{pearson}**."
         )
         return Answer(question, "", (lead, f"CON-PEAR is {pearson}; the numbers agree with {ccc} (Lin)."))
+    if study.pairs:
+        alike, right = (points(study.pairs[name].mean, 1) for name in ("consistency", "correct_consistency"))
+        lead = f"[[Two {unit}s agree|agree]] to **{alike} %** ({study.metric.agreement or 'exact_match'})."
+        return Answer(question, "", (lead, f"Against the truth: {right} % (correct consistency)."))
     fix = "Record them: a command writes example_id, label, prediction to {output}/predictions.csv."
     if not is_typed:
         fix = "Record them: return labels and predictions of the test examples, not a score alone."
