@@ -455,3 +455,11 @@ def test_tags_and_rankings_agree_in_part_and_are_not_right_or_wrong(kind, label,
     text = Page(seeds_document(study, title="t").to_html()).text
     assert words in text
     assert "right under none" not in text
+
+
+@pytest.mark.parametrize(("metric", "assumed"), [("gap", True), ("gap:lower", False), ("cost", False), ("f1", False)])
+def test_an_assumed_direction_is_a_note_and_can_be_turned(metric, assumed):
+    name = metric.removesuffix(":lower")
+    study = seeds_study(pd.DataFrame({"seed": range(3), name: [0.5, 0.6, 0.7]}), metric=metric, others=[name])
+    note = f"Of {name} more is taken to be better: if less is, evaluate, compare and gate its runs with --metric"
+    assert [note in each for each in short_notes(study, 0)] == [True] * assumed
