@@ -205,6 +205,17 @@ def test_undecided_for_another_reason_than_runs_says_so(judged):
     assert "dominates is undecided: the scores have long tails" in table.note
 
 
+def test_a_reason_of_one_factor_is_not_that_of_all(judged):
+    check = Check("L3D010", "warning", "Duplicated columns", "x", "minor")
+    reason = "rows or columns have equal scores (L3D010), so the interval is too narrow."
+    assert (
+        said(replace(judged("minor", "undecided"), checks=(check,)), 1)
+        == f"Undecided for both factors. minor: {reason}"
+    )
+    both = (check, replace(check, factor="undecided"))
+    assert said(replace(judged("minor", "undecided"), checks=both), 1) == f"Undecided for both factors: {reason}"
+
+
 def test_third_answer_counts_predictions_that_change(importance, analysis):
     found = analysis([importance("a")])
     assert said(found, 2) == "Two runs agree on 87.5 % of the predictions: about one in 8 changes with the seed."
