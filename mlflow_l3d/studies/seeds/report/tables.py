@@ -52,7 +52,7 @@ _COLUMNS: Final = {
     "fragile": ("fragile_share", "fragile"),
 }
 """Head of a column -> a number of a study, and what its interval is called."""
-NOTE: Final = "In %, errors in their own unit. In brackets: 95 % intervals for all seeds."
+NOTE: Final = "In %, or in the unit of the metric. In brackets: 95 % intervals for all seeds."
 PAIR_NOTE: Final = (
     "Over pairs of seeds, in %. CON: share of examples on which two seeds agree, or how much; CCON: and are "
     "right; CON-PEAR: Pearson of two seeds' numbers, blind to shift and scale; Lin's CCC: 1 only for equal numbers. "
