@@ -338,6 +338,7 @@ def test_no_step_asks_for_runs_that_cannot_decide(judged, code):
     assert (verdict.word, verdict.needs_runs) == ("undecided", False)
     assert code in verdict.reason
     advice = advise(design_named("nested"), record, verdict)
+    assert ("Compare the predictions of the equal rows or columns." in advice.text) == (code == "L3D010")
     first, second = steps(Shown(replace(found, advice={"undecided": advice})), SOURCE)
     assert (first.text, first.command) == (advice.text, "")
     assert second.text == "What else moves the score?"
