@@ -35,6 +35,9 @@ def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice
         return Advice("other_design", "Use joint=paired.")
     if verdict.doubt == "no_effect":
         return Advice("look_at_runs", "Does this seed reach the training? self_test=only shows it.")
+    if verdict.doubt == "L3D010":
+        text = "Compare the predictions of the equal rows or columns."
+        return Advice("look_at_runs", f"{text} If they differ, there are few test examples: raise test_size.")
     if not verdict.needs_runs:
         text = "Look at the lowest and highest runs: more runs of the same kind do not help."
         return Advice("look_at_runs", text)

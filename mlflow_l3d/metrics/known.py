@@ -33,6 +33,7 @@ _SHARES: Final = re.compile(
 _LOWER: Final = re.compile(
     "seconds|duration|latency|runtime|time|cost|brier|ece|fpr|fnr|fdr|false|eer|ber|fid|ppl|bpb|aic|bic|smape|msle|crps"
     "|divergence|distance|regret|toxicity|hallucination|misclassification|forgetting|harmful|lpips|chamfer|epe|mpjpe"
+    "|err|nrmse|rmsd|medae|(cross)?entropy|xent|kld?|bits|deviance|surprisal|hinge|pinball|mistakes|failures|violations"
 )
 """More words in names of numbers of which less is better, and which alone make no score."""
 _FRACTIONS: Final = frozenset(
@@ -78,6 +79,15 @@ def named(name: str) -> Metric:
     is_lower = _is_lower(words)
     percent = not is_lower and (not _FRACTIONS.isdisjoint(words) or any(map(_SHARES.fullmatch, words)))
     return registered().get(name, Metric(name, greater_is_better=not is_lower, percent=percent))
+
+
+def assumed_direction(metric: Metric) -> str:
+    """Return that more is taken to be better, and how to turn it, if the name of a metric does not say; else ""."""
+    says = metric.name in registered() or metric.percent or sounds_like_metric(metric.name)
+    if says or not metric.greater_is_better:
+        return ""
+    fix = f"if less is, evaluate, compare and gate its runs with --metric {metric.name}:lower"
+    return f"Of {metric.name} more is taken to be better: {fix}."
 
 
 def split_direction(text: str) -> tuple[str, bool | None]:

@@ -206,7 +206,7 @@ def _even(
     if each > most:
         there = f"class {names[smallest]!r} has" if len(available) > 1 else "there are"
         allowed = f"{there} {most} {part} examples, so at most {most * len(available)} are allowed"
-        auto = "" if parameter == "reference_size" else ", or for auto, which takes what a class has"
+        auto = "" if parameter == "reference_size" else ", or for auto, which takes what there is"
         if len(available) > 2 and np.partition(available, 1)[1] >= -(-asked // (len(available) - 1)):  # others have it
             auto += f"; or {leave_out('the class', label_column, [names[smallest]])}"
         raise ParameterError(parameter, asked, allowed, f"Ask for fewer{auto}.")

@@ -133,6 +133,7 @@ def test_names_of_shares_are_read_in_percent(name: str) -> None:
         ],
         *["kl_divergence", "hallucination_rate", "neg_log_likelihood", "false_negative_rate", "misclassification"],
         *["my_score:lower", "aic", "regret", "crps"],
+        *["test_err", "cross_entropy", "crossentropy", "nrmse", "kl", "bits_per_byte", "violations"],
     ],
 )
 def test_what_only_an_approach_knows_is_an_error_by_its_name(name: str) -> None:

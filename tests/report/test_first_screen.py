@@ -25,6 +25,8 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Step, marked
+from mlflow_l3d.studies.investigation.members import MemberRows
+from mlflow_l3d.studies.investigation.remedies import foresee
 from mlflow_l3d.studies.investigation.report import cite
 from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP, first_table
 from mlflow_l3d.studies.investigation.report.page import help_table, investigation_document
@@ -205,6 +207,27 @@ def test_undecided_for_another_reason_than_runs_says_so(judged):
     assert "dominates is undecided: the scores have long tails" in table.note
 
 
+def test_a_reason_of_one_factor_is_not_that_of_all(judged):
+    check = Check("L3D010", "warning", "Duplicated columns", "x", "minor")
+    reason = "rows or columns have equal scores (L3D010), so the interval is too narrow."
+    assert (
+        said(replace(judged("minor", "undecided"), checks=(check,)), 1)
+        == f"Undecided for both factors. minor: {reason}"
+    )
+    both = (check, replace(check, factor="undecided"))
+    assert said(replace(judged("minor", "undecided"), checks=both), 1) == f"Undecided for both factors: {reason}"
+
+
+@pytest.mark.parametrize("agreement", ["exact_match", "token_match", None, "regression"])
+def test_answers_whose_votes_only_cure_predicts_are_not_called_missing(importance, analysis, agreement):
+    found = foresee(MemberRows(design_named("crossed")), replace(analysis([importance("a")]), agreement=agreement), 0)
+    missing = "The runs hold no predictions."
+    is_predicted = agreement not in (None, "regression")
+    assert found.reason == (
+        "Type mlflow-l3d cure RUN: it predicts what votes of such answers leave." if is_predicted else missing
+    )
+
+
 def test_third_answer_counts_predictions_that_change(importance, analysis):
     found = analysis([importance("a")])
     assert said(found, 2) == "Two runs agree on 87.5 % of the predictions: about one in 8 changes with the seed."
@@ -320,6 +343,7 @@ def test_no_step_asks_for_runs_that_cannot_decide(judged, code):
     assert (verdict.word, verdict.needs_runs) == ("undecided", False)
     assert code in verdict.reason
     advice = advise(design_named("nested"), record, verdict)
+    assert ("Compare the predictions of the equal rows or columns." in advice.text) == (code == "L3D010")
     first, second = steps(Shown(replace(found, advice={"undecided": advice})), SOURCE)
     assert (first.text, first.command) == (advice.text, "")
     assert second.text == "What else moves the score?"

@@ -220,12 +220,12 @@ def test_the_draws_are_those_of_earlier_versions() -> None:
         (
             SplitSettings(num_labelled=200),
             "num_labelled=200: class '1' has 40 training examples, so at most 80 are allowed. "
-            "Ask for fewer, or for auto, which takes what a class has.",
+            "Ask for fewer, or for auto, which takes what there is.",
         ),
         (
             SplitSettings(test_size=21),
             "test_size=21: class '1' has 10 test examples, so at most 20 are allowed. "
-            "Ask for fewer, or for auto, which takes what a class has.",
+            "Ask for fewer, or for auto, which takes what there is.",
         ),
         (SplitSettings(num_labelled=0), "num_labelled=0: must be at least 1, or auto."),
         (

@@ -197,7 +197,7 @@ def systems(
     if not predictions:
         return plain, "not every run has predictions"
     if metric.function is None:
-        return plain, f"{metric.name} is not computed from predictions"
+        return plain, f"{metric.name} cannot be computed from stored predictions"
     codes, known = pd.factorize(np.concatenate([each.example_id for each in predictions]), sort=True)
     _check_examples(names, codes, known, predictions)
     values = [np.unique(part) for each in predictions for part in (each.label, each.prediction)]

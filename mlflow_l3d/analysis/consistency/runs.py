@@ -144,8 +144,8 @@ def class_agreement(predictions: IntArray, labels: IntArray) -> SeedAgreement:
         votes.append(hit.sum(axis=1))
         equal += _shared(hit[:, hit.any(axis=0)])
     totals = np.array(votes, dtype=np.int64).reshape(len(votes), runs)
-    con = _pair_spread("consistency", equal / examples)
-    ccon = _pair_spread("correct_consistency", _shared(right) / examples)
+    con = pair_spread("consistency", equal / examples)
+    ccon = pair_spread("correct_consistency", _shared(right) / examples)
     counts = right.sum(axis=0)
     shares = _shares(counts[None], runs)[:, 0]
     names = ("robust_share", "fragile_share", "never_right_share")
@@ -187,8 +187,8 @@ def number_agreement(predictions: FloatArray) -> SeedAgreement:
     runs = len(predictions)
     units = unit_length(predictions)
     pairs = (
-        _pair_spread("consistency_pearson", units @ units.T, lowest=-1.0),
-        _pair_spread("consistency_ccc", _concordances(predictions), lowest=-1.0),
+        pair_spread("consistency_pearson", units @ units.T, lowest=-1.0),
+        pair_spread("consistency_ccc", _concordances(predictions), lowest=-1.0),
     )
     distance, interval = _absolute_difference(predictions), _UNKNOWN
     if FEWEST_RUNS <= runs <= MOST_RUNS:
@@ -198,7 +198,7 @@ def number_agreement(predictions: FloatArray) -> SeedAgreement:
     return SeedAgreement({pair.measure: pair for pair in pairs}, {name: distance}, {name: interval})
 
 
-def _pair_spread(measure: str, values: FloatArray, lowest: float = 0.0) -> PairSpread:
+def pair_spread(measure: str, values: FloatArray, lowest: float = 0.0) -> PairSpread:
     """Return mean and spread of a symmetric matrix (S, S), whose diagonal means nothing; values are up to 1."""
     runs = len(values)
     if runs < 2:

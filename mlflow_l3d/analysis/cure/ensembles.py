@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.consistency.agreement.base import matrix_of_pairs
-from mlflow_l3d.analysis.consistency.agreement.choice import prediction_form, scoring_of
+from mlflow_l3d.analysis.consistency.agreement.choice import scoring_of
+from mlflow_l3d.analysis.consistency.agreement.scored import different_forms, pairs_of
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
@@ -164,10 +164,8 @@ def _medoids(texts: Array, masks: Masks, agreement: str) -> Array:
     assert scoring is not None
     matrices = np.empty((texts.shape[1], len(texts), len(texts)))
     for place in range(texts.shape[1]):
-        forms = [prediction_form(scoring, text, place) for text in texts[:, place]]
-        different = list(dict.fromkeys(forms))
-        where = [different.index(form) for form in forms]
-        matrices[place] = matrix_of_pairs(scoring, different)[np.ix_(where, where)]
+        forms, which = different_forms(scoring, texts[:, place], place)
+        matrices[place] = pairs_of(scoring, forms)[np.ix_(which, which)]
     support = np.einsum("mi,xij->mxj", masks.astype(np.float64), matrices).round(9)
     winners = np.where(masks[:, None, :], support, -1).argmax(axis=2)
     medoids: Array = texts[winners, np.arange(texts.shape[1])]

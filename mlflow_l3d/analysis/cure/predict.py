@@ -189,8 +189,7 @@ def _predictions(
         # The best of several has no law by which it could be extrapolated.
         most = min(most_members, table.most_exact * (1 if kind == "choose" else FURTHEST))
         members = [1, *(k for k in every if k <= most)]
-        largest = table.most_exact if table.test_size else table.size
-        measured = [table.moments(kind, k) for k in members[1:] if k <= largest]
+        measured = [table.moments(kind, k) for k in members[1:] if k <= table.most_measured]
         series = Series.of(kind, [table.moments(kind, 1) if kind == "choose" else single, *measured], members, table)
         for k in members[1:]:
             if math.isfinite(series.parts[0][members.index(k), MEAN]):

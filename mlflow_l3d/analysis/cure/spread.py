@@ -105,6 +105,11 @@ class Table:
         """Members up to which the variance has an unbiased estimate, also with some columns left out."""
         return self.size // 3 if self.test_size else (self.size - 1) // 2 if self.crossed else self.size
 
+    @property
+    def most_measured(self) -> int:
+        """Members of which the mean score is measured, also without a block of members."""
+        return self.size - math.ceil(self.size / _BLOCKS) if self.test_size else self.size
+
     def needed(self, k: int) -> int:
         """Return the members that a row must have for an unbiased estimate of the variance of results of k."""
         return 3 * k if self.test_size else 2 * k + 1 if self.crossed else k
@@ -121,10 +126,11 @@ class Table:
         parts = [self._results(kind, row, masks, compared) for row in self.rows]
         scores, optimism = (np.array([part[at] for part in parts]) for at in (1, 2))
         has_pairs = k <= self.most_exact
-        pairs_agree = 2 * k <= self.size or not (self.crossed or self.test_size)
+        pairs_agree = has_pairs if self.test_size else 2 * k <= self.size or not self.crossed
         predictions = [part[0] for part in parts]
         agreements = self._agreements(predictions) if pairs_agree else np.empty((4, 0, 0, 0))
-        luck = jackknifed(self.metric, self.classes, self.rows[0].labels, predictions[0]) if self.test_size else None
+        is_shared = bool(self.test_size) and has_pairs
+        luck = jackknifed(self.metric, self.classes, self.rows[0].labels, predictions[0]) if is_shared else None
         one_run, in_row, other = math.nan, math.nan, math.nan
         if self.drawn:
             apart = disjoint[np.ix_(compared, compared)]

@@ -16,6 +16,7 @@ from mlflow_l3d.analysis.comparison.self_check import SelfCheck, halves, swapped
 from mlflow_l3d.analysis.comparison.system import System, paired
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.source import Source
@@ -191,7 +192,7 @@ def compare_parents(client: Client, parents: Matched, arguments: Arguments, run_
     metric = parents.metric
     smallest_effect = float(str(arguments["smallest_effect"]).replace("none", "nan"))
     tasks: dict[str, Sequence[System]] = {}
-    notes: list[str] = []
+    remarks = [assumed_direction(metric)]
     compared, of_differences = [], []
     for task, systems in parents.tasks.items():
         choices = choices_among([parent.run for parent in systems.values()])
@@ -201,14 +202,14 @@ def compare_parents(client: Client, parents: Matched, arguments: Arguments, run_
         ]
         runs = {name: read_runs(client, parent, metric) for name, parent in systems.items()}
         tasks[task], task_notes = systems_of(runs, metric)
-        notes += task_notes
+        remarks += task_notes
         of_differences.append(importances_of_differences(task, runs, metric, arguments["level"]))
     comparison = compare_systems(
         tasks,
         metric,
         smallest_effect=smallest_effect / (100 if metric.percent else 1),
         level=arguments["level"],
-        notes=list(dict.fromkeys(notes)),
+        notes=list(dict.fromkeys(filter(None, remarks))),
     )
     checks = _self_checks(tasks, arguments) if arguments["self_check"] else ()
     importances = pd.concat(of_differences, ignore_index=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.intervals import FloatArray, unseen_share
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.metrics.known import registered
+from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.numbers import counted, share_text
 from mlflow_l3d.studies.about import heading
@@ -61,9 +61,8 @@ def first_notes(request: GateRequest, client: Client) -> Iterator[str]:
     if others := len(asked - {request.key}):
         questions = "1 other question was" if others == 1 else f"{others} other questions were"
         yield f"{questions} asked of these two by a gate: a false claim in any of them is likelier than alpha."
-    if request.metric.name not in registered():
-        side = "more" if request.metric.greater_is_better else "less"
-        yield f"{request.metric.name} is not a metric of this installation: {side} of it is taken to be better."
+    if note := assumed_direction(request.metric):
+        yield note
     if not request.paired:
         yield "The two have different root seeds: their runs share nothing, and are compared as independent ones."
 

@@ -123,7 +123,8 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
     most = typed["most_runs"]
     if most == "auto":
         most = runs_for_power(typed["power"], planned, Noise(math.sqrt(2) * run_std))
-    identity = {"baseline": dict(baseline.identity), "candidate": dict(candidate.identity), "metric": metric.name}
+    judged = metric.name if metric == named(metric.name) else given["metric"]  # the other direction is another question
+    identity = {"baseline": dict(baseline.identity), "candidate": dict(candidate.identity), "metric": judged}
     asked = ("smallest_effect", "alpha", "power", "most_runs", "looks", "spending", "examples")
     return GateRequest(
         given=given,
@@ -150,7 +151,8 @@ def metric_of(asked: str, baseline: Side, candidate: Side) -> Metric:
     name = own if asked == "auto" else asked
     if name.endswith("_seconds"):  # the time depends on the machine, which the two need not share
         raise ParameterError("metric", name, "is not a score: it depends on the machine", "Name a score or a loss.")
+    metric = named(name)
     for side in (baseline, candidate):
-        if side.cells is not None and name not in side.cells:
+        if side.cells is not None and metric.name not in side.cells:
             raise ParameterError("metric", name, f"the golden runs of {side.name} {side.run_id} do not have it")
-    return named(name)
+    return metric

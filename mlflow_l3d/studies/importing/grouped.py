@@ -59,13 +59,13 @@ def grouped_runs(
         agreement, examples, notes = agreement_frame([]), None, [why] * (predictions is not None)
     else:
         group = study.runs["group"].mask(study.runs["repeated"]).set_axis(cells["cell_key"])
-        agreement, examples, notes = _agreement(document["task"], study.several["group"], group, predictions)
+        agreement, examples, notes = _agreement(document["task"], metric, study.several["group"], group, predictions)
     groups = study.groups.merge(agreement, on="group", how="left")
     return Grouped(replace(study, groups=groups), examples, tuple(notes))
 
 
 def _agreement(
-    task: Mapping[str, Any], names: Iterable[str], group: pd.Series, predictions: pd.DataFrame
+    task: Mapping[str, Any], metric: Metric, names: Iterable[str], group: pd.Series, predictions: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame | None, list[str]]:
     """Return what :func:`~mlflow_l3d.studies.groups.predictions.agreement_of_groups` does; `group` is by cell key."""
     place = {key: at for at, key in enumerate(group.index)}
@@ -76,7 +76,7 @@ def _agreement(
         seeds = tuple(part["seed"].unique().tolist())
         if len(seeds) < 2:
             continue
-        compared = compare_seeds(part, seeds, task["kind"], len(task.get("classes", ())) or None)
+        compared = compare_seeds(part, seeds, task["kind"], len(task.get("classes", ())) or None, metric)
         if len(compared.ids) < FEWEST_EXAMPLES:
             notes.append(f"Predictions of {name} are not compared: there are fewer than {FEWEST_EXAMPLES}.")
             continue

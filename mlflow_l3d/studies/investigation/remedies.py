@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
+from mlflow_l3d.analysis.consistency.agreement.choice import REGRESSION
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
 from mlflow_l3d.analysis.cure.rank import NAMED, Foreseen, helping
@@ -16,6 +17,8 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import listed
 from mlflow_l3d.report.remedies import factor_words, needs_labels, remedy_over
 from mlflow_l3d.studies.investigation.members import MOST_PREDICTIONS, MemberRows
+
+_NO_PREDICTIONS: Final = "The runs hold no predictions."
 
 
 def foresee(members: MemberRows, analysis: Analysis, classes: int) -> Foreseen:
@@ -32,6 +35,8 @@ def foresee(members: MemberRows, analysis: Analysis, classes: int) -> Foreseen:
     """
     spread, metric = spread_of(analysis), analysis.metric
     if reason := why_not(members, metric, spread.value):
+        if reason == _NO_PREDICTIONS and analysis.agreement not in (None, REGRESSION):
+            reason = "Type mlflow-l3d cure RUN: it predicts what votes of such answers leave."
         return Foreseen((), reason=reason)  # there is nothing to predict from
     predictions, reasons = predicted(members, metric, classes, spread)
     best = tuple(helping(predictions, spread.value, metric.sign)[:NAMED])
@@ -51,11 +56,11 @@ def why_not(members: MemberRows, metric: Metric, std: float) -> str:
     if not std > 0:
         return "The scores do not vary." if std == 0 else "There are too few independent runs."
     if metric.function is None:
-        return f"{metric.name} is not computed from predictions, so votes of runs have no score."
+        return f"{metric.name} cannot be computed from stored predictions, so votes of runs have no score."
     if members.design.baseline:
         return f"The strategy {members.design.name} does not show what each factor causes."
     if not members.size:
-        return "The runs hold no predictions as classes or numbers."
+        return _NO_PREDICTIONS
     return "" if members.is_whole else f"The runs hold more than {MOST_PREDICTIONS:,} predictions and class scores."
 
 

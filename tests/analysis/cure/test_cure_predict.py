@@ -428,3 +428,17 @@ def test_the_draw_of_choices_does_not_hide_that_two_independent_runs_help() -> N
     fresh = random.normal(size=(2, 5_000, 1)) + random.normal(size=(2, 5_000, 120)) + examples
     one, two = ((each > 0).mean(axis=1).std() for each in (fresh[0], fresh.mean(axis=0)))
     assert found.ratio.low < two / one < found.ratio.high < 1
+
+
+@pytest.mark.parametrize("k", [5, 7])
+def test_the_mean_of_more_members_is_measured_where_their_spread_is_not(k: int) -> None:
+    rng = np.random.default_rng(k)
+    wrong = rng.random((12, 60)) < 0.8 * rng.random((12, 1))
+    members = Members(np.where(wrong, rng.integers(1, 4, wrong.shape), 0), np.zeros(60, dtype=np.int64))
+    masks = np.zeros((math.comb(12, k), 12), dtype=np.bool_)
+    np.put_along_axis(masks, np.array(list(combinations(range(12), k))), values=True, axis=1)
+    gain = (combine_choices("vote", members, masks) == 0).mean() - (members.predictions == 0).mean()
+    all_runs = predict_all(members, over=("a",), metric=ACCURACY, classes=4, test_size=60, test_is_drawn=False)
+    found = of(all_runs, "vote", k)
+    assert found.mean_change.value == pytest.approx(gain, abs=0.01)
+    assert (found.basis, bool(found.mean_change.low < gain < found.mean_change.high)) == ("extrapolated", True)

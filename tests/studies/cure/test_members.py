@@ -205,7 +205,7 @@ def test_predictions_are_read_as_what_they_are() -> None:
         ("accuracy", "crossed", math.nan, "too few independent runs"),
         ("accuracy", "random", 0.1, "The strategy random does not show"),
         ("accuracy", "crossed", 0.1, "hold no predictions"),
-        ("synthetic_score", "crossed", 0.1, "synthetic_score is not computed from predictions"),
+        ("synthetic_score", "crossed", 0.1, "synthetic_score cannot be computed from stored predictions"),
     ],
 )
 def test_nothing_is_predicted_without_a_reason(metric: str, design: str, std: float, words: str) -> None:

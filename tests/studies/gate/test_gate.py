@@ -41,25 +41,43 @@ def whole(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> tup
     return place, place.investigate(golden_runs=8, hyperparameters=SETTING).run_id
 
 
-@pytest.mark.parametrize(("shift", "decision"), [(-0.1, "better"), (0.1, "worse")])
+OPPOSITE = {"better": "worse", "worse": "better"}
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "shift", "decision"),
+    [("loss", "loss", -0.1, "better"), ("loss", "loss", 0.1, "worse"), ("gap", "gap:lower", 0.1, "worse")],
+)
 def test_a_lower_loss_of_the_candidate_is_better(
-    migrated_store: Path, tmp_path: Path, shift: float, decision: str
+    migrated_store: Path, tmp_path: Path, name: str, metric: str, shift: float, decision: str
 ) -> None:
     place, runs = sqlite_place(migrated_store, tmp_path), []
 
     def loss(task: Any, split: Any, seeds: Any, hyperparameters: Any) -> dict[str, float]:
-        return {"loss": 0.7 + hyperparameters["shift"] + np.random.default_rng(seeds["data_order"]).normal(0, 0.02)}
+        return {name: 0.7 + hyperparameters["shift"] + np.random.default_rng(seeds["data_order"]).normal(0, 0.02)}
 
     shifts = {"shift": Hyperparameter(0.0, "of the loss", -1.0, 1.0)}
-    given: dict[str, Any] = {"factors": ["data_order", "data_split"], "metrics": ["loss"], "hyperparameters": shifts}
+    given: dict[str, Any] = {"factors": ["data_order", "data_split"], "metrics": [name], "hyperparameters": shifts}
     approach = FunctionApproach(loss, name="loss", version="1", **given)
     sizes: dict[str, Any] = {"mitigation_runs": 2, "investigation_runs": 2, "golden_runs": 12, "self_test": "skip"}
     with place.entered():
         for value in (0.0, shift):
             more = {"approach": approach, "hyperparameters": {"shift": value}, "executor": "inline"}
-            runs.append(investigate(factor="data_order", **more, **sizes).run_id)
-        found = gate(baseline=runs[0], candidate=runs[1], metric="loss", smallest_effect=0.01, most_runs=12)
-    assert found.answer.decision == decision
+            runs.append(investigate(factor="data_order", **more, **sizes))
+        sides: dict[str, Any] = {"baseline": runs[0].run_id, "candidate": runs[1].run_id}
+        sides |= {"smallest_effect": 0.01, "most_runs": 12}
+        assert gate(metric=metric, **sides).answer.decision == decision
+        if metric == name:
+            return
+        assumed = f"Of {name} more is taken to be better"
+        other_way = gate(metric=name, **sides)
+        assert other_way.answer.decision == OPPOSITE[decision]
+        both = f"{runs[0].run_id},{runs[1].run_id}"
+        answers = [other_way.summary(), runs[0].summary(), compare(runs=both).summary()]
+        assert [assumed in text for text in answers] == [True] * 3
+        directed = compare(runs=both, metric=metric).summary()
+        assert assumed not in directed
+        assert directed.startswith(f"{runs[0].run_id[:8]} is better") or "shift=0.0 is better" in directed
 
 
 def simulate_little(patch: pytest.MonkeyPatch) -> None:

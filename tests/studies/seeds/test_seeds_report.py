@@ -439,3 +439,39 @@ def test_equal_scores_that_hide_an_effect_of_the_seed(study, words):
     does_nothing = "does not change" in words
     assert ("reach the training" in " ".join(step.text for step in steps(study, SOURCE, 0))) == does_nothing
     assert study_answers(study)[1].lead.startswith("**No:**" if does_nothing else "All have the same score: ")
+
+
+def test_answers_of_which_a_label_lists_several_are_right_by_any_of_them():
+    labels = ['["one","eins"]'] * 12
+    study = of_predictions([["one"] * 12, ["eins"] * 12, ["one"] * 6 + ["two"] * 6], labels, "generation")
+    numbers = study.metrics()
+    assert numbers["seed_mean/exact_match"] == pytest.approx(2.5 / 3)
+    # Of three pairs the first and the third agree on half of the examples, rightly; nobody agrees on a wrong answer.
+    assert numbers["consistency"] == numbers["correct_consistency"] == pytest.approx(0.5 / 3)
+    assert (numbers["robust_share"], numbers["fragile_share"], numbers["never_right_share"]) == (0.5, 0.5, 0.0)
+    assert numbers["agreement_on_wrong"] == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "predictions", "agreement", "words"),
+    [
+        ("tagging", '["O","B-X","O"]', ['["O","B-X","O"]', '["O","O","O"]'], 2 / 3, "agree to 66.7 % (token_match)."),
+        ("tagging", '["O"]', ['["O"]', '["O","O"]'], 1 / 2, "agree to 50.0 % (token_match)."),
+        ("ranking", '["a"]', ['["a","b"]', '["b","a"]'], 0.9765, "agree to 97.6 % (ndcg)."),
+    ],
+)
+def test_tags_and_rankings_agree_in_part_and_are_not_right_or_wrong(kind, label, predictions, agreement, words):
+    study = of_predictions([[each] * 12 for each in predictions], [label] * 12, kind)
+    assert study.metrics()["consistency"] == pytest.approx(agreement, abs=1e-4)
+    assert "never_right_share" not in study.metrics()
+    text = Page(seeds_document(study, title="t").to_html()).text
+    assert words in text
+    assert "right under none" not in text
+
+
+@pytest.mark.parametrize(("metric", "assumed"), [("gap", True), ("gap:lower", False), ("cost", False), ("f1", False)])
+def test_an_assumed_direction_is_a_note_and_can_be_turned(metric, assumed):
+    name = metric.removesuffix(":lower")
+    study = seeds_study(pd.DataFrame({"seed": range(3), name: [0.5, 0.6, 0.7]}), metric=metric, others=[name])
+    note = f"Of {name} more is taken to be better: if less is, evaluate, compare and gate its runs with --metric"
+    assert [note in each for each in short_notes(study, 0)] == [True] * assumed

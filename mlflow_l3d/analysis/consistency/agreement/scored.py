@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +18,8 @@ from mlflow_l3d.analysis.consistency.agreement.texts import ExactMatch
 from mlflow_l3d.analysis.consistency.comparable import Group
 from mlflow_l3d.analysis.consistency.comparisons import NumberComparison
 from mlflow_l3d.analysis.consistency.groups import Comparison, Places, RunAgreement, RunGroup, Sums
-from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.analysis.consistency.runs import PairSpread, pair_spread
+from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.errors import ParameterError
 
 
@@ -57,7 +58,7 @@ class ScoredGroup(RunGroup[Sums]):
         for place, runs, codes in self._by_example():
             forms = list(self._forms[place])
             counts = np.bincount(codes, minlength=len(forms))
-            values = _pairs(self._scoring, forms)
+            values = pairs_of(self._scoring, forms)
             own = np.diagonal(values)
             agreed[runs] += (values @ counts - own)[codes]
             comparisons[runs] += len(runs) - 1
@@ -141,7 +142,38 @@ def comparisons_by(scoring: Scoring | None) -> tuple[Comparison[Any], ...]:
     return numbers if scoring is None else (ScoredComparison(scoring), *numbers)
 
 
-def _pairs(scoring: Scoring, forms: Sequence[Hashable]) -> FloatArray:
+def scored_agreement(
+    scoring: Scoring, predictions: npt.NDArray[Any], labels: npt.NDArray[Any]
+) -> dict[str, PairSpread]:
+    """Return CON and CCON of seeds with one test set: over examples, the mean of what two predictions score.
+
+    Parameters
+    ----------
+    scoring
+        The scoring function.
+    predictions, labels
+        Shapes (S, n), n at least 1, and (n,): as they are held.
+    """
+    sums = np.zeros((2, len(predictions), len(predictions)))
+    for place, (answers, label) in enumerate(zip(predictions.T, labels, strict=True)):
+        forms, which = different_forms(scoring, answers, place)
+        truth = truth_form(scoring, label, place)
+        for total, values in zip(
+            sums, (pairs_of(scoring, forms), matrix_with_truth(scoring, forms, truth)), strict=True
+        ):
+            total += values[np.ix_(which, which)]
+    names = ("consistency", "correct_consistency")
+    return {name: pair_spread(name, total / len(labels)) for name, total in zip(names, sums, strict=True)}
+
+
+def different_forms(scoring: Scoring, answers: Iterable[Any], example: Any) -> tuple[list[Hashable], IntArray]:
+    """Return the different prepared predictions of an example, and which of them each of the answers is."""
+    seen: dict[Hashable, int] = {}
+    which = [seen.setdefault(prediction_form(scoring, answer, example), len(seen)) for answer in answers]
+    return list(seen), np.array(which)
+
+
+def pairs_of(scoring: Scoring, forms: Sequence[Hashable]) -> FloatArray:
     """Return shape (k, k): how much different predictions agree; the commonest kinds without a call for each pair."""
     if type(scoring) is ExactMatch:
         return np.diag([float(form is not None) for form in forms])

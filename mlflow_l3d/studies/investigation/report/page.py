@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.report.examples import MOST, fragile_examples
 from mlflow_l3d.report.html import Snippet, subheading
 from mlflow_l3d.report.numbers import counted, metric_text, percent, points, shorten
@@ -79,6 +80,7 @@ def investigation_document(
         Section("How to read this", [Snippet("investigation_reading.html", reading)]),
         Section("Cite this", _cited(shown, source), name="cite"),
     ]
+    assumed = [note] if (note := assumed_direction(analysis.metric)) else []
     failed = [f"{analysis.cells_failed} cells of the plan have no score."] if analysis.cells_failed else []
     return Document(
         title=title,
@@ -91,8 +93,8 @@ def investigation_document(
         second_table=help_table(shown),
         steps=steps(shown, source, runs),
         lines=lines,
-        remarks=[*failed, *notes, _check_lines(shown)],
-        notes=[*_short_notes(shown), *(note for note in notes if " has no effect and is left out: " in note)],
+        remarks=[*failed, *assumed, *notes, _check_lines(shown)],
+        notes=[*_short_notes(shown), *assumed, *(note for note in notes if " has no effect and is left out: " in note)],
         in_full=[[Item(shown.sentence(record), record.factor) for record in shown.records], *notes],
         sections=sections,
         settings=settings,

@@ -157,17 +157,19 @@ def _kinds(shown: Shown, records: Sequence[Importance]) -> str:
         largest = f" The largest share has {records[0].factor}: {shown.share_text(records[0])}."
         return f"**No factor alone is involved in half of the variance.**{largest}"
     if not below:
-        return f"**Undecided** for {all_of(len(open_))} factors: {_why_open(shown, records)}."
+        return f"**Undecided** for {all_of(len(open_))} factors{_why_open(shown, records)}."
     return f"**No factor is established to dominate.**{tail}"
 
 
 def _why_open(shown: Shown, records: Sequence[Importance]) -> str:
-    """Return why every factor is undecided."""
-    verdicts = [shown.analysis.verdict(record.factor) for record in records]
-    if all(verdict.needs_runs for verdict in verdicts):
+    """Return why every factor is undecided: what holds for all of them, else of which factors it holds."""
+    verdicts = {record.factor: shown.analysis.verdict(record.factor) for record in records}
+    reason = next((verdict.reason for verdict in verdicts.values() if not verdict.needs_runs), "")
+    if not reason:
         rows = max(record.rows_used for record in records)
-        return f"{rows} {shown.design.words.row} are too few"
-    return next(verdict.reason for verdict in verdicts if not verdict.needs_runs)
+        return f": {rows} {shown.design.words.row} are too few"
+    alike = [factor for factor, verdict in verdicts.items() if verdict.reason == reason]
+    return f": {reason}" if len(alike) == len(records) else f". {listed(alike)}: {reason}"
 
 
 def _is(word: str) -> str:

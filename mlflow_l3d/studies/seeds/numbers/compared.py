@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from mlflow_l3d.analysis.consistency.agreement.choice import scoring_of
+from mlflow_l3d.analysis.consistency.agreement.scored import scored_agreement
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes, example_votes
 from mlflow_l3d.analysis.consistency.runs import SeedAgreement, class_agreement, number_agreement
 from mlflow_l3d.analysis.intervals import LEVEL, with_interval
@@ -17,6 +19,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.forms import Form, form_of
 from mlflow_l3d.metrics.known import of_kind, scores_of
+from mlflow_l3d.metrics.texts import references
 
 Kind = Literal["classification", "regression", "multiple_choice", "generation", "tagging", "ranking"]
 
@@ -96,8 +99,8 @@ def prediction_matrix(
     return compared, matrix, labels, np.asarray(ids)
 
 
-def numbered(predictions: pd.DataFrame) -> pd.DataFrame:
-    """Return answers that are texts as numbers: of each example 0 is the label, 1, 2, ... other answers, -1 none.
+def numbered(predictions: pd.DataFrame, kind: Kind) -> pd.DataFrame:
+    """Return answers that are texts as numbers: of each example 0 is right, 1, 2, ... other answers, -1 none.
 
     `predictions` has ``example_id``, ``label`` and ``prediction``; values that are not texts are returned unchanged.
     """
@@ -106,8 +109,11 @@ def numbered(predictions: pd.DataFrame) -> pd.DataFrame:
     labels, answers = predictions["label"], predictions["prediction"]
     if pd.api.types.is_numeric_dtype(labels) and pd.api.types.is_numeric_dtype(answers):
         return predictions
-    number = np.where(answers == labels, 0, UNPARSED)
-    wrong = (answers.notna() & (answers != labels)).to_numpy()
+    right = (answers == labels).to_numpy()
+    if kind == "generation":  # a label may list several texts that are all right
+        right = np.array([answer in references(label) for label, answer in zip(labels, answers, strict=True)])
+    number = np.where(right, 0, UNPARSED)
+    wrong = answers.notna().to_numpy() & ~right
     examples = pd.factorize(predictions["example_id"])[0][wrong]
     codes = pd.Series(pd.factorize(answers[wrong].astype(str), sort=True)[0])
     number[wrong] = codes.groupby(examples).rank("dense")
@@ -116,7 +122,7 @@ def numbered(predictions: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class ComparedSeeds:
-    """Predictions of the seeds that have any; texts are compared as they stand.
+    """Predictions of the seeds that have any.
 
     Attributes
     ----------
@@ -134,6 +140,8 @@ class ComparedSeeds:
         Whether predictions were given as texts.
     known_classes
         How many classes the task has; None if it does not say.
+    scored_by
+        How two predictions are compared that are neither classes nor numbers; empty of these.
     """
 
     kind: Kind
@@ -144,6 +152,7 @@ class ComparedSeeds:
     frame: pd.DataFrame
     are_texts: bool
     known_classes: int | None
+    scored_by: str
 
     @property
     def form(self) -> Form:
@@ -173,11 +182,24 @@ class ComparedSeeds:
         agreement = class_agreement(self.matrix, self.labels)
         if self.are_texts:  # agreement by chance has no meaning if answers are numbered example by example
             del agreement.together["fleiss_kappa"], agreement.intervals["fleiss_kappa"]
-        return agreement
+        if (scoring := scoring_of(self.scored_by) if self.scored_by else None) is None:
+            return agreement
+        answers = self.frame.pivot(index="seed", columns="example_id", values="prediction").loc[[*self.seeds], self.ids]
+        labels = self.frame.drop_duplicates("example_id").set_index("example_id")["label"].loc[self.ids]
+        pairs = scored_agreement(scoring, answers.to_numpy(dtype=object), labels.to_numpy(dtype=object))
+        if not self.has_right_answers:
+            return SeedAgreement(pairs, {"unparsed_share": agreement.together["unparsed_share"]}, {})
+        on_wrong = pairs["consistency"].mean - pairs["correct_consistency"].mean
+        return SeedAgreement(pairs, agreement.together | {"agreement_on_wrong": on_wrong}, agreement.intervals)
+
+    @property
+    def has_right_answers(self) -> bool:
+        """Whether a prediction is right or wrong, not more or less alike its label."""
+        return not self.form.has_numbers and self.kind != "ranking" and self.scored_by in ("", "exact_match")
 
     def votes(self) -> ExampleVotes | None:
-        """Return the robust and the fragile examples; None of numbers."""
-        return None if self.form.has_numbers else example_votes(self.matrix, self.labels, self.ids)
+        """Return the robust and the fragile examples; None if no prediction is simply right or wrong."""
+        return example_votes(self.matrix, self.labels, self.ids) if self.has_right_answers else None
 
     @property
     def classes(self) -> int | None:
@@ -201,11 +223,14 @@ class ComparedSeeds:
         return tuple(np.array(self.seeds)[answers.mean(axis=1) <= 0.5].tolist())
 
 
-def compare_seeds(predictions: pd.DataFrame, seeds: tuple[int, ...], kind: Kind, classes: int | None) -> ComparedSeeds:
-    """Return the predictions of seeds as they are compared; errors as of ``prediction_matrix``."""
-    numbers = numbered(predictions)
+def compare_seeds(
+    predictions: pd.DataFrame, seeds: tuple[int, ...], kind: Kind, classes: int | None, metric: Metric
+) -> ComparedSeeds:
+    """Return the predictions of seeds as they are compared under a metric; errors as of ``prediction_matrix``."""
+    numbers, form = numbered(predictions, kind), form_of(kind)
     matrix = prediction_matrix(numbers, seeds, kind)
-    return ComparedSeeds(kind, *matrix, predictions, numbers is not predictions, known_classes=classes)
+    scored_by = "" if form.has_classes or form.has_numbers else metric.agreement or "exact_match"
+    return ComparedSeeds(kind, *matrix, predictions, numbers is not predictions, classes, scored_by)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class SeedsStudy:
     compared
         Seeds whose predictions were compared, in their order.
     examples
-        Of classes: robust and fragile examples; else None.
+        Robust and fragile examples, if each prediction is right or wrong; else None.
     together, intervals
         What all seeds say together, by name, and the 95 % interval of some of it: see
         :func:`~mlflow_l3d.analysis.consistency.runs.class_agreement` and, for numbers,
@@ -194,7 +194,7 @@ def seeds_study(
         `kind` are computed from the predictions.
     predictions
         One row per prediction: ``seed``, ``example_id``, ``label``, ``prediction`` (class numbers, -1 for none; numbers
-        for regression; texts, compared character by character, for all else). All seeds predict the same examples; a
+        for regression; texts, compared as the metric says, for all else). All seeds predict the same examples; a
         seed without predictions is not compared. Macro averages of predictions are over the classes of a seed's own
         labels and predictions, as in scikit-learn. No score is computed from rows that are true in a column
         ``reference``, but agreement is.
@@ -242,10 +242,10 @@ def seeds_study(
     table = scores.set_index("seed")[names].astype(np.float64)
     compared = None
     if predictions is not None and len(predictions):
-        compared = compare_seeds(predictions, seeds, kind, classes)
+        compared = compare_seeds(predictions, seeds, kind, classes, headline)
         tested = compared
         if "reference" in predictions and predictions["reference"].dtype == bool:
-            tested = compare_seeds(predictions[~predictions["reference"]], seeds, kind, classes)
+            tested = compare_seeds(predictions[~predictions["reference"]], seeds, kind, classes, headline)
         rows = {} if compared.are_right_or_wrong and headline.name in table else tested.scores()
         computed = pd.DataFrame.from_dict(rows, orient="index").reindex(index=table.index)
         names = [name for name in dict.fromkeys((*names, *usual)) if name in table or name in computed]

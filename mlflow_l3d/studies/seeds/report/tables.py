@@ -52,12 +52,13 @@ _COLUMNS: Final = {
     "fragile": ("fragile_share", "fragile"),
 }
 """Head of a column -> a number of a study, and what its interval is called."""
-NOTE: Final = "In %, errors in their own unit. In brackets: 95 % intervals for all seeds."
+NOTE: Final = "In %, or in the unit of the metric. In brackets: 95 % intervals for all seeds."
 PAIR_NOTE: Final = (
-    "Over pairs of seeds, in %. CON: share of examples on which two seeds agree; CCON: and are right; CON-PEAR: "
-    "Pearson of two seeds' numbers, blind to shift and scale; Lin's CCC: 1 only for equal numbers. Over all seeds: "
-    "kappa, agreement beyond chance; robust, fragile, never right: examples right under every seed, some, none (of as "
-    "many seeds as here). Intervals leave out one seed at a time, with all its pairs; those of a std are rough."
+    "Over pairs of seeds, in %. CON: share of examples on which two seeds agree, or how much; CCON: and are "
+    "right; CON-PEAR: Pearson of two seeds' numbers, blind to shift and scale; Lin's CCC: 1 only for equal numbers. "
+    "Over all seeds: kappa, agreement beyond chance; robust, fragile, never right: examples right under every seed, "
+    "some, none (of as many seeds as here). Intervals leave out one seed at a time, with all its pairs; those of a std "
+    "are rough."
 )
 TABLE_7_NOTE: Final = (
     "Mean (and std with ddof=0) in %: over seeds; of CON and CCON over pairs. P, R, F1: macro averages."

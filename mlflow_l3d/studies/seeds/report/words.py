@@ -13,6 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.intervals import unseen_share
+from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import MISSING, UNITS, between, counted, plain, points, unit_of
 from mlflow_l3d.report.source import Source
@@ -208,6 +209,10 @@ def _stable(study: SeedsStudy, is_typed: bool) -> Answer:
             f"the unit of the labels. Their correlation is **{pearson}**."
         )
         return Answer(question, "", (lead, f"CON-PEAR is {pearson}; the numbers agree with {ccc} (Lin)."))
+    if study.pairs:
+        alike, right = (points(study.pairs[name].mean, 1) for name in ("consistency", "correct_consistency"))
+        lead = f"[[Two {unit}s agree|agree]] to **{alike} %** ({study.metric.agreement or 'exact_match'})."
+        return Answer(question, "", (lead, f"Against the truth: {right} % (correct consistency)."))
     fix = "Record them: a command writes example_id, label, prediction to {output}/predictions.csv."
     if not is_typed:
         fix = "Record them: return labels and predictions of the test examples, not a score alone."
@@ -221,8 +226,10 @@ def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before:
 
 
 def short_notes(study: SeedsStudy, failed: int) -> Iterator[str]:
-    """Yield which runs failed, have no score, or name no class in most predictions."""
+    """Yield what is assumed, and which runs failed, have no score, or name no class in most predictions."""
     unit = study.unit
+    if note := assumed_direction(study.metric):
+        yield note
     if failed:
         yield f"{counted(failed, unit)} failed: the numbers are from the rest."
     if study.missing_seeds:
