@@ -124,7 +124,7 @@ def spread(means: Means, first: int, second: int) -> Spread:
     added = [(each.scores - each.scores.mean()) / each.runs for each in (one, other)]
     alone = [np.delete(values, chosen) for values, chosen in zip(added, (pairs, others), strict=True)]
     groups = [group for group in (added[0][pairs] - added[1][others], *alone) if len(group)]
-    kinds = np.array([max(1.0, len(group) - 1) for group in groups])
+    kinds = np.array([max(1.0, len(group) - one.settings) for group in groups])
     squares = np.array([float(group @ group) * len(group) for group in groups]) / kinds
     total = float(squares.sum())
     degrees = total**2 / float((squares**2 / kinds).sum()) if total > 0 else 1.0

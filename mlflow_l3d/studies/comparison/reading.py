@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from mlflow_l3d.analysis.comparison.covariance import within_settings
 from mlflow_l3d.analysis.comparison.system import ANSWERS, Predictions, System, graded, join_predictions, systems
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.designs.analyse import Planned
@@ -19,6 +21,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.importing.imported import groups_in
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
@@ -52,6 +55,8 @@ class Runs(NamedTuple):
         Test examples of a run; None if the parent run does not record it.
     cells, planned
         All cells of the plan, those of the tables included, and the plan.
+    settings
+        Shape (L,): in words, the setting of each run of files with several settings; else empty.
     """
 
     scores: npt.NDArray[np.float64]
@@ -62,6 +67,7 @@ class Runs(NamedTuple):
     examples: int | None
     cells: pd.DataFrame
     planned: Planned
+    settings: npt.NDArray[np.object_]
 
 
 def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], list[str]]:
@@ -70,8 +76,14 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
     Raises
     ------
     ParameterError
-        If the test sets differ.
+        If the test sets differ, or the settings.
     """
+    settings = {name: sorted({*system.settings}) for name, system in runs.items()}
+    first, *others = settings.values()
+    if others.count(first) < len(others):
+        listed = "; ".join(f"{name}: {', '.join(own) or 'one'}" for name, own in settings.items())
+        fix = "Evaluate their files again with --only NAME=VALUE, and name those runs."
+        raise ParameterError("runs", ", ".join(runs), f"have different settings ({listed})", fix)
     notes = [
         f"{name}: {system.failed} of {system.failed + len(system.scores)} runs failed and are left out."
         for name, system in runs.items()
@@ -96,6 +108,9 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
     )
     if why:
         notes.append(f"The luck of the test examples is not counted: {why}. Intervals hold for these test examples.")
+    if first:
+        notes.append(f"Each of {len(first)} settings has equal weight: {', '.join(first)}. Luck is within settings.")
+        compared = [within_settings(each, pd.factorize(runs[each.name].settings)[0]) for each in compared]
     return [replace(each, lost=runs[each.name].failed) for each in compared], notes
 
 
@@ -129,7 +144,22 @@ def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
             (parent.document.get("task") or {}).get("test_size"),
             every,
             planned,
+            _settings_of(parent, kept["cell_key"]),
         )
+
+
+def _settings_of(parent: Parent, keys: pd.Series) -> npt.NDArray[np.object_]:
+    """Return the setting of each run of files, in words; nothing if all have one."""
+    if len(parent.document.get("groups", ())) < 2:
+        return np.zeros(0, dtype=object)
+    settings = {run["cell_key"]: run["settings"] for run in parent.document["runs"]}
+    recorded = pd.DataFrame([settings[key] for key in keys])
+    grouping, _ = groups_in(recorded, parent.document["numbered"], parent.document["parameters"])
+    of_runs = np.array(grouping.names, dtype=object)[grouping.group]
+    if alone := sorted(name for name, times in Counter(of_runs).items() if times < 2):
+        fix = "Evaluate its files again with --only NAME=VALUE, and name that run."
+        raise ParameterError("runs", parent.run_id, f"has one run of {alone[0]}, whose luck is unknown", fix)
+    return of_runs
 
 
 def answers_of_parent(client: Client, run_id: str, cells: pd.DataFrame) -> Iterator[tuple[int, pa.Table]]:
