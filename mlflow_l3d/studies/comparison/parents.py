@@ -184,7 +184,7 @@ def by_task(parents: Sequence[Parent]) -> dict[str, dict[str, Parent]]:
         listed = "; ".join(
             f"{task}: {', '.join(filter(None, systems))}".rstrip(": ") for task, systems in tasks.items()
         )
-        fix = "Compare on one task, or give every system on every task."
+        fix = "Compare on one task (of a CSV file its name, or its column task), or give every system on every task."
         raise ParameterError("runs", _ids(parents), f"are of different tasks ({listed})", fix)
     return {task: {name: systems[name] for name in first} for task, systems in tasks.items()}
 

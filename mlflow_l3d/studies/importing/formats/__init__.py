@@ -53,7 +53,7 @@ FORMATS: Final[Mapping[str, Format]] = {
     "inspect": Format(("*.eval", "*.json"), inspect_log.read, ('"eval":',), "epoch"),
     "promptfoo": Format(("*.json",), promptfoo.read, ('"evalId":', '{"results":{"version":'), "repeat"),
     "tau-bench": Format(("*.json",), tau_bench.read, ('[{"task_id":', '"num_trials":'), "trial"),
-    "csv": Format(("*.csv", "*.tsv"), csv_file.read),
+    "csv": Format(("*.csv", "*.tsv", "*.jsonl"), csv_file.read),
 }
 """Value of ``--from`` -> format of the files."""
 

@@ -25,17 +25,20 @@ _SCORES: Final = {"acc": "accuracy", "perplexity": "log_likelihood"}
 """Metric of the tool, by its name in samples -> our metric."""
 _RIGHT: Final = ("acc", "exact_match")
 """Metrics that are 1 for a sample with a right answer."""
+_RULES: Final = ("acc_norm", "acc_mutual_info")
+"""Metrics that choose otherwise than ``acc``: their runs have other predictions."""
 _NEEDED: Final = ("doc_id", "target", "filtered_resps", "metrics")
 
 
 def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
     """Return the runs of one file of samples: one for each filter of the tool."""
-    del columns, metric
+    del columns
     task, results = path.name[len("samples_") : _DATE - 1], path.with_name(f"results_{path.name[_DATE:-1]}")
     if not results.is_file():
         raise L3DError(f"{path.name}: {results.name}, which has the settings, is not next to it. Put it there.")
     document = read_json(results)
-    samples = _samples(path)
+    rule = metric if metric in _RULES else ""
+    samples = _samples(path, ["arguments"] * bool(rule))
     if not samples:
         raise L3DError(f"{path.name}: holds no samples.")
     filters: dict[str, list[int]] = {}
@@ -54,13 +57,14 @@ def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[R
             config,
             {key.partition(",")[0]: value for key, value in of_task.items() if key.endswith(f",{name}")},
             seconds,
+            rule,
         )
         for name, places in filters.items()
     ]
 
 
-def _samples(path: Path) -> dict[str, list[Any]]:
-    """Return the samples of a file by column, without the texts of prompts and documents.
+def _samples(path: Path, more: list[str]) -> dict[str, list[Any]]:
+    """Return the samples of a file by column, without the texts of documents, and of prompts if `more` lacks them.
 
     Raises
     ------
@@ -76,7 +80,7 @@ def _samples(path: Path) -> dict[str, list[Any]]:
             for name in _NEEDED:
                 if sample.get(name) is None:
                     raise L3DError(f"{path.name}, line {number}: has no {name}; is it written by lm_eval?")
-            columns = columns or {name: [] for name in (*_NEEDED, "doc_hash", "filter", *sample["metrics"])}
+            columns = columns or {name: [] for name in (*_NEEDED, "doc_hash", "filter", *more, *sample["metrics"])}
             for name, values in columns.items():
                 values.append(sample.get(name))
     return columns
@@ -90,14 +94,15 @@ def _run(
     config: Mapping[str, Any],
     results: Mapping[str, Any],
     seconds: float,
+    rule: str,
 ) -> RecordedRun:
     metrics = samples["metrics"][0]
     with_numbers = [name for name in metrics if isinstance(samples[name][0], int | float)]
-    with_numbers.sort(key=lambda name: name not in _RIGHT)
+    with_numbers.sort(key=lambda name: (name != rule, name not in _RIGHT))
     means = {name: math.fsum(map(_number, samples[name])) / len(samples[name]) for name in with_numbers}
     scores = {_SCORES.get(name, name): mean for name, mean in means.items()}
-    if not with_numbers:  # mcc or f1: the tool has one number for all samples
-        scores = {name: value for name in metrics if math.isfinite(value := _number(results.get(name)))}
+    # Of mcc or f1 the tool has one number for all samples.
+    scores |= {name: _number(results.get(name)) for name in metrics if name not in means and name in results}
     if not scores:
         raise L3DError(f"{source}: no metric has a number for each sample, or for all ({', '.join(metrics)}).")
     right = None
@@ -114,12 +119,14 @@ def _run(
         return run
     likely = None
     if config.get("output_type", "") in ("multiple_choice", "loglikelihood") or "acc" in with_numbers:
-        likely = _likely(samples["filtered_resps"])
+        likely = _likely(samples, rule)
         if likely is not None and all(str(target).isdigit() for target in targets):
             choices = config.get("doc_to_choice")
             kind = "classification" if isinstance(choices, list) else "multiple_choice"
             classes = tuple(map(str, choices)) if isinstance(choices, list) else ()
             labels = np.array([int(target) for target in targets], dtype=np.int64)
+            if right is not None and not np.array_equal(likely == labels, right):  # the tool chose by another rule
+                return run
             return replace(run, kind=kind, ids=ids, labels=labels, predictions=likely, classes=classes)
     if right is None:
         return run
@@ -130,14 +137,20 @@ def _run(
     return replace(run, kind="multiple_choice", ids=ids, labels=labels, predictions=predictions)
 
 
-def _likely(resps: list[Any]) -> npt.NDArray[np.int64] | None:
-    """Return the place of each sample's likeliest choice; None if the samples have no choices."""
-    if any(len(each) < 2 for each in resps):
+def _likely(samples: Mapping[str, list[Any]], rule: str) -> npt.NDArray[np.int64] | None:
+    """Return the place of the choice that each sample has by a rule, else the likeliest; None if this is unknown."""
+    if any(len(each) < 2 for each in samples["filtered_resps"]):
         return None
     try:
-        logs = [[float(answer[0]) for answer in each] for each in resps]
-        return np.array([one.index(max(one)) for one in logs], dtype=np.int64)
-    except (TypeError, ValueError, IndexError):
+        logs = [np.array([float(answer[0]) for answer in each]) for each in samples["filtered_resps"]]
+        if "acc_mutual_info" in samples["metrics"][0]:  # all choices come again, without the question
+            halves = [np.split(each, 2) for each in logs]
+            logs = [asked - alone * (rule == "acc_mutual_info") for asked, alone in halves]
+        if rule == "acc_norm":
+            choices = [[each["arg_1"].strip() for each in asked.values()] for asked in samples["arguments"]]
+            logs = [each / [*map(len, texts[: len(each)])] for each, texts in zip(logs, choices, strict=True)]
+        return np.array([each.argmax() for each in logs], dtype=np.int64)
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError):
         return None
 
 
