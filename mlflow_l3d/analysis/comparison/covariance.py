@@ -64,7 +64,7 @@ def within_settings(system: System, setting: IntArray) -> System:
         scores=means.mean() + (system.scores - means[setting]) * weight * grown,
         share=system.share * weight[system.run] if len(system.run) else system.share,
         right=system.right[:0],
-        settings=len(sizes),
+        setting=setting,
     )
 
 

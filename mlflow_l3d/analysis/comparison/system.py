@@ -56,9 +56,9 @@ class System:
         Test examples of a run, on average; 0 if not known.
     lost
         Further runs, which failed and have no score.
-    settings
-        How many settings the runs have; their scores differ by luck alone, see
-        :func:`mlflow_l3d.analysis.comparison.covariance.within_settings`.
+    setting
+        Shape (L,): the setting of each run, if scores differ by luck alone, see
+        :func:`mlflow_l3d.analysis.comparison.covariance.within_settings`; else empty.
     """
 
     name: str
@@ -73,7 +73,7 @@ class System:
     width: float = 0.0
     examples: float = 0.0
     lost: int = 0
-    settings: int = 1
+    setting: IntArray = field(default_factory=lambda: _NOTHING)
 
     @property
     def is_lossy(self) -> bool:
@@ -126,7 +126,7 @@ class System:
             unit=self.unit[kept],
             share=self.share[kept],
             right=self.right[kept] if len(self.right) else self.right,
-            settings=1,
+            setting=_NOTHING,
         )
 
 
