@@ -21,7 +21,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.importing.imported import groups_in
+from mlflow_l3d.studies.importing.imported import recorded_groups
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
@@ -152,9 +152,7 @@ def _settings_of(parent: Parent, keys: pd.Series) -> npt.NDArray[np.object_]:
     """Return the setting of each run of files, in words; nothing if all have one."""
     if len(parent.document.get("groups", ())) < 2:
         return np.zeros(0, dtype=object)
-    settings = {run["cell_key"]: run["settings"] for run in parent.document["runs"]}
-    recorded = pd.DataFrame([settings[key] for key in keys])
-    grouping, _ = groups_in(recorded, parent.document["numbered"], parent.document["parameters"])
+    grouping = recorded_groups(parent.document, keys)
     of_runs = np.array(grouping.names, dtype=object)[grouping.group]
     if alone := sorted(name for name, times in Counter(of_runs).items() if times < 2):
         fix = "Evaluate its files again with --only NAME=VALUE, and name that run."

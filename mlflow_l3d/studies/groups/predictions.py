@@ -24,7 +24,6 @@ from mlflow_l3d.tracking.existing import read_table
 MOST_RUNS: Final = 20
 """Runs of a group whose predictions are read."""
 SHARES: Final = ("robust_share", "fragile_share", "never_right_share")
-DISTANCE: Final = "absolute_difference"
 _FILES: Final = ("predictions.parquet", "predictions.csv")
 _ROLES: Final = {
     "example_id": ["example_id", "id", "idx", "index", "row_id", "sample_id", "uid"],
@@ -103,19 +102,14 @@ def agreement_in_groups(
         if len(compared.ids) < FEWEST_EXAMPLES:
             notes.append(f"Predictions of {name} are not compared: there are fewer than {FEWEST_EXAMPLES}.")
             continue
-        row = {"group": name, "compared": len(seeds), "examples": len(compared.ids)}
-        agreement = compared.agreement()
-        if DISTANCE in agreement.together:
-            row |= dict(zip(with_interval(DISTANCE)[1:], agreement.intervals[DISTANCE], strict=True))
-        else:
-            limits = zip(with_interval("consistency"), with_interval("mean"), strict=True)
-            row |= {each: getattr(agreement.pairs["consistency"], number) for each, number in limits}
-        rows.append(row | agreement.together)
+        counts = {"compared": len(seeds), "examples": len(compared.ids)}
+        rows.append({"group": name, **counts, **compared.agreement().metrics()})
         if still := len(compared.constant()):
             notes.append(f"{counted(still, 'run')} of {name} with one answer for every example: collapsed (L3D005).")
         if fragile is None and (votes := compared.votes()) is not None:
             fragile = votes.most_fragile(MOST)
-    columns = ["group", "compared", "examples", *with_interval("consistency"), *SHARES, *with_interval(DISTANCE)]
+    measures = *with_interval("consistency"), *SHARES, *with_interval("absolute_difference")
+    columns = ["group", "compared", "examples", *measures]
     return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], float)), fragile
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -216,6 +216,13 @@ def groups_in(settings: pd.DataFrame, numbered: str, arguments: Mapping[str, str
     options = {name: arguments.get(name, AUTO) for name in ("group_by", "seed")}
     grouping = group_runs(params, names, **options)
     return grouping, () if grouping.is_plain and options["group_by"] == AUTO else grouping.names
+
+
+def recorded_groups(document: Mapping[str, Any], keys: Iterable[str]) -> Grouping:
+    """Return how the imported runs with these keys are grouped; `document` is their ``investigation.json``."""
+    settings = {run["cell_key"]: run["settings"] for run in document["runs"]}
+    recorded = pd.DataFrame([settings[key] for key in keys])
+    return groups_in(recorded, document.get("numbered", ""), document["parameters"])[0]
 
 
 def _numbers(runs: Sequence[RecordedRun]) -> Iterator[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
@@ -144,6 +145,15 @@ def test_a_setting_is_no_luck_whether_its_effect_is_found_or_not(place: Place, s
         check_same(groups_of(again), study)
         check_same(groups_of(load(done.run_id)), study)
         assert connect().get_run(done.run_id).data.metrics["group_luck"] == pytest.approx(limit)
+
+
+def test_luck_of_one_group_alone_is_not_shown_as_a_range(place: Place) -> None:
+    scores = [("A", seed, score) for seed, score in enumerate([0.5, 0.6, 0.7])] + [
+        ("B", seed, 0.9) for seed in range(3)
+    ]
+    rows_of(scores).to_csv("scores.csv", index=False)
+    answer = of_file(place).report().answers[0].sentences[0]
+    assert re.fullmatch(r"It depends on the group: \*\*[\d.]+ points\*\* \(model=A\)\.", answer)
 
 
 def predictions_of(models: dict[str, float], seeds: int = 5, examples: int = 40) -> pd.DataFrame:

@@ -156,7 +156,10 @@ def _numbered(
 
 def _long(source: str, frame: pd.DataFrame, listed: Sequence[str]) -> Runs:
     """Return settings and rows of each run: rows with the same values in all columns that are not of an example."""
-    names = list(listed) or _settings_in(frame)
+    examples, others = frame.groupby("example_id", sort=False), [str(name) for name in frame if name not in _KNOWN]
+    # Settings are columns that are constant, or in which an example has two values.
+    varied = (name for name in others if frame[name].nunique() == 1 or examples[name].nunique().max() > 1)
+    names = list(listed or varied)
     if not names:
         return [({}, frame)]
     groups = list(frame.groupby(names, sort=False))
@@ -167,13 +170,6 @@ def _long(source: str, frame: pd.DataFrame, listed: Sequence[str]) -> Runs:
             f"{source}: column {each} has another value in almost every row, so it identifies no runs. {fix}"
         )
     return [(dict(zip(names, map(str, values), strict=True)), part) for values, part in groups]
-
-
-def _settings_in(frame: pd.DataFrame) -> list[str]:
-    """Return the columns with settings of runs: constant ones, and those in which an example has two values."""
-    examples = frame.groupby("example_id", sort=False)
-    others = [str(name) for name in frame if name not in _KNOWN]
-    return [name for name in others if frame[name].nunique() == 1 or examples[name].nunique().max() > 1]
 
 
 def _run(path: Path, settings: Mapping[str, str], rows: pd.DataFrame) -> RecordedRun:

@@ -30,13 +30,12 @@ _RULES: Final = ("acc_norm", "acc_mutual_info")
 _NEEDED: Final = ("doc_id", "target", "filtered_resps", "metrics")
 
 
-def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
+def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
     """Return the runs of one file of samples: one for each filter of the tool."""
-    del columns
-    task, results = path.name[len("samples_") : _DATE - 1], path.with_name(f"results_{path.name[_DATE:-1]}")
-    if not results.is_file():
-        raise L3DError(f"{path.name}: {results.name}, which has the settings, is not next to it. Put it there.")
-    document = read_json(results)
+    task, about = path.name[len("samples_") : _DATE - 1], path.with_name(f"results_{path.name[_DATE:-1]}")
+    if not about.is_file():
+        raise L3DError(f"{path.name}: {about.name}, which has the settings, is not next to it. Put it there.")
+    document = read_json(about)
     rule = metric if metric in _RULES else ""
     samples = _samples(path, ["arguments"] * bool(rule))
     if not samples:
@@ -44,23 +43,17 @@ def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[R
     filters: dict[str, list[int]] = {}
     for place, name in enumerate(samples["filter"]):
         filters.setdefault(str(name or "none"), []).append(place)
-    settings, config = _settings(document, task), document.get("configs", {}).get(task, {})
-    of_task = document.get("results", {}).get(task, {})
+    config, of_task = document.get("configs", {}).get(task, {}), document.get("results", {}).get(task, {})
     seconds = float(document.get("total_evaluation_time_seconds") or 0.0)
-    named = {} if len(filters) == 1 else {name: {"filter": name} for name in filters}
-    return [
-        _run(
-            path.name,
-            task,
-            {key: [values[place] for place in places] for key, values in samples.items()},
-            {**settings, **named.get(name, {})},
-            config,
-            {key.partition(",")[0]: value for key, value in of_task.items() if key.endswith(f",{name}")},
-            seconds,
-            rule,
-        )
-        for name, places in filters.items()
-    ]
+    settings = _settings(document, task)
+    runs = []
+    for name, places in filters.items():
+        how = {**settings, "filter": name} if len(filters) > 1 else settings
+        run = RecordedRun(source=path.name, task=task, kind="", settings=how, scores={}, duration_seconds=seconds)
+        own = {key: [values[place] for place in places] for key, values in samples.items()}
+        results = {key.partition(",")[0]: value for key, value in of_task.items() if key.endswith(f",{name}")}
+        runs.append(_with_samples(run, own, config, results, rule))
+    return runs
 
 
 def _samples(path: Path, more: list[str]) -> dict[str, list[Any]]:
@@ -86,16 +79,10 @@ def _samples(path: Path, more: list[str]) -> dict[str, list[Any]]:
     return columns
 
 
-def _run(
-    source: str,
-    task: str,
-    samples: Mapping[str, list[Any]],
-    settings: dict[str, str],
-    config: Mapping[str, Any],
-    results: Mapping[str, Any],
-    seconds: float,
-    rule: str,
+def _with_samples(
+    run: RecordedRun, samples: Mapping[str, list[Any]], config: Mapping[str, Any], results: Mapping[str, Any], rule: str
 ) -> RecordedRun:
+    """Return a run with its scores, and with its predictions if there are any."""
     metrics = samples["metrics"][0]
     with_numbers = [name for name in metrics if isinstance(samples[name][0], int | float)]
     with_numbers.sort(key=lambda name: (name != rule, name not in _RIGHT))
@@ -104,7 +91,7 @@ def _run(
     # Of mcc or f1 the tool has one number for all samples.
     scores |= {name: _number(results.get(name)) for name in metrics if name not in means and name in results}
     if not scores:
-        raise L3DError(f"{source}: no metric has a number for each sample, or for all ({', '.join(metrics)}).")
+        raise L3DError(f"{run.source}: no metric has a number for each sample, or for all ({', '.join(metrics)}).")
     right = None
     if with_numbers:
         first = with_numbers[0]
@@ -114,7 +101,7 @@ def _run(
     numbers, targets = samples["doc_id"], samples["target"]
     hashes = [str(text or "")[:8] for text in samples["doc_hash"]]
     ids = np.array([f"{number}:{text}" for number, text in zip(numbers, hashes, strict=True)])
-    run = RecordedRun(source=source, task=task, kind="", settings=settings, scores=scores, duration_seconds=seconds)
+    run = replace(run, scores=scores)
     if with_numbers and right is None:
         return run
     likely = None
