@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,18 +21,10 @@ from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.records import write_runs, write_scores
 
 
-class Grouped(NamedTuple):
-    """Groups of runs, the examples on which runs of the best group differ most, and notes."""
-
-    study: GroupsStudy
-    examples: pd.DataFrame | None
-    notes: tuple[str, ...]
-
-
 def grouped_runs(
     document: Mapping[str, Any], cells: pd.DataFrame, predictions: pd.DataFrame | None, metric: Metric
-) -> Grouped:
-    """Return what the groups of imported runs say.
+) -> tuple[GroupsStudy, pd.DataFrame | None, list[str]]:
+    """Return the groups of imported runs, the examples on which runs of the best group differ most, and notes.
 
     Parameters
     ----------
@@ -56,8 +48,7 @@ def grouped_runs(
         parts = dict([*predictions.assign(seed=predictions["cell_key"]).groupby(predictions["cell_key"].map(runs))])
     kept = ((name, document["task"]["kind"], parts[name]) for name in study.several["group"] if name in parts)
     agreement, examples = agreement_in_groups(kept, notes)
-    groups = study.groups.merge(agreement, on="group", how="left")
-    return Grouped(replace(study, groups=groups), examples, tuple(notes))
+    return replace(study, groups=study.groups.merge(agreement, on="group", how="left")), examples, notes
 
 
 def write_study(

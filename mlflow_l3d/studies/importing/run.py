@@ -232,7 +232,7 @@ def evaluate_imported(run_id: str, *, metric: str = "auto", log: bool = True) ->
     if not isinstance(written, FilesEvaluation):
         raise ParameterError("source", run_id, "was not finished, or by another version", "Evaluate its files again.")
     about, runs = rewritten(written.about, chosen), tuple(read.done["run_id"])
-    result = replace(written, about=about, study=study, runs=runs, notes=notes, examples=examples)
+    result = replace(written, about=about, study=study, runs=runs, notes=tuple(notes), examples=examples)
     result = replace(result, written=0, skipped=len(runs))
     if log:
         with temporary_folder() as folder:

@@ -97,15 +97,10 @@ def _scores(path: Path, frame: pd.DataFrame, listed: Sequence[str], metric: str)
         own_settings = {name: public_name(values[name]) for name in settings if values[name]}
         own_settings |= {"run": str(again[row] + 1)} if seedless and again.any() else {}
         how = ", ".join(f"{name}={value}" for name, value in own_settings.items())
-        every = {name: float(scores[name][1][row]) for name in dict.fromkeys((*named, *scores))}
-        run = RecordedRun(
-            source=f"{path.name} ({how or f'row {row + 1}'})",
-            task=values.get("task") or path.stem,
-            kind="",
-            settings=own_settings,
-            scores={name: value for name, value in every.items() if np.isfinite(value)},
-        )
-        runs.append(run)
+        own_scores = {name: float(scores[name][1][row]) for name in dict.fromkeys((*named, *scores))}
+        own_scores = {name: value for name, value in own_scores.items() if np.isfinite(value)}
+        source, task = f"{path.name} ({how or f'row {row + 1}'})", values.get("task") or path.stem
+        runs.append(RecordedRun(source=source, task=task, kind="", settings=own_settings, scores=own_scores))
     return runs if scores else []
 
 

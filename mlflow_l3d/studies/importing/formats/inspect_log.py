@@ -55,7 +55,7 @@ def _run(source: str, about: Any, samples: list[Any], settings: Mapping[str, str
         keys = " or ".join(f"--metric {name}" for name in scorers if name.startswith(f"{first}."))
         raise L3DError(f"{source}: a score of {first} is a dictionary. Choose one of its numbers, {keys}.")
     values = {name: scores for name, scores in scorers.items() if not isinstance(scores[0], Mapping)}
-    numbers = {name: [_number(source, first, value) for value in scores] for name, scores in values.items()}
+    numbers = {name: [_number(source, name, value) for value in scores] for name, scores in values.items()}
     usual, right = graded(numbers[first])
     # A scorer that the user names keeps its name; the first one gets the name of its mean.
     names = {name: usual if name == first != metric else name for name in (first, *numbers)}

@@ -89,7 +89,8 @@ def _with_samples(
     means = {name: math.fsum(map(_number, samples[name])) / len(samples[name]) for name in with_numbers}
     scores = {_SCORES.get(name, name): mean for name, mean in means.items()}
     # Of mcc or f1 the tool has one number for all samples.
-    scores |= {name: _number(results.get(name)) for name in metrics if name not in means and name in results}
+    whole = {name: _number(results.get(name)) for name in metrics if name not in means}
+    scores |= {name: value for name, value in whole.items() if math.isfinite(value)}
     if not scores:
         raise L3DError(f"{run.source}: no metric has a number for each sample, or for all ({', '.join(metrics)}).")
     right = None
@@ -98,13 +99,11 @@ def _with_samples(
         usual, right = graded(list(map(_number, samples[first])))
         if right is None and first in _RIGHT:  # partial credit, as of truthfulqa_mc2
             scores = {usual if name == _SCORES.get(first, first) else name: value for name, value in scores.items()}
-    numbers, targets = samples["doc_id"], samples["target"]
-    hashes = [str(text or "")[:8] for text in samples["doc_hash"]]
-    ids = np.array([f"{number}:{text}" for number, text in zip(numbers, hashes, strict=True)])
-    run = replace(run, scores=scores)
+    run, targets, likely = replace(run, scores=scores), samples["target"], None
     if with_numbers and right is None:
         return run
-    likely = None
+    documents = zip(samples["doc_id"], samples["doc_hash"], strict=True)
+    ids = np.array([f"{number}:{str(text or '')[:8]}" for number, text in documents])
     if config.get("output_type", "") in ("multiple_choice", "loglikelihood") or "acc" in with_numbers:
         likely = _likely(samples, rule)
         if likely is not None and all(str(target).isdigit() for target in targets):
@@ -115,7 +114,7 @@ def _with_samples(
             if right is not None and not np.array_equal(likely == labels, right):  # the tool chose by another rule
                 return run
             return replace(run, kind=kind, ids=ids, labels=labels, predictions=likely, classes=classes)
-    if right is None:
+    if right is None or (rule and likely is None):
         return run
     resps = samples["filtered_resps"] if likely is None else []
     answers = texts([f"choice {place}" for place in likely] if likely is not None else [*map(_answer, resps)])
