@@ -124,7 +124,7 @@ def spread(means: Means, first: int, second: int) -> Spread:
     added = [(each.scores - each.scores.mean()) / each.runs for each in (one, other)]
     where = [each.setting if len(each.setting) else np.zeros(each.runs, dtype=np.int64) for each in (one, other)]
     parts = [(added[0][pairs] - added[1][others], where[0][pairs])]
-    parts += [(np.delete(added[at], own), np.delete(where[at], own)) for at, own in enumerate((pairs, others))]
+    parts += [(np.delete(added[at], each), np.delete(where[at], each)) for at, each in enumerate((pairs, others))]
     groups = [values[at == each] for values, at in parts for each in np.unique(at)]
     kinds = np.array([max(1.0, len(group) - 1) for group in groups])
     squares = np.array([float(group @ group) * len(group) for group in groups]) / kinds

@@ -209,7 +209,7 @@ def system_names(parents: Sequence[Parent]) -> list[str]:
                 of_parent.append(value if name in ("approach", "model") else f"{name}={value}" if value else "")
     for i in {i for pair in alike() for i in pair}:
         words[i].append(parents[i].run_id[:8])
-    return [" ".join(filter(None, own)) or parent.run_id[:8] for own, parent in zip(words, parents, strict=True)]
+    return [" ".join(filter(None, parts)) or parent.run_id[:8] for parts, parent in zip(words, parents, strict=True)]
 
 
 def _ids(parents: Sequence[Parent]) -> str:

@@ -21,12 +21,11 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.importing.imported import recorded_groups
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows
-from mlflow_l3d.tracking.earlier.reader import fetch_artifact, read_investigation, read_predictions
+from mlflow_l3d.tracking.earlier.reader import fetch_artifact, known_document, read_investigation, read_predictions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,7 +80,7 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
     settings = {name: sorted({*system.settings}) for name, system in runs.items()}
     first, *others = settings.values()
     if others.count(first) < len(others):
-        listed = "; ".join(f"{name}: {', '.join(own) or 'one'}" for name, own in settings.items())
+        listed = "; ".join(f"{name}: {', '.join(words) or 'one'}" for name, words in settings.items())
         fix = "Evaluate their files again with --only NAME=VALUE, and name those runs."
         raise ParameterError("runs", ", ".join(runs), f"have different settings ({listed})", fix)
     notes = [
@@ -144,16 +143,17 @@ def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
             (parent.document.get("task") or {}).get("test_size"),
             every,
             planned,
-            _settings_of(parent, kept["cell_key"]),
+            _settings_of(client, parent, kept),
         )
 
 
-def _settings_of(parent: Parent, keys: pd.Series) -> npt.NDArray[np.object_]:
+def _settings_of(client: Client, parent: Parent, cells: pd.DataFrame) -> npt.NDArray[np.object_]:
     """Return the setting of each run of files, in words; nothing if all have one."""
     if len(parent.document.get("groups", ())) < 2:
         return np.zeros(0, dtype=object)
-    grouping = recorded_groups(parent.document, keys)
-    of_runs = np.array(grouping.names, dtype=object)[grouping.group]
+    table = known_document(client, parent.run_id, "runs.json")
+    groups = pd.DataFrame(table["data"], columns=table["columns"]).set_index("run_id")["group"]
+    of_runs = cells["run_id"].map(groups).to_numpy(dtype=object)
     if alone := sorted(name for name, times in Counter(of_runs).items() if times < 2):
         fix = "Evaluate its files again with --only NAME=VALUE, and name that run."
         raise ParameterError("runs", parent.run_id, f"has one run of {alone[0]}, whose luck is unknown", fix)

@@ -16,7 +16,7 @@ from mlflow_l3d.studies.groups.numbers.study import GroupsStudy, groups_study
 from mlflow_l3d.studies.groups.predictions import agreement_in_groups
 from mlflow_l3d.studies.groups.run import write_groups
 from mlflow_l3d.studies.groups.scores import bounded
-from mlflow_l3d.studies.importing.imported import recorded_groups
+from mlflow_l3d.studies.importing.imported import groups_in
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.records import write_runs, write_scores
 
@@ -39,7 +39,9 @@ def grouped_runs(
     """
     cells = cells[cells[metric.name].notna()].reset_index(drop=True)
     scores = cells[metric.name].to_numpy(dtype=np.float64)
-    grouping = recorded_groups(document, cells["cell_key"])
+    settings = {run["cell_key"]: run["settings"] for run in document["runs"]}
+    recorded = pd.DataFrame([settings[key] for key in cells["cell_key"]])
+    grouping, _ = groups_in(recorded, document.get("numbered", ""), document["parameters"])
     study = groups_study(cells["run_id"], scores, grouping, bounded(metric, scores))
     notes: list[str] = []
     parts: dict[str, pd.DataFrame] = {}

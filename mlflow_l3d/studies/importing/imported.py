@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -160,14 +160,10 @@ class Import:
             differences = ", ".join(f"{name} {run.settings.get(name, 'none')}" for name in differ if name != "task")
             yield replace(CellRecord.of(cell, outcome), name=(differences or cell.name)[:100]), outcome
 
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """The seeds; else 0, 1, ...."""
-        return self.seeds or tuple(range(len(self.runs)))
-
     def document(self) -> dict[str, Any]:
         """Return the content of ``investigation.json`` for `evaluate` and `compare`, free of private paths."""
-        rows = zip(self.cells, self.numbers, self.settings.to_dict("records"), strict=True)
+        numbers = self.seeds or tuple(range(len(self.runs)))
+        rows = zip(self.cells, numbers, self.settings.to_dict("records"), strict=True)
         recorded = [
             {
                 "cell_key": cell.key,
@@ -187,7 +183,7 @@ class Import:
             "hyperparameters": others,
             "metric": self.metric.name,
             "metrics": sorted({name for run in self.runs for name in run.scores}),
-            "seeds": list(self.numbers),
+            "seeds": list(numbers),
             "by_settings": self.seeds is None,
             "groups": list(self.grouped[1]),
             "numbered": FORMATS[self.arguments["from_"]].numbered,
@@ -216,13 +212,6 @@ def groups_in(settings: pd.DataFrame, numbered: str, arguments: Mapping[str, str
     options = {name: arguments.get(name, AUTO) for name in ("group_by", "seed")}
     grouping = group_runs(params, names, **options)
     return grouping, () if grouping.is_plain and options["group_by"] == AUTO else grouping.names
-
-
-def recorded_groups(document: Mapping[str, Any], keys: Iterable[str]) -> Grouping:
-    """Return how the imported runs with these keys are grouped; `document` is their ``investigation.json``."""
-    settings = {run["cell_key"]: run["settings"] for run in document["runs"]}
-    recorded = pd.DataFrame([settings[key] for key in keys])
-    return groups_in(recorded, document.get("numbered", ""), document["parameters"])[0]
 
 
 def _numbers(runs: Sequence[RecordedRun]) -> Iterator[int]:

@@ -66,8 +66,8 @@ def _run(source: str, about: Any, samples: list[Any], settings: Mapping[str, str
     if right is None:
         return run
     labels = texts([each.target if isinstance(each.target, str) else ", ".join(each.target) for each in samples])
-    own = [each.scores[first if first in each.scores else first.partition(".")[0]].answer for each in samples]
-    pairs = zip(own, samples, strict=True)
+    scored = [each.scores[first if first in each.scores else first.partition(".")[0]].answer for each in samples]
+    pairs = zip(scored, samples, strict=True)
     answers = texts([each.output.completion if answer is None else answer for answer, each in pairs])
     ids = np.array([str(each.id) for each in samples])
     return replace(run, ids=ids, labels=labels, predictions=settled(answers, labels, right))

@@ -50,9 +50,9 @@ def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[
     for name, places in filters.items():
         how = {**settings, "filter": name} if len(filters) > 1 else settings
         run = RecordedRun(source=path.name, task=task, kind="", settings=how, scores={}, duration_seconds=seconds)
-        own = {key: [values[place] for place in places] for key, values in samples.items()}
+        rows = {key: [values[place] for place in places] for key, values in samples.items()}
         results = {key.partition(",")[0]: value for key, value in of_task.items() if key.endswith(f",{name}")}
-        runs.append(_with_samples(run, own, config, results, rule))
+        runs.append(_with_samples(run, rows, config, results, rule))
     return runs
 
 
@@ -108,8 +108,8 @@ def _with_samples(
         likely = _likely(samples, rule)
         if likely is not None and all(str(target).isdigit() for target in targets):
             choices = config.get("doc_to_choice")
-            kind = "classification" if isinstance(choices, list) else "multiple_choice"
             classes = tuple(map(str, choices)) if isinstance(choices, list) else ()
+            kind = "classification" if classes else "multiple_choice"
             labels = np.array([int(target) for target in targets], dtype=np.int64)
             if right is not None and not np.array_equal(likely == labels, right):  # the tool chose by another rule
                 return run
@@ -118,9 +118,8 @@ def _with_samples(
         return run
     resps = samples["filtered_resps"] if likely is None else []
     answers = texts([f"choice {place}" for place in likely] if likely is not None else [*map(_answer, resps)])
-    labels = texts(targets)
-    predictions = settled(answers, labels, right)
-    return replace(run, kind="multiple_choice", ids=ids, labels=labels, predictions=predictions)
+    predictions = settled(answers, texts(targets), right)
+    return replace(run, kind="multiple_choice", ids=ids, labels=texts(targets), predictions=predictions)
 
 
 def _likely(samples: Mapping[str, list[Any]], rule: str) -> npt.NDArray[np.int64] | None:
