@@ -7,7 +7,7 @@ are both random. Two systems share the luck of runs with equal configurations an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,6 +37,35 @@ class Means:
     of_runs: FloatArray
     of_examples: FloatArray
     pairings: dict[tuple[int, int], Pairing]
+
+
+def within_settings(system: System, setting: IntArray) -> System:
+    """Return a system of runs with several settings as if all had the average one: its scores differ by luck alone.
+
+    Parameters
+    ----------
+    system
+        Two runs or more of each setting.
+    setting
+        Shape (L,): the number of the setting of each run.
+
+    Notes
+    -----
+    Each setting has equal weight in the mean, however many runs it has. Run l of setting g, one of n_g, departs from
+    the mean over G settings by ``L / (G n_g)`` times what it departs from the mean of its setting, times
+    ``sqrt(n_g / (n_g - 1) (L - 1) / L)``: the variance of the mean of L such scores is ``sum_g s_g^2 / (G^2 n_g)``.
+    """
+    sizes, runs = np.bincount(setting), system.runs
+    means = np.bincount(setting, system.scores) / sizes
+    weight = (runs / (len(sizes) * sizes))[setting]
+    grown = np.sqrt(sizes / (sizes - 1) * (1 - 1 / runs))[setting]
+    return replace(
+        system,
+        scores=means.mean() + (system.scores - means[setting]) * weight * grown,
+        share=system.share * weight[system.run] if len(system.run) else system.share,
+        right=system.right[:0],
+        setting=setting,
+    )
 
 
 def mean_scores(systems: Sequence[System]) -> Means:

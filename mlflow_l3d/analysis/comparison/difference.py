@@ -122,8 +122,10 @@ def spread(means: Means, first: int, second: int) -> Spread:
     ]
     of_runs, of_examples = (max(0.0, float(sum(each))) for each in variances)
     added = [(each.scores - each.scores.mean()) / each.runs for each in (one, other)]
-    alone = [np.delete(values, chosen) for values, chosen in zip(added, (pairs, others), strict=True)]
-    groups = [group for group in (added[0][pairs] - added[1][others], *alone) if len(group)]
+    where = [each.setting if len(each.setting) else np.zeros(each.runs, dtype=np.int64) for each in (one, other)]
+    parts = [(added[0][pairs] - added[1][others], where[0][pairs])]
+    parts += [(np.delete(added[at], each), np.delete(where[at], each)) for at, each in enumerate((pairs, others))]
+    groups = [values[at == each] for values, at in parts for each in np.unique(at)]
     kinds = np.array([max(1.0, len(group) - 1) for group in groups])
     squares = np.array([float(group @ group) * len(group) for group in groups]) / kinds
     total = float(squares.sum())

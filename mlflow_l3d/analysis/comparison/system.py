@@ -56,6 +56,9 @@ class System:
         Test examples of a run, on average; 0 if not known.
     lost
         Further runs, which failed and have no score.
+    setting
+        Shape (L,): the setting of each run, if scores differ by luck alone, see
+        :func:`mlflow_l3d.analysis.comparison.covariance.within_settings`; else empty.
     """
 
     name: str
@@ -70,6 +73,7 @@ class System:
     width: float = 0.0
     examples: float = 0.0
     lost: int = 0
+    setting: IntArray = field(default_factory=lambda: _NOTHING)
 
     @property
     def is_lossy(self) -> bool:
@@ -122,6 +126,7 @@ class System:
             unit=self.unit[kept],
             share=self.share[kept],
             right=self.right[kept] if len(self.right) else self.right,
+            setting=_NOTHING,
         )
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.analysis.consistency.groups import fleiss_kappa
 from mlflow_l3d.analysis.consistency.results import population_std
-from mlflow_l3d.analysis.intervals import FloatArray, IntArray, ratio_interval, share_interval
+from mlflow_l3d.analysis.intervals import FloatArray, IntArray, ratio_interval, share_interval, with_interval
 from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.regression import unit_length
 
@@ -77,6 +77,16 @@ class SeedAgreement:
     pairs: dict[str, PairSpread]
     together: dict[str, float]
     intervals: dict[str, Interval]
+
+    def metrics(self) -> dict[str, float]:
+        """Return all numbers and their intervals by plain names, ``_spread`` being over pairs."""
+        numbers: dict[str, float] = {}
+        for name, pair in self.pairs.items():
+            for shown, number in ((name, "mean"), (f"{name}_spread", "std")):
+                ends = zip(with_interval(shown), with_interval(number), strict=True)
+                numbers |= {key: getattr(pair, end) for key, end in ends}
+        limits = {name: zip(with_interval(name)[1:], ends, strict=True) for name, ends in self.intervals.items()}
+        return numbers | self.together | {key: end for ends in limits.values() for key, end in ends}
 
 
 def consistency(predictions: npt.ArrayLike, labels: npt.ArrayLike | None = None) -> float:

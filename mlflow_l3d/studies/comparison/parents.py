@@ -187,7 +187,7 @@ def by_task(parents: Sequence[Parent]) -> dict[str, dict[str, Parent]]:
         listed = "; ".join(
             f"{task}: {', '.join(filter(None, systems))}".rstrip(": ") for task, systems in tasks.items()
         )
-        fix = "Compare on one task, or give every system on every task."
+        fix = "Compare on one task (of a CSV file its name, or its column task), or give every system on every task."
         raise ParameterError("runs", _ids(parents), f"are of different tasks ({listed})", fix)
     return {task: {name: systems[name] for name in first} for task, systems in tasks.items()}
 
@@ -216,7 +216,7 @@ def system_names(parents: Sequence[Parent]) -> list[str]:
                 of_parent.append(value if name in ("approach", "model") else f"{name}={value}" if value else "")
     for i in {i for pair in alike() for i in pair}:
         words[i].append(parents[i].run_id[:8])
-    return [" ".join(filter(None, of_parent)) for of_parent in words]
+    return [" ".join(filter(None, parts)) or parent.run_id[:8] for parts, parent in zip(words, parents, strict=True)]
 
 
 def _words_of(command: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from mlflow_l3d.analysis.comparison.covariance import within_settings
 from mlflow_l3d.analysis.comparison.system import ANSWERS, Predictions, System, graded, join_predictions, systems
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.designs.analyse import Planned
@@ -23,7 +25,7 @@ from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows
-from mlflow_l3d.tracking.earlier.reader import fetch_artifact, read_investigation, read_predictions
+from mlflow_l3d.tracking.earlier.reader import fetch_artifact, known_document, read_investigation, read_predictions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +54,8 @@ class Runs(NamedTuple):
         Test examples of a run; None if the parent run does not record it.
     cells, planned
         All cells of the plan, those of the tables included, and the plan.
+    settings
+        Shape (L,): in words, the setting of each run of files with several settings; else empty.
     """
 
     scores: npt.NDArray[np.float64]
@@ -62,6 +66,7 @@ class Runs(NamedTuple):
     examples: int | None
     cells: pd.DataFrame
     planned: Planned
+    settings: npt.NDArray[np.object_]
 
 
 def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], list[str]]:
@@ -70,8 +75,14 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
     Raises
     ------
     ParameterError
-        If the test sets differ.
+        If the test sets differ, or the settings.
     """
+    settings = {name: sorted({*system.settings}) for name, system in runs.items()}
+    first, *others = settings.values()
+    if others.count(first) < len(others):
+        listed = "; ".join(f"{name}: {', '.join(words) or 'one'}" for name, words in settings.items())
+        fix = "Evaluate their files again with --only NAME=VALUE, and name those runs."
+        raise ParameterError("runs", ", ".join(runs), f"have different settings ({listed})", fix)
     notes = [
         f"{name}: {system.failed} of {system.failed + len(system.scores)} runs failed and are left out."
         for name, system in runs.items()
@@ -96,6 +107,9 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
     )
     if why:
         notes.append(f"The luck of the test examples is not counted: {why}. Intervals hold for these test examples.")
+    if first:
+        notes.append(f"Each of {len(first)} settings has equal weight: {', '.join(first)}. Luck is within settings.")
+        compared = [within_settings(each, pd.factorize(runs[each.name].settings)[0]) for each in compared]
     return [replace(each, lost=runs[each.name].failed) for each in compared], notes
 
 
@@ -129,7 +143,21 @@ def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
             (parent.document.get("task") or {}).get("test_size"),
             every,
             planned,
+            _settings_of(client, parent, kept),
         )
+
+
+def _settings_of(client: Client, parent: Parent, cells: pd.DataFrame) -> npt.NDArray[np.object_]:
+    """Return the setting of each run of files, in words; nothing if all have one."""
+    if len(parent.document.get("groups", ())) < 2:
+        return np.zeros(0, dtype=object)
+    table = known_document(client, parent.run_id, "runs.json")
+    groups = pd.DataFrame(table["data"], columns=table["columns"]).set_index("run_id")["group"]
+    of_runs = cells["run_id"].map(groups).to_numpy(dtype=object)
+    if alone := sorted(name for name, times in Counter(of_runs).items() if times < 2):
+        fix = "Evaluate its files again with --only NAME=VALUE, and name that run."
+        raise ParameterError("runs", parent.run_id, f"has one run of {alone[0]}, whose luck is unknown", fix)
+    return of_runs
 
 
 def answers_of_parent(client: Client, run_id: str, cells: pd.DataFrame) -> Iterator[tuple[int, pa.Table]]:

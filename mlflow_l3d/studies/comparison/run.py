@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Any, Final, NamedTuple, Unpack
+from typing import Any, Final, Unpack
 
 import numpy as np
 import pandas as pd
@@ -38,6 +38,7 @@ from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.parent import log_metrics, log_results
 
+_Matched = tuple[Metric, Mapping[str, Mapping[str, Parent]]]
 _FEWEST_HALVED: Final = 6
 """Fewest runs of a system that are compared with each other."""
 
@@ -162,20 +163,13 @@ def _tags(compared: ComparedRuns) -> dict[str, str]:
     return {names.INVESTIGATIONS: run_ids, names.NOTE: note(compared)}
 
 
-class Matched(NamedTuple):
-    """Parent runs that can be compared: their metric, and task -> system -> parent run."""
-
-    metric: Metric
-    tasks: Mapping[str, Mapping[str, Parent]]
-
-
-def matched(client: Client, run_ids: Sequence[str], arguments: Arguments) -> Matched:
-    """Return the parent runs with these ids; raise a ParameterError if they cannot be compared."""
+def matched(client: Client, run_ids: Sequence[str], arguments: Arguments) -> _Matched:
+    """Return the metric of parent runs, and task -> system -> parent run; raise a ParameterError if they do not fit."""
     parents = read_parents(client, run_ids)
-    return Matched(metric_of(parents, arguments["metric"]), by_task(parents))
+    return metric_of(parents, arguments["metric"]), by_task(parents)
 
 
-def compare_parents(client: Client, parents: Matched, arguments: Arguments, run_id: str) -> ComparedRuns:
+def compare_parents(client: Client, parents: _Matched, arguments: Arguments, run_id: str) -> ComparedRuns:
     """Compare finished parent runs.
 
     Parameters
@@ -183,18 +177,18 @@ def compare_parents(client: Client, parents: Matched, arguments: Arguments, run_
     client
         Client of their tracking server.
     parents
-        The parent runs.
+        As :func:`matched` returns them.
     arguments
         The parameters of `compare`.
     run_id
         The run for the result.
     """
-    metric = parents.metric
+    metric, systems_by_task = parents
     smallest_effect = float(str(arguments["smallest_effect"]).replace("none", "nan"))
     tasks: dict[str, Sequence[System]] = {}
     remarks = [assumed_direction(metric)]
     compared, of_differences = [], []
-    for task, systems in parents.tasks.items():
+    for task, systems in systems_by_task.items():
         choices = choices_among([parent.run for parent in systems.values()])
         compared += [
             ComparedParent(task, name, parent.run_id, str(parent.run.info.experiment_id), parent.side(own_choices))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import islice
 from typing import Any, Final
@@ -13,11 +13,12 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype as _is_number
 from pandas.util import hash_array
 
-from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, example_votes
-from mlflow_l3d.analysis.consistency.runs import SeedAgreement, class_agreement, number_agreement
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.intervals import with_interval
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.examples import MOST
 from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.studies.seeds.numbers.compared import Kind, compare_seeds
 from mlflow_l3d.tasks.answers import roles_of
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.existing import read_table
@@ -25,7 +26,6 @@ from mlflow_l3d.tracking.existing import read_table
 MOST_RUNS: Final = 20
 """Runs of a group whose predictions are read."""
 SHARES: Final = ("robust_share", "fragile_share", "never_right_share")
-DISTANCE: Final = "absolute_difference"
 _FILES: Final = ("predictions.parquet", "predictions.csv")
 
 
@@ -49,53 +49,64 @@ def agreement_of_groups(
         two runs with its interval; and rows of the frame of
         :class:`~mlflow_l3d.analysis.consistency.examples.ExampleVotes`, None if there are none.
     """
-    rows, fragile, notes = [], None, []
-    for name, runs in groups.items():
-        read = _read(client, runs.head(MOST_RUNS).to_dict("records"))
-        if len(read) < 2:
-            continue
-        held = [table for table in read if table is not None]
-        alike, examples, remark = _match(held)
-        tables = [table for table, same in zip(alike, examples.eq(examples.mode().iloc[0]), strict=True) if same]
-        if len(tables) < 2 or len(tables[0]) < FEWEST_EXAMPLES:
-            why = "its runs predict different examples, or in another order"
-            why = f"there are fewer than {FEWEST_EXAMPLES}" if tables[1:] else why
-            why = why if held[1:] else "only one of its runs has them"
-            notes.append(f"Predictions of {name} are not compared: {why}.")
-            continue
-        if left := len(read) - len(tables):
-            notes.append(f"{counted(left, 'run')} of {name} without predictions of the same examples: not compared.")
-        notes += [f"Predictions of {name} {remark}."] if remark else []
-        if any(map(_are_numbers, tables)):
-            numbers = number_agreement(np.array([table["prediction"] for table in tables], dtype=np.float64))
-            rows.append(agreement_row(name, numbers, len(tables), len(tables[0])))
-            continue
-        texts = [_texts(tables[0]["label"]), *(_texts(table["prediction"]) for table in tables)]
-        codes = pd.factorize(pd.concat(texts))[0]  # -1 of an empty answer, which is wrong and agrees with nothing
-        true, *predictions = codes.reshape(len(texts), -1)
-        rows.append(agreement_row(name, class_agreement(np.array(predictions), true), len(tables), len(tables[0])))
-        if still := sum(np.ptp(each) == 0 < np.ptp(true) for each in predictions):
-            notes.append(f"{counted(still, 'run')} of {name} with one answer for every example: collapsed (L3D005).")
-        if fragile is None:
-            fragile = example_votes(np.array(predictions), true, tables[0].index.to_numpy()).most_fragile(MOST)
-    if not rows and not notes:
+    notes: list[str] = []
+
+    def matched() -> Iterator[tuple[str, Kind, pd.DataFrame]]:
+        for name, runs in groups.items():
+            read = _read(client, runs.head(MOST_RUNS).to_dict("records"))
+            if len(read) < 2:
+                continue
+            held = [table for table in read if table is not None]
+            alike, examples, remark = _match(held)
+            tables = [table for table, same in zip(alike, examples.eq(examples.mode().iloc[0]), strict=True) if same]
+            if len(tables) < 2:
+                why = "its runs predict different examples, or in another order"
+                why = why if held[1:] else "only one of its runs has them"
+                notes.append(f"Predictions of {name} are not compared: {why}.")
+                continue
+            if left := len(read) - len(tables):
+                without = f"{counted(left, 'run')} of {name} without predictions of the same examples"
+                notes.append(f"{without}: not compared.")
+            notes.extend([f"Predictions of {name} {remark}."] if remark else [])
+            kind: Kind = "regression" if any(map(_are_numbers, tables)) else "classification"
+            texts = (lambda column: column) if kind == "regression" else _texts
+            answers = (
+                pd.DataFrame({"seed": at, "label": texts(table["label"]), "prediction": texts(table["prediction"])})
+                for at, table in enumerate(tables)
+            )
+            yield name, kind, pd.concat(each.assign(example_id=tables[0].index) for each in answers)
+
+    agreement, fragile = agreement_in_groups(matched(), notes)
+    if agreement.empty and not notes:
         notes.append(f"The runs hold no predictions ({', '.join(_FILES)}, or a table with label and prediction).")
-    return agreement_frame(rows), fragile, notes
+    return agreement, fragile, notes
 
 
-def agreement_row(name: str, agreement: SeedAgreement, runs: int, examples: int) -> dict[str, object]:
-    """Return a row of :func:`agreement_frame`: how the predictions of some runs on some examples agree in a group."""
-    row = {"group": name, "compared": runs, "examples": examples, **agreement.together}
-    if DISTANCE in row:
-        return row | dict(zip(with_interval(DISTANCE)[1:], agreement.intervals[DISTANCE], strict=True))
-    limits = zip(with_interval("consistency"), with_interval("mean"), strict=True)
-    return row | {each: getattr(agreement.pairs["consistency"], number) for each, number in limits}
+def agreement_in_groups(
+    groups: Iterable[tuple[str, Kind, pd.DataFrame]], notes: list[str], metric: Metric | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """Return the two tables of :func:`agreement_of_groups`, and add its notes.
 
-
-def agreement_frame(rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
-    """Return one row per group with predictions; see :func:`agreement_of_groups`."""
-    columns = ["group", "compared", "examples", *with_interval("consistency"), *SHARES, *with_interval(DISTANCE)]
-    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], float))
+    Each group, best first, has a name, the kind of its task, and one row per prediction with the ``seed`` of its run.
+    """
+    rows, fragile = [], None
+    for name, kind, answers in groups:
+        seeds = tuple(answers["seed"].unique().tolist())
+        if len(seeds) < 2:
+            continue
+        compared = compare_seeds(answers, seeds, kind, None, metric)
+        if len(compared.ids) < FEWEST_EXAMPLES:
+            notes.append(f"Predictions of {name} are not compared: there are fewer than {FEWEST_EXAMPLES}.")
+            continue
+        counts = {"compared": len(seeds), "examples": len(compared.ids)}
+        rows.append({"group": name, **counts, **compared.agreement().metrics()})
+        if still := len(compared.constant()):
+            notes.append(f"{counted(still, 'run')} of {name} with one answer for every example: collapsed (L3D005).")
+        if fragile is None and (votes := compared.votes()) is not None:
+            fragile = votes.most_fragile(MOST)
+    measures = *with_interval("consistency"), *SHARES, *with_interval("absolute_difference")
+    columns = ["group", "compared", "examples", *measures]
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], float)), fragile
 
 
 def _read(client: Client, runs: Sequence[Mapping[Any, str]]) -> list[pd.DataFrame | None]:
@@ -138,9 +149,9 @@ def _match(tables: Sequence[pd.DataFrame]) -> tuple[list[pd.DataFrame], pd.Serie
 
 
 def _texts(column: pd.Series) -> pd.Series:
-    """Return classes as texts, whole numbers alike however they were written; missing if they are empty."""
+    """Return classes as texts, whole numbers alike however they were written; None if they are empty."""
     texts = column.convert_dtypes().astype("string")
-    return texts.mask(texts.str.strip() == "")
+    return texts.astype(object).mask((texts.str.strip() == "").fillna(True), None)
 
 
 def _are_numbers(table: pd.DataFrame) -> bool:

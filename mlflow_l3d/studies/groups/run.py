@@ -96,8 +96,7 @@ def evaluate_groups(
         raise ParameterError("tag", "true", "writes to the runs, and log is false", "Leave one out.")
     client = connect()
     typed = {"source": source if isinstance(source, str) else ",".join(source), "group_by": group_by, "seed": seed}
-    typed |= {"only": only}
-    typed |= {"metric": metric, "step": str(step)}
+    typed |= {"only": only, "metric": metric, "step": str(step)}
     with under_way("reading and comparing the runs", shown=shows_progress(progress)):
         runs = read_runs(client, source)
         if only != "none":

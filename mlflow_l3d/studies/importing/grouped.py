@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.report.examples import MOST
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy, groups_study
-from mlflow_l3d.studies.groups.predictions import agreement_frame, agreement_row
+from mlflow_l3d.studies.groups.predictions import agreement_in_groups
 from mlflow_l3d.studies.groups.run import write_groups
 from mlflow_l3d.studies.groups.scores import bounded
 from mlflow_l3d.studies.importing.imported import groups_in
-from mlflow_l3d.studies.seeds.numbers.compared import compare_seeds
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.records import write_runs, write_scores
 
 
-class Grouped(NamedTuple):
-    """Groups of runs, the examples on which runs of the best group differ most, and notes."""
-
-    study: GroupsStudy
-    examples: pd.DataFrame | None
-    notes: tuple[str, ...]
-
-
 def grouped_runs(
     document: Mapping[str, Any], cells: pd.DataFrame, predictions: pd.DataFrame | None, metric: Metric
-) -> Grouped:
-    """Return what the groups of imported runs say.
+) -> tuple[GroupsStudy, pd.DataFrame | None, list[str]]:
+    """Return the groups of imported runs, the examples on which runs of the best group differ most, and notes.
 
     Parameters
     ----------
@@ -48,42 +37,20 @@ def grouped_runs(
     metric
         The score.
     """
-    settings = {run["cell_key"]: run["settings"] for run in document["runs"]}
     cells = cells[cells[metric.name].notna()].reset_index(drop=True)
+    scores = cells[metric.name].to_numpy(dtype=np.float64)
+    settings = {run["cell_key"]: run["settings"] for run in document["runs"]}
     recorded = pd.DataFrame([settings[key] for key in cells["cell_key"]])
     grouping, _ = groups_in(recorded, document.get("numbered", ""), document["parameters"])
-    scores = cells[metric.name].to_numpy(dtype=np.float64)
     study = groups_study(cells["run_id"], scores, grouping, bounded(metric, scores))
-    if predictions is None or document["task"]["kind"] == "regression":
-        why = "Numbers that runs predict are not compared here: evaluate each group, --only NAME=VALUE."
-        agreement, examples, notes = agreement_frame([]), None, [why] * (predictions is not None)
-    else:
-        group = study.runs["group"].mask(study.runs["repeated"]).set_axis(cells["cell_key"])
-        agreement, examples, notes = _agreement(document["task"], metric, study.several["group"], group, predictions)
-    groups = study.groups.merge(agreement, on="group", how="left")
-    return Grouped(replace(study, groups=groups), examples, tuple(notes))
-
-
-def _agreement(
-    task: Mapping[str, Any], metric: Metric, names: Iterable[str], group: pd.Series, predictions: pd.DataFrame
-) -> tuple[pd.DataFrame, pd.DataFrame | None, list[str]]:
-    """Return what :func:`~mlflow_l3d.studies.groups.predictions.agreement_of_groups` does; `group` is by cell key."""
-    place = {key: at for at, key in enumerate(group.index)}
-    predictions = predictions.assign(seed=predictions["cell_key"].map(place))
-    parts = dict([*predictions.groupby(predictions["cell_key"].map(group), sort=False)])
-    rows, examples, notes = [], None, []
-    for name, part in ((name, parts[name]) for name in names if name in parts):
-        seeds = tuple(part["seed"].unique().tolist())
-        if len(seeds) < 2:
-            continue
-        compared = compare_seeds(part, seeds, task["kind"], len(task.get("classes", ())) or None, metric)
-        if len(compared.ids) < FEWEST_EXAMPLES:
-            notes.append(f"Predictions of {name} are not compared: there are fewer than {FEWEST_EXAMPLES}.")
-            continue
-        rows.append(agreement_row(name, compared.agreement(), len(seeds), len(compared.ids)))
-        if examples is None and (votes := compared.votes()) is not None:
-            examples = votes.most_fragile(MOST)
-    return agreement_frame(rows), examples, notes
+    notes: list[str] = []
+    parts: dict[str, pd.DataFrame] = {}
+    if predictions is not None:
+        runs = dict(zip(cells["cell_key"], study.runs["group"].mask(study.runs["repeated"]), strict=True))
+        parts = dict([*predictions.assign(seed=predictions["cell_key"]).groupby(predictions["cell_key"].map(runs))])
+    kept = ((name, document["task"]["kind"], parts[name]) for name in study.several["group"] if name in parts)
+    agreement, examples = agreement_in_groups(kept, notes, metric)
+    return replace(study, groups=study.groups.merge(agreement, on="group", how="left")), examples, notes
 
 
 def write_study(

@@ -160,14 +160,10 @@ class Import:
             differences = ", ".join(f"{name} {run.settings.get(name, 'none')}" for name in differ if name != "task")
             yield replace(CellRecord.of(cell, outcome), name=(differences or cell.name)[:100]), outcome
 
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """The seeds; else 0, 1, ...."""
-        return self.seeds or tuple(range(len(self.runs)))
-
     def document(self) -> dict[str, Any]:
         """Return the content of ``investigation.json`` for `evaluate` and `compare`, free of private paths."""
-        rows = zip(self.cells, self.numbers, self.settings.to_dict("records"), strict=True)
+        numbers = self.seeds or tuple(range(len(self.runs)))
+        rows = zip(self.cells, numbers, self.settings.to_dict("records"), strict=True)
         recorded = [
             {
                 "cell_key": cell.key,
@@ -187,7 +183,7 @@ class Import:
             "hyperparameters": others,
             "metric": self.metric.name,
             "metrics": sorted({name for run in self.runs for name in run.scores}),
-            "seeds": list(self.numbers),
+            "seeds": list(numbers),
             "by_settings": self.seeds is None,
             "groups": list(self.grouped[1]),
             "numbered": FORMATS[self.arguments["from_"]].numbered,

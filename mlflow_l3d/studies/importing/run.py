@@ -22,7 +22,7 @@ from mlflow_l3d.studies.groups.report.page import groups_document
 from mlflow_l3d.studies.importing.checking import checked, chosen, read_runs
 from mlflow_l3d.studies.importing.formats import tool_of
 from mlflow_l3d.studies.importing.grouped import grouped_runs, write_study
-from mlflow_l3d.studies.importing.imported import Import, groups_in
+from mlflow_l3d.studies.importing.imported import Import
 from mlflow_l3d.studies.investigation.evaluate import rewritten
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
@@ -220,8 +220,7 @@ def evaluate_imported(run_id: str, *, metric: str = "auto", log: bool = True) ->
     """
     client = connect()
     document = known_document(client, run_id, names.INVESTIGATION)
-    settings = pd.DataFrame([run.get("settings", {}) for run in document.get("runs", ())])
-    if settings.empty or not groups_in(settings, document.get("numbered", ""), document["parameters"])[1]:
+    if not document.get("groups"):
         return None
     read = read_parent(client, run_id)
     typed = document["parameters"]["metric"] if metric == "auto" else metric
@@ -233,7 +232,7 @@ def evaluate_imported(run_id: str, *, metric: str = "auto", log: bool = True) ->
     if not isinstance(written, FilesEvaluation):
         raise ParameterError("source", run_id, "was not finished, or by another version", "Evaluate its files again.")
     about, runs = rewritten(written.about, chosen), tuple(read.done["run_id"])
-    result = replace(written, about=about, study=study, runs=runs, notes=notes, examples=examples)
+    result = replace(written, about=about, study=study, runs=runs, notes=tuple(notes), examples=examples)
     result = replace(result, written=0, skipped=len(runs))
     if log:
         with temporary_folder() as folder:

@@ -11,7 +11,7 @@ import pytest
 from comparison_cases import answers, scored, system
 from scipy import stats
 
-from mlflow_l3d.analysis.comparison.covariance import mean_scores
+from mlflow_l3d.analysis.comparison.covariance import mean_scores, within_settings
 from mlflow_l3d.analysis.comparison.difference import (
     examples_to_settle,
     interval,
@@ -21,6 +21,7 @@ from mlflow_l3d.analysis.comparison.difference import (
     spread,
 )
 from mlflow_l3d.analysis.comparison.leave_out import check_effect, least_error
+from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 
@@ -202,3 +203,14 @@ def test_intervals_hold_the_truth(rng, accuracy, apart):
         low, high = interval(gap, found)
         held += low <= 0.05 <= high
     assert 0.925 <= held / 400 <= 0.98
+
+
+def test_each_setting_has_its_own_degrees_of_freedom() -> None:
+    setting = np.repeat([0, 1], [3, 9])
+    scores = np.array([0.5, 0.6, 0.7, *[0.8] * 9])
+    systems = [within_settings(System(name, scores, {}), setting) for name in "ab"]
+    means = mean_scores(systems)
+    assert means.means == pytest.approx([0.7, 0.7])
+    found = spread(means, 0, 1)
+    assert found.error == pytest.approx(np.sqrt(2 * 0.1**2 / 3 / 4))
+    assert found.degrees_runs == pytest.approx(2 + 2), "the spread is that of three runs of each"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
@@ -14,8 +15,9 @@ import pytest
 from run_helpers import Place, sqlite_place
 from scipy import stats
 
-from mlflow_l3d import cure
+from mlflow_l3d import compare, cure
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.comparison.results import ComparedRuns
 from mlflow_l3d.studies.evaluation.run import evaluate, load
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
 from mlflow_l3d.studies.groups.results import GroupsEvaluation
@@ -84,6 +86,41 @@ def test_cure_refuses_a_mix_of_settings(place: Place) -> None:
         cure(mixed)
 
 
+def test_compare_takes_the_difference_of_settings_for_no_luck(place: Place) -> None:
+    draw, systems = np.random.default_rng(1), []
+    for name, gain, counts in (("one", 0.0, (6, 3)), ("other", 0.1, (3, 5))):
+        rows = [
+            {"seed": 10 * len(systems) + seed, "heat": heat, "accuracy": 0.6 + 0.2 * heat + gain * heat + luck}
+            for heat, count in enumerate(counts)
+            for seed, luck in enumerate(0.01 * draw.normal(size=count))
+        ]
+        Path(name).mkdir()
+        systems.append(pd.DataFrame(rows))
+        systems[-1].to_csv(f"{name}/scores.csv", index=False)
+    parents = [of_file(place, f"{name}/scores.csv").run_id for name in ("one", "other")]
+    with place.entered():
+        compared = compare(*parents)
+    assert isinstance(compared, ComparedRuns)
+    (found,) = compared.comparison.differences
+    means, errors = zip(*((heat.mean(), heat.var() / heat.size()) for heat in of_heat(systems)), strict=True)
+    assert found.means == pytest.approx([each.mean() for each in means])
+    assert found.error == pytest.approx(np.sqrt(sum(each.sum() / 4 for each in errors)))
+    assert found.run_wins.value < 0.01, "within settings"
+    assert compared.comparison.notes[-1].startswith("Each of 2 settings has equal weight: heat=0, heat=1.")
+    hot = of_file(place, "other/scores.csv", only="heat=1").run_id
+    mix = r"have different settings \(.*: heat=0, heat=1; .*: one\)"
+    with place.entered(), pytest.raises(ParameterError, match=mix):
+        compare(parents[0], hot)
+    systems[0].drop([7, 8]).to_csv("one/scores.csv", index=False)
+    lonely = of_file(place, "one/scores.csv").run_id
+    with place.entered(), pytest.raises(ParameterError, match="has one run of heat=1, whose luck is unknown"):
+        compare(lonely, parents[1])
+
+
+def of_heat(systems: list[pd.DataFrame]) -> Iterable[Any]:
+    return (rows.groupby("heat")["accuracy"] for rows in systems)
+
+
 @pytest.mark.parametrize(("scores", "verdict"), [(APART, "is better than"), (NEAR, "may be as good")])
 def test_a_setting_is_no_luck_whether_its_effect_is_found_or_not(place: Place, scores: Any, verdict: str) -> None:
     rows = rows_of(scores)
@@ -108,6 +145,15 @@ def test_a_setting_is_no_luck_whether_its_effect_is_found_or_not(place: Place, s
         check_same(groups_of(again), study)
         check_same(groups_of(load(done.run_id)), study)
         assert connect().get_run(done.run_id).data.metrics["group_luck"] == pytest.approx(limit)
+
+
+def test_luck_of_one_group_alone_is_not_shown_as_a_range(place: Place) -> None:
+    scores = [("A", seed, score) for seed, score in enumerate([0.5, 0.6, 0.7])] + [
+        ("B", seed, 0.9) for seed in range(3)
+    ]
+    rows_of(scores).to_csv("scores.csv", index=False)
+    answer = of_file(place).report().answers[0].sentences[0]
+    assert re.fullmatch(r"It depends on the group: \*\*[\d.]+ points\*\* \(model=A\)\.", answer)
 
 
 def predictions_of(models: dict[str, float], seeds: int = 5, examples: int = 40) -> pd.DataFrame:
@@ -144,8 +190,14 @@ def test_predictions_agree_within_groups(place: Place) -> None:
     assert alone.own.std == pytest.approx(groups.loc["model=A", "std"])
     numbers = table.assign(label=table["label"] + 0.25, prediction=table["prediction"] + 0.3)
     numbers.to_csv("numbers.csv", index=False)
-    notes = of_file(place, "numbers.csv", task_kind="regression").about.notes
-    assert notes[-1].startswith("Numbers that runs predict are not compared here")
+    of_numbers = of_file(place, "numbers.csv", task_kind="regression")
+    groups = groups_of(of_numbers).groups.set_index("group")
+    for model, rows in numbers.groupby("model"):
+        runs = rows.pivot_table(index="example_id", columns="seed", values="prediction")
+        apart = np.mean([(runs[one] - runs[other]).abs().mean() for one, other in combinations(runs, 2)])
+        assert groups.loc[f"model={model}", "absolute_difference"] == pytest.approx(apart)
+    assert groups["consistency"].isna().all()
+    assert of_numbers.examples is None
 
 
 @pytest.mark.slow

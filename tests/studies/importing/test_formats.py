@@ -24,8 +24,8 @@ from mlflow_l3d.studies.seeds.report.words import study_answers
 LOGS = Path(__file__).parent / "logs"
 
 
-def read(source: str, path: Path, **columns: str) -> list[RecordedRun]:
-    return FORMATS[source].read(path, columns)
+def read(source: str, path: Path, metric: str = "auto", **columns: str) -> list[RecordedRun]:
+    return FORMATS[source].read(path, columns, metric)
 
 
 def with_kind(runs: list[RecordedRun], task_kind: str = "auto", classes: str = "auto") -> list[RecordedRun]:
@@ -70,7 +70,9 @@ def test_lm_eval_values_of_changing_type_are_read_line_by_line(tmp_path: Path):
     assert old.key == new.key
 
 
-def _with_lines(folder: Path, results: dict[str, Any] | None = None, **changed: Any) -> RecordedRun:
+def _with_lines(
+    folder: Path, results: dict[str, Any] | None = None, metric: str = "auto", **changed: Any
+) -> RecordedRun:
     """Read the samples of `reviews` with some entries of every line changed, and other results."""
     path = lm_eval("reviews")[0]
     name = path.name.replace("samples_reviews", "results").replace("jsonl", "json")
@@ -81,7 +83,7 @@ def _with_lines(folder: Path, results: dict[str, Any] | None = None, **changed: 
     for place, line in enumerate(lines):
         line |= {name: value(place) for name, value in changed.items()}
     (folder / path.name).write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    return read("lm-eval", folder / path.name)[0]
+    return read("lm-eval", folder / path.name, metric=metric)[0]
 
 
 def test_lm_eval_choices_whose_truth_is_a_text(tmp_path: Path):
@@ -124,8 +126,39 @@ def test_lm_eval_one_number_for_all_samples_is_taken_beside_the_answers(tmp_path
     assert run.scores == {"mcc": 0.25}
     assert run.predictions is not None
     assert _scored(run).scores["accuracy"] == (run.predictions == run.labels).mean()
+    both = {"reviews": {"acc,none": 1.0, "mcc,none": 0.25}}
+    run = _with_lines(tmp_path, metrics=lambda place: ["acc", "mcc"], mcc=lambda place: [0, 1], results=both)
+    assert {*run.scores} == {"accuracy", "mcc"}
+    assert run.scores["mcc"] == 0.25
     with pytest.raises(L3DError, match=r"no metric has a number for each sample, or for all \(mcc\)"):
         _with_lines(tmp_path, metrics=lambda place: ["mcc"], mcc=lambda place: [0, 1])
+
+
+@pytest.mark.parametrize(("metric", "wanted"), [("auto", [0, 1]), ("acc_norm", [1, 1]), ("acc_mutual_info", [0, 0])])
+def test_lm_eval_chooses_as_the_metric_does(tmp_path: Path, metric: str, wanted: list[int]):
+    logs = [[-2.0, -3.0], [-4.0, -1.0]]
+    alone = [[-2.0, -1.5], [-9.0, -1.0]]
+    texts = [" a", " eight ch"]
+    own = {
+        "acc": [0, 1],
+        "acc_norm": [int(np.argmax(np.divide(each, [1, 8]))) for each in logs],
+        "acc_mutual_info": [int(np.argmax(np.subtract(*each))) for each in zip(logs, alone, strict=True)],
+    }
+    run = _with_lines(
+        tmp_path,
+        metric=metric,
+        target=lambda place: "0",
+        metrics=lambda place: [*own],
+        arguments=lambda place: {f"gen_args_{at}": {"arg_0": "x", "arg_1": text} for at, text in enumerate(texts * 2)},
+        filtered_resps=lambda place: [[str(log), "False"] for log in logs[place % 2] + alone[place % 2]],
+        **{name: (lambda place, name=name: float(own[name][place % 2] == 0)) for name in own},
+    )
+    assert run.predictions is not None
+    assert run.predictions[:2].tolist() == own[metric.replace("auto", "acc")] == wanted
+    assert run.scores["acc_norm"] == 0.0
+    odd = _with_lines(tmp_path, acc=lambda place: 1.0)
+    assert odd.scores == {"accuracy": 1.0}
+    assert odd.predictions is None, "the recorded choices are not those that the tool scored"
 
 
 def test_runs_that_answered_alike_are_one_where_they_took_the_same_time():
@@ -146,6 +179,9 @@ def test_lm_eval_filters_are_runs_whatever_the_number_of_choices(tmp_path: Path,
     twice = [{**line, "filter": name} for line in lines for name in ("strict", "flexible")]
     for line in twice[1::2]:
         line["filtered_resps"] = line["filtered_resps"][::-1]
+    for line in twice:
+        logs = [float(value) for value, _ in line["filtered_resps"]]
+        line["acc"] = float(logs.index(max(logs)) == int(line["target"]))
     (tmp_path / path.name).write_text("\n".join(map(json.dumps, twice)), encoding="utf-8")
     runs = read("lm-eval", tmp_path / path.name)
     assert [run.settings["filter"] for run in runs] == ["strict", "flexible"]
@@ -382,8 +418,9 @@ def test_the_tool_is_recognised_by_its_files(tmp_path: Path):
     for tool, name, text in (
         ("lm-eval", "samples_a.jsonl", ""),
         ("inspect", "a.eval", ""),
-        ("inspect", "log.json", '{"version": 2, "eval": {}}'),
+        ("inspect", "log.json", '{"version": 2, "eval": {}, "results": {}}'),
         ("promptfoo", "out.json", '{"evalId": "x", "results": {}}'),
+        ("csv", "answers.jsonl", '{"example_id": 1}'),
         ("tau-bench", "rewards.json", '[\n  {\n    "task_id": 0,'),
         ("csv", "a.tsv", ""),
         ("huggingface-trainer", "trainer_state.json", "{}"),
@@ -400,7 +437,7 @@ def test_the_tool_is_recognised_by_its_files(tmp_path: Path):
     (tmp_path / "notes" / "a.md").write_text("", encoding="utf-8")
     with pytest.raises(ParameterError, match=r"no file of a tool that is known\. Name the tool, --from lm-eval\|"):
         tool_of(tmp_path / "notes", "auto")
-    for name, text in (("a.eval", ""), ("b.json", '{"results":')):
+    for name, text in (("a.eval", ""), ("b.json", '{"evalId":')):
         (tmp_path / "notes" / name).write_text(text, encoding="utf-8")
     with pytest.raises(ParameterError, match="files of inspect and promptfoo"):
         tool_of(tmp_path / "notes", "auto")

@@ -54,14 +54,11 @@ def headline(study: GroupsStudy) -> str:
 
 def answers(study: GroupsStudy) -> tuple[Answer, Answer, Answer]:
     """Return what the runs say about luck, about groups, and about settings."""
-    settings, is_decided = _without_seeds(study), study.pairs["verdict"].eq(BETTER).any()
+    frame, is_decided = study.settings.frame, study.pairs["verdict"].eq(BETTER).any()
+    is_seed = frame["setting"].isin({*study.seeds, *map(short_name, study.seeds)})
+    settings = replace(study.settings, frame=frame[~is_seed])
     more = "" if is_decided or not settings.found or study.pairs.empty else _ALL_TOGETHER
     return _luck(study), _differences(study), _moving(settings, study.metric, more)
-
-
-def _without_seeds(study: GroupsStudy) -> SettingsStudy:
-    frame = study.settings.frame
-    return replace(study.settings, frame=frame[~frame["setting"].isin({*study.seeds, *map(short_name, study.seeds)})])
 
 
 def _moving(settings: SettingsStudy, metric: Metric, more: str) -> Answer:
@@ -96,9 +93,9 @@ def _luck(study: GroupsStudy) -> Answer:
         few = few_runs((several["independent"] - 1).sum())
         return Answer(question, "", (f"{lead} A run is [[typically|std]] **{typical}**.{few}",))
     rows = several.dropna(subset="luck").sort_values("luck").iloc[[0, -1]].to_dict("records")
-    ends = [f"**{_size(study, row['luck'])}** ({shorten(row['group'], 40)})" for row in rows]
+    ends = dict.fromkeys(f"**{_size(study, row['luck'])}** ({shorten(row['group'], 40)})" for row in rows)
     varies = "Groups differ significantly in their spread (Bartlett's test), so they have no number in common."
-    return Answer(question, "", (f"It depends on the group: from {ends[0]} to {ends[1]}.", varies))
+    return Answer(question, "", (f"It depends on the group: {'from ' * (len(ends) > 1)}{' to '.join(ends)}.", varies))
 
 
 def _differences(study: GroupsStudy) -> Answer:

@@ -51,9 +51,9 @@ FORMATS: Final[Mapping[str, Format]] = {
     "lm-eval": Format(("samples_*.jsonl",), lm_eval.read),
     "huggingface-trainer": Format(("trainer_state.json",), trainer.read, numbered="folder"),
     "inspect": Format(("*.eval", "*.json"), inspect_log.read, ('"eval":',), "epoch"),
-    "promptfoo": Format(("*.json",), promptfoo.read, ('"results":',), "repeat"),
+    "promptfoo": Format(("*.json",), promptfoo.read, ('"evalId":', '{"results":{"version":'), "repeat"),
     "tau-bench": Format(("*.json",), tau_bench.read, ('[{"task_id":', '"num_trials":'), "trial"),
-    "csv": Format(("*.csv", "*.tsv"), csv_file.read),
+    "csv": Format(("*.csv", "*.tsv", "*.jsonl"), csv_file.read),
 }
 """Value of ``--from`` -> format of the files."""
 

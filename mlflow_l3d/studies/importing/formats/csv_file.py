@@ -97,15 +97,10 @@ def _scores(path: Path, frame: pd.DataFrame, listed: Sequence[str], metric: str)
         own_settings = {name: public_name(values[name]) for name in settings if values[name]}
         own_settings |= {"run": str(again[row] + 1)} if seedless and again.any() else {}
         how = ", ".join(f"{name}={value}" for name, value in own_settings.items())
-        every = {name: float(scores[name][1][row]) for name in dict.fromkeys((*named, *scores))}
-        run = RecordedRun(
-            source=f"{path.name} ({how or f'row {row + 1}'})",
-            task=values.get("task") or path.stem,
-            kind="",
-            settings=own_settings,
-            scores={name: value for name, value in every.items() if np.isfinite(value)},
-        )
-        runs.append(run)
+        own_scores = {name: float(scores[name][1][row]) for name in dict.fromkeys((*named, *scores))}
+        own_scores = {name: value for name, value in own_scores.items() if np.isfinite(value)}
+        source, task = f"{path.name} ({how or f'row {row + 1}'})", values.get("task") or path.stem
+        runs.append(RecordedRun(source=source, task=task, kind="", settings=own_settings, scores=own_scores))
     return runs if scores else []
 
 
@@ -156,7 +151,10 @@ def _numbered(
 
 def _long(source: str, frame: pd.DataFrame, listed: Sequence[str]) -> Runs:
     """Return settings and rows of each run: rows with the same values in all columns that are not of an example."""
-    names = list(listed) or _settings_in(frame)
+    examples, others = frame.groupby("example_id", sort=False), [str(name) for name in frame if name not in _KNOWN]
+    # Settings are columns that are constant, or in which an example has two values.
+    varied = (name for name in others if frame[name].nunique() == 1 or examples[name].nunique().max() > 1)
+    names = list(listed or varied)
     if not names:
         return [({}, frame)]
     groups = list(frame.groupby(names, sort=False))
@@ -167,13 +165,6 @@ def _long(source: str, frame: pd.DataFrame, listed: Sequence[str]) -> Runs:
             f"{source}: column {each} has another value in almost every row, so it identifies no runs. {fix}"
         )
     return [(dict(zip(names, map(str, values), strict=True)), part) for values, part in groups]
-
-
-def _settings_in(frame: pd.DataFrame) -> list[str]:
-    """Return the columns with settings of runs: constant ones, and those in which an example has two values."""
-    examples = frame.groupby("example_id", sort=False)
-    others = [str(name) for name in frame if name not in _KNOWN]
-    return [name for name in others if frame[name].nunique() == 1 or examples[name].nunique().max() > 1]
 
 
 def _run(path: Path, settings: Mapping[str, str], rows: pd.DataFrame) -> RecordedRun:

@@ -19,9 +19,8 @@ _VALUES: Final = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Inspect's letters for correct, partially correct, incorrect and no answer."""
 
 
-def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
+def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
     """Return the runs of one log: one for each epoch."""
-    del columns
     try:
         from inspect_ai.log import read_eval_log
     except ImportError as error:
@@ -56,7 +55,7 @@ def _run(source: str, about: Any, samples: list[Any], settings: Mapping[str, str
         keys = " or ".join(f"--metric {name}" for name in scorers if name.startswith(f"{first}."))
         raise L3DError(f"{source}: a score of {first} is a dictionary. Choose one of its numbers, {keys}.")
     values = {name: scores for name, scores in scorers.items() if not isinstance(scores[0], Mapping)}
-    numbers = {name: [_number(source, first, value) for value in scores] for name, scores in values.items()}
+    numbers = {name: [_number(source, name, value) for value in scores] for name, scores in values.items()}
     usual, right = graded(numbers[first])
     # A scorer that the user names keeps its name; the first one gets the name of its mean.
     names = {name: usual if name == first != metric else name for name in (first, *numbers)}
@@ -67,7 +66,9 @@ def _run(source: str, about: Any, samples: list[Any], settings: Mapping[str, str
     if right is None:
         return run
     labels = texts([each.target if isinstance(each.target, str) else ", ".join(each.target) for each in samples])
-    answers = texts([_answer(each, first.partition(".")[0] if first not in each.scores else first) for each in samples])
+    scored = [each.scores[first if first in each.scores else first.partition(".")[0]].answer for each in samples]
+    pairs = zip(scored, samples, strict=True)
+    answers = texts([each.output.completion if answer is None else answer for answer, each in pairs])
     ids = np.array([str(each.id) for each in samples])
     return replace(run, ids=ids, labels=labels, predictions=settled(answers, labels, right))
 
@@ -84,12 +85,6 @@ def _scorers(source: str, samples: list[Any]) -> dict[str, list[Any]]:
             for key, value in ((name, score.value), *((f"{name}.{key}", value) for key, value in members.items())):
                 scorers.setdefault(key, []).append(value)
     return {name: values for name, values in scorers.items() if len(values) == len(samples)}
-
-
-def _answer(sample: Any, scorer: str) -> str | None:
-    score = sample.scores[scorer]
-    answer: str | None = sample.output.completion if score.answer is None else score.answer
-    return answer
 
 
 def _number(source: str, scorer: str, value: Any) -> float:

@@ -25,42 +25,39 @@ _SCORES: Final = {"acc": "accuracy", "perplexity": "log_likelihood"}
 """Metric of the tool, by its name in samples -> our metric."""
 _RIGHT: Final = ("acc", "exact_match")
 """Metrics that are 1 for a sample with a right answer."""
+_RULES: Final = ("acc_norm", "acc_mutual_info")
+"""Metrics that choose otherwise than ``acc``: their runs have other predictions."""
 _NEEDED: Final = ("doc_id", "target", "filtered_resps", "metrics")
 
 
-def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
+def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
     """Return the runs of one file of samples: one for each filter of the tool."""
-    del columns, metric
-    task, results = path.name[len("samples_") : _DATE - 1], path.with_name(f"results_{path.name[_DATE:-1]}")
-    if not results.is_file():
-        raise L3DError(f"{path.name}: {results.name}, which has the settings, is not next to it. Put it there.")
-    document = read_json(results)
-    samples = _samples(path)
+    task, about = path.name[len("samples_") : _DATE - 1], path.with_name(f"results_{path.name[_DATE:-1]}")
+    if not about.is_file():
+        raise L3DError(f"{path.name}: {about.name}, which has the settings, is not next to it. Put it there.")
+    document = read_json(about)
+    rule = metric if metric in _RULES else ""
+    samples = _samples(path, ["arguments"] * bool(rule))
     if not samples:
         raise L3DError(f"{path.name}: holds no samples.")
     filters: dict[str, list[int]] = {}
     for place, name in enumerate(samples["filter"]):
         filters.setdefault(str(name or "none"), []).append(place)
-    settings, config = _settings(document, task), document.get("configs", {}).get(task, {})
-    of_task = document.get("results", {}).get(task, {})
+    config, of_task = document.get("configs", {}).get(task, {}), document.get("results", {}).get(task, {})
     seconds = float(document.get("total_evaluation_time_seconds") or 0.0)
-    named = {} if len(filters) == 1 else {name: {"filter": name} for name in filters}
-    return [
-        _run(
-            path.name,
-            task,
-            {key: [values[place] for place in places] for key, values in samples.items()},
-            {**settings, **named.get(name, {})},
-            config,
-            {key.partition(",")[0]: value for key, value in of_task.items() if key.endswith(f",{name}")},
-            seconds,
-        )
-        for name, places in filters.items()
-    ]
+    settings = _settings(document, task)
+    runs = []
+    for name, places in filters.items():
+        how = {**settings, "filter": name} if len(filters) > 1 else settings
+        run = RecordedRun(source=path.name, task=task, kind="", settings=how, scores={}, duration_seconds=seconds)
+        rows = {key: [values[place] for place in places] for key, values in samples.items()}
+        results = {key.partition(",")[0]: value for key, value in of_task.items() if key.endswith(f",{name}")}
+        runs.append(_with_samples(run, rows, config, results, rule))
+    return runs
 
 
-def _samples(path: Path) -> dict[str, list[Any]]:
-    """Return the samples of a file by column, without the texts of prompts and documents.
+def _samples(path: Path, more: list[str]) -> dict[str, list[Any]]:
+    """Return the samples of a file by column, without the texts of documents, and of prompts if `more` lacks them.
 
     Raises
     ------
@@ -76,68 +73,69 @@ def _samples(path: Path) -> dict[str, list[Any]]:
             for name in _NEEDED:
                 if sample.get(name) is None:
                     raise L3DError(f"{path.name}, line {number}: has no {name}; is it written by lm_eval?")
-            columns = columns or {name: [] for name in (*_NEEDED, "doc_hash", "filter", *sample["metrics"])}
+            columns = columns or {name: [] for name in (*_NEEDED, "doc_hash", "filter", *more, *sample["metrics"])}
             for name, values in columns.items():
                 values.append(sample.get(name))
     return columns
 
 
-def _run(
-    source: str,
-    task: str,
-    samples: Mapping[str, list[Any]],
-    settings: dict[str, str],
-    config: Mapping[str, Any],
-    results: Mapping[str, Any],
-    seconds: float,
+def _with_samples(
+    run: RecordedRun, samples: Mapping[str, list[Any]], config: Mapping[str, Any], results: Mapping[str, Any], rule: str
 ) -> RecordedRun:
+    """Return a run with its scores, and with its predictions if there are any."""
     metrics = samples["metrics"][0]
     with_numbers = [name for name in metrics if isinstance(samples[name][0], int | float)]
-    with_numbers.sort(key=lambda name: name not in _RIGHT)
+    with_numbers.sort(key=lambda name: (name != rule, name not in _RIGHT))
     means = {name: math.fsum(map(_number, samples[name])) / len(samples[name]) for name in with_numbers}
     scores = {_SCORES.get(name, name): mean for name, mean in means.items()}
-    if not with_numbers:  # mcc or f1: the tool has one number for all samples
-        scores = {name: value for name in metrics if math.isfinite(value := _number(results.get(name)))}
+    # Of mcc or f1 the tool has one number for all samples.
+    whole = {name: _number(results.get(name)) for name in metrics if name not in means}
+    scores |= {name: value for name, value in whole.items() if math.isfinite(value)}
     if not scores:
-        raise L3DError(f"{source}: no metric has a number for each sample, or for all ({', '.join(metrics)}).")
+        raise L3DError(f"{run.source}: no metric has a number for each sample, or for all ({', '.join(metrics)}).")
     right = None
     if with_numbers:
         first = with_numbers[0]
         usual, right = graded(list(map(_number, samples[first])))
         if right is None and first in _RIGHT:  # partial credit, as of truthfulqa_mc2
             scores = {usual if name == _SCORES.get(first, first) else name: value for name, value in scores.items()}
-    numbers, targets = samples["doc_id"], samples["target"]
-    hashes = [str(text or "")[:8] for text in samples["doc_hash"]]
-    ids = np.array([f"{number}:{text}" for number, text in zip(numbers, hashes, strict=True)])
-    run = RecordedRun(source=source, task=task, kind="", settings=settings, scores=scores, duration_seconds=seconds)
+    run, targets, likely = replace(run, scores=scores), samples["target"], None
     if with_numbers and right is None:
         return run
-    likely = None
+    documents = zip(samples["doc_id"], samples["doc_hash"], strict=True)
+    ids = np.array([f"{number}:{str(text or '')[:8]}" for number, text in documents])
     if config.get("output_type", "") in ("multiple_choice", "loglikelihood") or "acc" in with_numbers:
-        likely = _likely(samples["filtered_resps"])
+        likely = _likely(samples, rule)
         if likely is not None and all(str(target).isdigit() for target in targets):
             choices = config.get("doc_to_choice")
-            kind = "classification" if isinstance(choices, list) else "multiple_choice"
             classes = tuple(map(str, choices)) if isinstance(choices, list) else ()
+            kind = "classification" if classes else "multiple_choice"
             labels = np.array([int(target) for target in targets], dtype=np.int64)
+            if right is not None and not np.array_equal(likely == labels, right):  # the tool chose by another rule
+                return run
             return replace(run, kind=kind, ids=ids, labels=labels, predictions=likely, classes=classes)
-    if right is None:
+    if right is None or (rule and likely is None):
         return run
     resps = samples["filtered_resps"] if likely is None else []
     answers = texts([f"choice {place}" for place in likely] if likely is not None else [*map(_answer, resps)])
-    labels = texts(targets)
-    predictions = settled(answers, labels, right)
-    return replace(run, kind="multiple_choice", ids=ids, labels=labels, predictions=predictions)
+    predictions = settled(answers, texts(targets), right)
+    return replace(run, kind="multiple_choice", ids=ids, labels=texts(targets), predictions=predictions)
 
 
-def _likely(resps: list[Any]) -> npt.NDArray[np.int64] | None:
-    """Return the place of each sample's likeliest choice; None if the samples have no choices."""
-    if any(len(each) < 2 for each in resps):
+def _likely(samples: Mapping[str, list[Any]], rule: str) -> npt.NDArray[np.int64] | None:
+    """Return the place of the choice that each sample has by a rule, else the likeliest; None if this is unknown."""
+    if any(len(each) < 2 for each in samples["filtered_resps"]):
         return None
     try:
-        logs = [[float(answer[0]) for answer in each] for each in resps]
-        return np.array([one.index(max(one)) for one in logs], dtype=np.int64)
-    except (TypeError, ValueError, IndexError):
+        logs = [np.array([float(answer[0]) for answer in each]) for each in samples["filtered_resps"]]
+        if "acc_mutual_info" in samples["metrics"][0]:  # all choices come again, without the question
+            halves = [np.split(each, 2) for each in logs]
+            logs = [asked - alone * (rule == "acc_mutual_info") for asked, alone in halves]
+        if rule == "acc_norm":
+            choices = [[each["arg_1"].strip() for each in asked.values()] for asked in samples["arguments"]]
+            logs = [each / [*map(len, texts[: len(each)])] for each, texts in zip(logs, choices, strict=True)]
+        return np.array([each.argmax() for each in logs], dtype=np.int64)
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError):
         return None
 
 

@@ -13,9 +13,8 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, read_json, settled, texts
 
 
-def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
+def read(path: Path, _columns: Mapping[str, str], _metric: str = "auto") -> list[RecordedRun]:
     """Return the runs of one file."""
-    del columns, metric
     document = read_json(path)
     results = document.get("results") if isinstance(document, dict) else None
     rows = results.get("results") if isinstance(results, dict) else None

@@ -14,9 +14,8 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_json, texts
 
 
-def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
+def read(path: Path, _columns: Mapping[str, str], _metric: str = "auto") -> list[RecordedRun]:
     """Return the trials of one file."""
-    del columns, metric
     document = read_json(path)
     about = (document.get("info") or {}) if isinstance(document, dict) else {}
     results = document.get("simulations") if isinstance(document, dict) else document

@@ -224,12 +224,12 @@ class ComparedSeeds:
 
 
 def compare_seeds(
-    predictions: pd.DataFrame, seeds: tuple[int, ...], kind: Kind, classes: int | None, metric: Metric
+    predictions: pd.DataFrame, seeds: tuple[int, ...], kind: Kind, classes: int | None, metric: Metric | None = None
 ) -> ComparedSeeds:
     """Return the predictions of seeds as they are compared under a metric; errors as of ``prediction_matrix``."""
     numbers, form = numbered(predictions, kind), form_of(kind)
     matrix = prediction_matrix(numbers, seeds, kind)
-    scored_by = "" if form.has_classes or form.has_numbers else metric.agreement or "exact_match"
+    scored_by = "" if form.has_classes or form.has_numbers else (metric and metric.agreement) or "exact_match"
     return ComparedSeeds(kind, *matrix, predictions, numbers is not predictions, classes, scored_by)
 
 

@@ -139,13 +139,7 @@ class SeedsStudy:
         numbers = (*with_interval("mean"), "var", *with_interval("std"))
         for name, one in self.spreads.items():
             metrics |= {f"seed_{number}/{name}": getattr(one, number) for number in numbers}
-        for name, pair in self.pairs.items():
-            for shown, number in ((name, "mean"), (f"{name}_spread", "std")):
-                ends = zip(with_interval(shown), with_interval(number), strict=True)
-                metrics |= {key: getattr(pair, end) for key, end in ends}
-        metrics |= self.together
-        for name, (low, high) in self.intervals.items():
-            metrics |= {f"{name}_ci_low": low, f"{name}_ci_high": high}
+        metrics |= SeedAgreement(dict(self.pairs), dict(self.together), dict(self.intervals)).metrics()
         for row in () if (passes := self.passes) is None else passes.to_dict("records"):
             metrics |= {f"pass_hat_{row['k']}": row["all_pass"], f"pass_at_{row['k']}": row["any_pass"]}
         metrics |= {} if self.changes is None else self.changes.metrics()
