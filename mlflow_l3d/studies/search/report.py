@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from markupsafe import Markup
 
+from mlflow_l3d.analysis.comparison.system import MOST_LOST
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, amount_bar, difference_bar, svg
 from mlflow_l3d.report.html import chip
@@ -170,8 +171,10 @@ _OF_A_SEARCH: Final = (
 
 def verdict(held: HeldOut | None, metric: Metric) -> str:
     """Return what the found setting is on other configurations: better, worse, equal, undecided, or not tried."""
-    if held is None or not held.configurations:
+    if held is None or not held.configurations + held.missing:
         return "not tried"
+    if held.is_lossy:
+        return "undecided"
     low, high = sorted(metric.sign * end for end in (held.ci_low, held.ci_high))
     if low == high == 0:
         return "equal"
@@ -185,6 +188,9 @@ def headline(result: SearchResult) -> str:
         return "No trial beat the default: it stays."
     if held is None or word == "not tried":
         return "The found setting was not tried on new configurations: how much of its gain is luck is not known."
+    if held.is_lossy:
+        tried = counted(held.configurations + held.missing, "new configuration")
+        return f"No verdict: runs failed on {held.missing} of {tried}."
     size = unit_of(result.metric).size(held.difference)
     change = "gain" if result.metric.sign * held.difference >= 0 else "loss"
     new = f"on {counted(held.configurations, 'new configuration')}"
@@ -228,7 +234,7 @@ def _elsewhere(result: SearchResult) -> tuple[str, ...]:
     if result.kept_default and held is None:
         return ("The found setting is the default, so there is nothing to compare.",)
     if held is None or not held.configurations:
-        return ("**Not tried:** the found setting and the default were not compared on other configurations.",)
+        return ("**Not known:** the found setting and the default were not compared on other configurations.",)
     found, default = (unit.text(math.fsum(scores) / len(scores), 1) for scores in (held.found, held.default))
     interval = "One configuration gives no interval"
     if math.isfinite(held.ci_low):
@@ -277,8 +283,10 @@ def steps(result: SearchResult, source: Source) -> Iterator[Step]:
         text = "Is the gain luck? Try it on 10 new configurations; finished trials count:"
         yield Step(text, source.command("search", held_out_runs="10"))
     if held is not None and word == "undecided":
-        more = source.command("search", held_out_runs=str(4 * (held.configurations + held.missing)))
-        yield Step("Four times as many configurations halve the interval; finished trials count:", more)
+        times, text = 4, "Four times as many configurations halve the interval; finished trials count:"
+        if held.is_lossy:
+            times, text = 1, f"No verdict if runs fail on more than {percent(MOST_LOST)}. Correct their error:"
+        yield Step(text, source.command("search", held_out_runs=str(times * (held.configurations + held.missing))))
     if result.run_id:
         command = shared.command(hyperparameters=result.run_id)
         how = "" if command else f" Investigate it with hyperparameters={result.run_id}."
