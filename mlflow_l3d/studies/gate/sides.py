@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.sources import OF_RUN, parse
 from mlflow_l3d.parameters.values import as_text, check_names, json_of
@@ -252,7 +253,7 @@ def _differences(document: Mapping[str, Any], candidate: GoldenRequest) -> dict[
         "approach": (parameters["approach"], candidate.given["approach"]),
         "cure": (parameters.get("cure", "none"), candidate.given["cure"]),
         "model": (document["model"]["name"], setup.model),
-        "command": (parameters.get("command"), candidate.given.get("command")),
+        **{name: (parameters.get(name, of.default), candidate.given[name]) for name, of in OWN_PARAMETERS.items()},
         "root_seed": (int(parameters["root_seed"]), candidate.root_seed),
         "num_labelled": (document["task"].get("num_labelled"), setup.task.settings.num_labelled),
     }
