@@ -17,7 +17,7 @@ from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
-from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
+from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD, UNRELIABLE
 from mlflow_l3d.studies.sweep.numbers.point import TASK, value_of, value_text
 from mlflow_l3d.studies.sweep.numbers.trends import Trend, scaled
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep, short
@@ -292,4 +292,7 @@ def _notes(shown: ShownSweep) -> list[str]:
         notes.append(f"{listed(followers)} {verb} from {other}: what {other} moves may be moved by that instead.")
     checks = ({(one.code, one.title) for one in each.checks if one.severity == "warning"} for each in shown.analyses)
     warned = sorted(Counter(check for codes in checks for check in codes).items())
-    return [*notes, *(f"{title} ({code}) at {counted(number, 'point')}." for (code, title), number in warned)]
+    for (code, title), number in warned:
+        untested = " No test uses their importances." * (code in UNRELIABLE)
+        notes.append(f"{title} ({code}) at {counted(number, 'point')}.{untested}")
+    return notes
