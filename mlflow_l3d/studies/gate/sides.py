@@ -188,7 +188,9 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
     try:
         request = specify_golden("candidate", parameters, phase=baseline.phase, **machine)
     except ParameterError as error:
-        raise ParameterError(f"candidate: {error.name}", error.value, error.allowed, error.fix) from error
+        is_own = error.name == "approach" and "approach" not in changes  # a function, which no name leads to
+        fix = "Investigate the candidate, too, and name its run." if is_own else error.fix
+        raise ParameterError(f"candidate: {error.name}", error.value, error.allowed, fix) from error
     setup, differences = request.setup, _differences(document, request)
     return Side(
         "candidate",

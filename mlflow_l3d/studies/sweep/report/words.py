@@ -161,7 +161,9 @@ def _trend(shown: ShownSweep) -> str:
         return f"**{verdict}:** {size} ({interval}{alone}; p {probability(one.p_holm)} {shown.tests}).{more}"
     if moves:
         surest = (moved or sorted(moves, key=_place))[0]
-        differs = f"Luck **{'differs' if moved else 'does not differ significantly'}** between its values"
+        tested, count = len(surest.values), len(sweep.choices[surest.choice])
+        among = f"its {f'{tested} values that vary' if tested < count else 'values'}"
+        differs = f"Luck **{'differs' if moved else 'does not differ significantly'}** between {among}"
         return f"{surest.choice} has no trend to test. {differs} (p {probability(surest.p_holm)} {shown.tests})."
     if sweep.without_effect:
         return f"{sweep.without_effect[0]} changed no score: does it have an effect?"
