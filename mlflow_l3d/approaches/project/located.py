@@ -101,7 +101,7 @@ def located(uri: str, version: str, env_manager: str, here: Path, cache: Path) -
     if not uri:
         raise ParameterError("uri", uri, "must be the folder of an MLflow project, or the address of a git repository")
     # MLflow checks a version out in the folder of a file:// address, and makes its history shallow.
-    name, _, inside = uri.removeprefix("file://").partition("#")
+    name, sign, inside = uri.removeprefix("file://").partition("#")
     folder = here / Path(name).expanduser()
     is_here = "://" not in name and folder.is_dir()
     if "://" not in uri and not is_here and not re.match(r"[^/]+:", uri):
@@ -114,8 +114,7 @@ def located(uri: str, version: str, env_manager: str, here: Path, cache: Path) -
         if not folder.is_dir():
             raise ParameterError("uri", uri, f"has no folder {inside}")
         return Located(folder, _this_environment(), hashes(folder), _version())
-    address = str(folder.resolve()) + f"#{inside}" * bool(inside) if is_here else uri
-    return _by_mlflow(address, uri, version, env_manager, cache)
+    return _by_mlflow(f"{folder.resolve()}{sign}{inside}" if is_here else uri, uri, version, env_manager, cache)
 
 
 def _by_mlflow(address: str, uri: str, version: str, env_manager: str, cache: Path) -> Located:

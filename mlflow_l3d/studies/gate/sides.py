@@ -117,9 +117,12 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
     _check_role(client, name, run)
     if cells is None:
         cells = read_investigation(str(run.info.run_id), client, parameter=name).cells
-    cells = _golden(name, run, cells)
+    cells = cells[cells["status"].eq("FINISHED")]
     phase = "base" if cells["phase"].eq("base").any() else "golden"
     cells = cells[cells["phase"].eq(phase)].assign(number=cells["row" if phase == "base" else "index"])
+    if cells.empty:
+        allowed = "has no golden runs that finished, and a gate compares golden runs"
+        raise ParameterError(name, run.info.run_id, allowed, "Investigate it with golden_runs=20 or more.")
     document = fetch_document(client, str(run.info.run_id), names.INVESTIGATION) or {}
     parameters = {**document.get("parameters", {}), "device": own_parameter(run, "device") or "auto"}
     root_seed = str(parameters.get("root_seed", ""))
@@ -188,8 +191,8 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
     try:
         request = specify_golden("candidate", parameters, phase=baseline.phase, **machine)
     except ParameterError as error:
-        is_own = error.name == "approach" and "approach" not in changes  # a function, which no name leads to
-        fix = "Investigate the candidate, too, and name its run." if is_own else error.fix
+        # no name leads to the function of a baseline
+        fix = "Investigate the candidate, too, and name its run." if error.name == "approach" else error.fix
         raise ParameterError(f"candidate: {error.name}", error.value, error.allowed, fix) from error
     setup, differences = request.setup, _differences(document, request)
     return Side(
@@ -278,11 +281,3 @@ def _check_role(client: Client, name: str, run: Run) -> None:
     if names.SUPERSEDED_BY in run.data.tags:
         fix = f"Name run {run.data.tags[names.SUPERSEDED_BY]}, which continued it."
         raise ParameterError(name, run.info.run_id, "did not finish", fix)
-
-
-def _golden(name: str, run: Run, cells: pd.DataFrame) -> pd.DataFrame:
-    golden = cells[cells["phase"].isin(("golden", "base")) & cells["status"].eq("FINISHED")]
-    if golden.empty:
-        allowed = "has no golden runs that finished, and a gate compares golden runs"
-        raise ParameterError(name, run.info.run_id, allowed, "Investigate it with golden_runs=20 or more.")
-    return golden

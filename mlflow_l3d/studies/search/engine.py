@@ -125,7 +125,11 @@ class StageRun:
         """
         with closing(executor.run(self.cells())) as outcomes:
             for outcome in outcomes:
-                self._receive(outcome)
+                (trial, running), *twins = self._running.pop(outcome.key)
+                finished_trial = running.with_outcome(outcome)
+                self._finish(trial, finished_trial, outcome)
+                for twin, repeated in twins:  # they wait for the same cell
+                    self._finish(twin, repeated.with_end_of(finished_trial, "repeated"))
         self.finished.sort(key=lambda trial: trial.number)
         if all(trial.state == "failed" for trial in self.finished):
             first = self.finished[0]
@@ -177,14 +181,6 @@ class StageRun:
             return None
         self._running.setdefault(cell.key, []).append((trial, running))
         return cell if len(self._running[cell.key]) == 1 else None
-
-    def _receive(self, outcome: Outcome) -> None:
-        """End the trial of a cell, and those that wait for the same cell."""
-        (trial, running), *twins = self._running.pop(outcome.key)
-        finished_trial = running.with_outcome(outcome)
-        self._finish(trial, finished_trial, outcome)
-        for twin, repeated in twins:
-            self._finish(twin, repeated.with_end_of(finished_trial, "repeated"))
 
     def _finish(self, trial: Trial, finished_trial: FinishedTrial, outcome: Outcome | None = None) -> None:
         """End a trial, here and in Optuna."""

@@ -11,7 +11,6 @@ from typing import Any, Final
 import numpy as np
 from markupsafe import Markup
 
-from mlflow_l3d.analysis.comparison.system import MOST_LOST
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, amount_bar, difference_bar, svg
 from mlflow_l3d.report.html import chip
@@ -190,7 +189,7 @@ def headline(result: SearchResult) -> str:
         return "The found setting was not tried on new configurations: how much of its gain is luck is not known."
     if held.is_lossy:
         tried = counted(held.configurations + held.missing, "new configuration")
-        return f"No verdict: runs failed on {held.missing} of {tried}."
+        return f"No verdict: runs failed on {held.missing} of {tried}. Correct their error, and search again."
     size = unit_of(result.metric).size(held.difference)
     change = "gain" if result.metric.sign * held.difference >= 0 else "loss"
     new = f"on {counted(held.configurations, 'new configuration')}"
@@ -282,11 +281,9 @@ def steps(result: SearchResult, source: Source) -> Iterator[Step]:
     if word == "not tried":
         text = "Is the gain luck? Try it on 10 new configurations; finished trials count:"
         yield Step(text, source.command("search", held_out_runs="10"))
-    if held is not None and word == "undecided":
-        times, text = 4, "Four times as many configurations halve the interval; finished trials count:"
-        if held.is_lossy:
-            times, text = 1, f"No verdict if runs fail on more than {percent(MOST_LOST)}. Correct their error:"
-        yield Step(text, source.command("search", held_out_runs=str(times * (held.configurations + held.missing))))
+    if held is not None and word == "undecided" and not held.is_lossy:
+        more = source.command("search", held_out_runs=str(4 * (held.configurations + held.missing)))
+        yield Step("Four times as many configurations halve the interval; finished trials count:", more)
     if result.run_id:
         command = shared.command(hyperparameters=result.run_id)
         how = "" if command else f" Investigate it with hyperparameters={result.run_id}."

@@ -59,7 +59,7 @@ def test_a_lower_loss_of_the_candidate_is_better(
             more = {"approach": approach, "hyperparameters": {"shift": value}, "executor": "inline"}
             runs.append(investigate(factor="data_order", **more, **sizes).run_id)
         found = gate(baseline=runs[0], candidate=runs[1], metric="loss", smallest_effect=0.01, most_runs=12)
-        with pytest.raises(ParameterError, match="^candidate: approach='loss': .* Investigate the candidate, too"):
+        with pytest.raises(ParameterError, match=r"^candidate: approach='loss': .* Investigate the candidate, too"):
             gate(baseline=runs[0], candidate={"hyperparameters": {"shift": shift}}, metric="loss")
     assert found.answer.decision == decision
 

@@ -117,7 +117,7 @@ def test_a_setting_whose_runs_fail_is_not_called_better(failed: int) -> None:
     default, found = np.full(10, 0.6), np.linspace(0.55, 0.65, 10)
     found[:failed] = math.nan
     held = compare_held_out(found, default)
-    assert headline(replace(RESULT, held_out=held)) == f"No verdict: runs failed on {failed} of 10 new configurations."
+    assert f"No verdict: runs failed on {failed} of 10 new configurations." in headline(replace(RESULT, held_out=held))
     found[1:failed] = 0.62
     assert "No verdict" not in headline(replace(RESULT, held_out=compare_held_out(found, default)))
 

@@ -79,7 +79,7 @@ def compared(found: Any, default: Any, **more: Any) -> Any:
         (
             compared([math.nan], [0.7]),
             "undecided",
-            "No verdict: runs failed on 1 of 1 new configuration.",
+            "No verdict: runs failed on 1 of 1 new configuration. Correct their error, and search again.",
         ),
         (
             result(),

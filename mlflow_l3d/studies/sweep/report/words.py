@@ -161,9 +161,8 @@ def _trend(shown: ShownSweep) -> str:
         return f"**{verdict}:** {size} ({interval}{alone}; p {probability(one.p_holm)} {shown.tests}).{more}"
     if moves:
         surest = (moved or sorted(moves, key=_place))[0]
-        tested, count = len(surest.values), len(sweep.choices[surest.choice])
-        among = f"its {f'{tested} values that vary' if tested < count else 'values'}"
-        differs = f"Luck **{'differs' if moved else 'does not differ significantly'}** between {among}"
+        values = f"its {len(surest.values)} values at which scores vary"
+        differs = f"Luck **{'differs' if moved else 'does not differ significantly'}** between {values}"
         return f"{surest.choice} has no trend to test. {differs} (p {probability(surest.p_holm)} {shown.tests})."
     if sweep.without_effect:
         return f"{sweep.without_effect[0]} changed no score: does it have an effect?"
@@ -294,7 +293,8 @@ def _notes(shown: ShownSweep) -> list[str]:
         notes.append(f"{listed(followers)} {verb} from {other}: what {other} moves may be moved by that instead.")
     checks = ({(one.code, one.title) for one in each.checks if one.severity == "warning"} for each in shown.analyses)
     warned = sorted(Counter(check for codes in checks for check in codes).items())
-    for (code, title), number in warned:
-        untested = " No test uses their importances." * (code in UNRELIABLE)
-        notes.append(f"{title} ({code}) at {counted(number, 'point')}.{untested}")
-    return notes
+    untested = dict.fromkeys(UNRELIABLE, " No test uses their importances.")
+    places = (
+        f"{title} ({code}) at {counted(number, 'point')}.{untested.get(code, '')}" for (code, title), number in warned
+    )
+    return [*notes, *places]
