@@ -119,10 +119,11 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
         cells = read_investigation(str(run.info.run_id), client, parameter=name).cells
     cells = cells[cells["status"].eq("FINISHED")]
     phase = "base" if cells["phase"].eq("base").any() else "golden"
-    cells = cells[cells["phase"].eq(phase)].assign(number=cells["row" if phase == "base" else "index"])
+    cells = cells[cells["phase"].eq(phase)]
     if cells.empty:
         allowed = "has no golden runs that finished, and a gate compares golden runs"
         raise ParameterError(name, run.info.run_id, allowed, "Investigate it with golden_runs=20 or more.")
+    cells = cells.assign(number=cells["row" if phase == "base" else "index"])
     document = fetch_document(client, str(run.info.run_id), names.INVESTIGATION) or {}
     parameters = {**document.get("parameters", {}), "device": own_parameter(run, "device") or "auto"}
     root_seed = str(parameters.get("root_seed", ""))
