@@ -128,6 +128,22 @@ def test_what_is_no_project_is_said_before_anything_runs(folder, given, why):
         dependencies(project(folder, **given), **own)
 
 
+def test_a_version_is_never_checked_out_in_the_folder_of_a_file_address(folder):
+    def git(*words):
+        name = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        return subprocess.run(["git", *name, *words], cwd=folder / "shop", check=True, capture_output=True).stdout
+
+    git("init")
+    for message in ("one", "two"):
+        git("add", ".")
+        git("commit", "--allow-empty", "-m", message)
+    first, before = git("rev-parse", "HEAD~1").decode().strip(), git("log", "--format=%H")
+    with pytest.raises(ParameterError, match=f"has no effect: .* git worktree add FOLDER {first}"):
+        dependencies(project(folder, uri=f"file://{folder / 'shop'}"), version=first)
+    assert git("log", "--format=%H") == before
+    assert dependencies(project(folder, uri=f"file://{folder / 'shop'}")) == dependencies(project(folder))
+
+
 def test_what_is_left_in_the_folder_changes_no_key_and_what_is_trained_does(folder):
     def key(**given):
         return dependencies(project(folder, **given))

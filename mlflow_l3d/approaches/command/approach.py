@@ -225,15 +225,13 @@ class Command(Approach):
             return self._run(seeds, hyperparameters, alone=False)
         is_first = self.first is None or self.first.alone is None
         with alone_in(self.here):
-            before, named = (stamps(self.here), self._named_files()) if is_first else ({}, {})
+            before = stamps(self.here) if is_first else {}
+            named = key_files.named_files(self.template) if is_first and self.not_in_key else {}
             written = self._run(seeds, hyperparameters, alone=True)
             if is_first:
                 self._has_sure_outputs = not self.not_in_key or key_files.note_outputs(self.template, named)
                 self.first = replace(self.first or FirstRun(), alone=self._why_alone(before))
         return written
-
-    def _named_files(self) -> dict[str, str]:
-        return key_files.named_files(self.template) if self.not_in_key else {}
 
     def _why_alone(self, before: Stamps) -> str:
         """Return why later runs follow one another, after the first run; empty if they may be side by side."""

@@ -26,11 +26,6 @@ _OF_MLFLOW: Final = ("mlruns", "mlartifacts", "mlflow.db")  # how names begin: t
 Stamps: TypeAlias = dict[str, tuple[int, ...]]
 
 
-def _is_left_out(name: str) -> bool:
-    """Return whether a file or folder of this name belongs to git, Python or MLflow, not to a program."""
-    return name in _LEFT_OUT or name.startswith(_OF_MLFLOW)
-
-
 def walk(here: Path) -> Iterator[tuple[str, os.stat_result]]:
     """Yield name and status of the files and folders in a folder, hidden ones too; those at the top come first.
 
@@ -46,7 +41,9 @@ def walk(here: Path) -> Iterator[tuple[str, os.stat_result]]:
             if (status.st_dev, status.st_ino) in seen:
                 continue
             seen.add((status.st_dev, status.st_ino))
-            entries = [entry for entry in os.scandir(here / folder) if not _is_left_out(entry.name)]
+            # what belongs to git, Python or MLflow is not of the program
+            visible = (entry for entry in os.scandir(here / folder) if entry.name not in _LEFT_OUT)
+            entries = [entry for entry in visible if not entry.name.startswith(_OF_MLFLOW)]
             if folder != "./" and any(entry.name in _INSTALLED for entry in entries):
                 continue
             yield folder, status

@@ -105,14 +105,10 @@ def read(folder: Path, kind: str = "") -> Written:
 
 def with_predictions(folder: Path, metrics: dict[str, float], kind: str = "") -> Written:
     """Return metrics, and the predictions of a folder if it has any, as :func:`read`."""
-    files = _files(folder)
+    files = [name for name in PREDICTIONS if (folder / name).is_file()]
     if len(files) > 1:
         raise L3DError(f"there are {' and '.join(files)}: one of them is enough")
     return _predictions(folder / files[0], metrics, kind) if files else Written(metrics=metrics)
-
-
-def _files(folder: Path) -> list[str]:
-    return [name for name in PREDICTIONS if (folder / name).is_file()]
 
 
 def _metrics(path: Path) -> dict[str, float]:

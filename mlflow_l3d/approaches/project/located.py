@@ -100,19 +100,21 @@ def located(uri: str, version: str, env_manager: str, here: Path, cache: Path) -
     """
     if not uri:
         raise ParameterError("uri", uri, "must be the folder of an MLflow project, or the address of a git repository")
-    name, _, inside = uri.partition("#")
+    # MLflow checks a version out in the folder of a file:// address, and makes its history shallow.
+    name, sign, inside = uri.removeprefix("file://").partition("#")
     folder = here / Path(name).expanduser()
-    is_here = "://" not in uri and folder.is_dir()
+    is_here = "://" not in name and folder.is_dir()
     if "://" not in uri and not is_here and not re.match(r"[^/]+:", uri):
         raise ParameterError("uri", uri, "must be a folder here, or the address of a git repository")
     if is_here and version:
-        raise ParameterError("hyperparameters.version", version, f"has no effect: {uri} is a folder", "Leave it out.")
+        fix = f"Leave it out, or name a folder of that version: git worktree add FOLDER {version}"
+        raise ParameterError("hyperparameters.version", version, f"has no effect: {uri} is a folder", fix)
     if is_here and env_manager == LOCAL:
         folder = (folder / inside).resolve()
         if not folder.is_dir():
             raise ParameterError("uri", uri, f"has no folder {inside}")
         return Located(folder, _this_environment(), hashes(folder), _version())
-    return _by_mlflow(str(folder.resolve()) + uri[len(name) :] if is_here else uri, uri, version, env_manager, cache)
+    return _by_mlflow(f"{folder.resolve()}{sign}{inside}" if is_here else uri, uri, version, env_manager, cache)
 
 
 def _by_mlflow(address: str, uri: str, version: str, env_manager: str, cache: Path) -> Located:

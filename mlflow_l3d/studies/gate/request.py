@@ -73,10 +73,6 @@ class GateRequest:
         """Name of the run as people read it."""
         return f"gate: {self.candidate.title} against {self.baseline.title}"
 
-    def with_budget(self, most: int) -> GateRequest:
-        """Return the same with another budget: that of an earlier run of the same gate."""
-        return replace(self, plan=replace(self.plan, looks=planned_looks(most, int(self.given["looks"]))))
-
     def wanting(self, side: Side) -> GoldenRequest | None:
         """Return the golden runs of a side where some may have to be trained; None where the budget is there."""
         runs = self.plan.looks[-1]

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
+from mlflow_l3d.analysis.sequential.spending import planned_looks
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import counted, rough_duration
 from mlflow_l3d.studies.base import entry_point, expected_workers, say
@@ -168,5 +169,5 @@ def _planned(parameters: Mapping[str, Any], client: Client) -> tuple[GatePlan, G
     request = specify_gate(parameters, client)
     earlier = find_earlier(client, request.key)
     if earlier is not None and (most := earlier.plan.looks[-1]) != request.plan.looks[-1]:
-        request = request.with_budget(most)
+        request = replace(request, plan=replace(request.plan, looks=planned_looks(most, int(request.given["looks"]))))
     return make_plan(request, client), earlier

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.sources import OF_RUN, parse
 from mlflow_l3d.parameters.values import as_text, check_names, json_of
@@ -116,9 +117,13 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
     _check_role(client, name, run)
     if cells is None:
         cells = read_investigation(str(run.info.run_id), client, parameter=name).cells
-    cells = _golden(name, run, cells)
+    cells = cells[cells["status"].eq("FINISHED")]
     phase = "base" if cells["phase"].eq("base").any() else "golden"
-    cells = cells[cells["phase"].eq(phase)].assign(number=cells["row" if phase == "base" else "index"])
+    cells = cells[cells["phase"].eq(phase)]
+    if cells.empty:
+        allowed = "has no golden runs that finished, and a gate compares golden runs"
+        raise ParameterError(name, run.info.run_id, allowed, "Investigate it with golden_runs=20 or more.")
+    cells = cells.assign(number=cells["row" if phase == "base" else "index"])
     document = fetch_document(client, str(run.info.run_id), names.INVESTIGATION) or {}
     parameters = {**document.get("parameters", {}), "device": own_parameter(run, "device") or "auto"}
     root_seed = str(parameters.get("root_seed", ""))
@@ -187,7 +192,9 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
     try:
         request = specify_golden("candidate", parameters, phase=baseline.phase, **machine)
     except ParameterError as error:
-        raise ParameterError(f"candidate: {error.name}", error.value, error.allowed, error.fix) from error
+        # no name leads to the function of a baseline
+        fix = "Investigate the candidate, too, and name its run." if error.name == "approach" else error.fix
+        raise ParameterError(f"candidate: {error.name}", error.value, error.allowed, fix) from error
     setup, differences = request.setup, _differences(document, request)
     return Side(
         "candidate",
@@ -252,7 +259,7 @@ def _differences(document: Mapping[str, Any], candidate: GoldenRequest) -> dict[
         "approach": (parameters["approach"], candidate.given["approach"]),
         "cure": (parameters.get("cure", "none"), candidate.given["cure"]),
         "model": (document["model"]["name"], setup.model),
-        "command": (parameters.get("command"), candidate.given.get("command")),
+        **{name: (parameters.get(name, of.default), candidate.given[name]) for name, of in OWN_PARAMETERS.items()},
         "root_seed": (int(parameters["root_seed"]), candidate.root_seed),
         "num_labelled": (document["task"].get("num_labelled"), setup.task.settings.num_labelled),
     }
@@ -275,11 +282,3 @@ def _check_role(client: Client, name: str, run: Run) -> None:
     if names.SUPERSEDED_BY in run.data.tags:
         fix = f"Name run {run.data.tags[names.SUPERSEDED_BY]}, which continued it."
         raise ParameterError(name, run.info.run_id, "did not finish", fix)
-
-
-def _golden(name: str, run: Run, cells: pd.DataFrame) -> pd.DataFrame:
-    golden = cells[cells["phase"].isin(("golden", "base")) & cells["status"].eq("FINISHED")]
-    if golden.empty:
-        allowed = "has no golden runs that finished, and a gate compares golden runs"
-        raise ParameterError(name, run.info.run_id, allowed, "Investigate it with golden_runs=20 or more.")
-    return golden

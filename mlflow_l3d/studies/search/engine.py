@@ -137,7 +137,7 @@ class StageRun:
                 (trial, running), *twins = self._running.pop(outcome.key)
                 finished_trial = running.with_outcome(outcome)
                 self._finish(trial, finished_trial, outcome)
-                for twin, repeated in twins:
+                for twin, repeated in twins:  # they wait for the same cell
                     self._finish(twin, repeated.with_end_of(finished_trial, "repeated"))
         self.finished.sort(key=lambda trial: trial.number)
         if all(trial.state == "failed" for trial in self.finished):

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import interval, spread
-from mlflow_l3d.analysis.comparison.system import System, graded, join_predictions, systems
+from mlflow_l3d.analysis.comparison.system import MOST_LOST, System, graded, join_predictions, systems
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.intervals import LEVEL, known, t_quantile
+from mlflow_l3d.analysis.intervals import LEVEL, known
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import occurring
@@ -62,6 +62,11 @@ class HeldOut:
         """Number of pairs."""
         return len(self.found)
 
+    @property
+    def is_lossy(self) -> bool:
+        """Whether too many pairs lack a score to decide anything."""
+        return self.missing > MOST_LOST * (self.configurations + self.missing)
+
 
 def compare_held_out(
     found: ArrayLike,
@@ -93,8 +98,8 @@ def compare_held_out(
     -------
     HeldOut
         With predictions, scores are of the test examples that scored no trial, and the interval counts configurations
-        and test examples (:func:`mlflow_l3d.analysis.comparison.covariance.mean_scores`). Else it is
-        mean ± t(n - 1) * std / sqrt(n) of the differences (std with ddof 1). Of equal scores it is 0 to 0.
+        and test examples (:func:`mlflow_l3d.analysis.comparison.covariance.mean_scores`). Else it counts configurations
+        alone. Of equal scores it is 0 to 0.
     """
     pairs = np.array([found, default], dtype=float)
     kept = np.flatnonzero(np.isfinite(pairs).all(axis=0)).tolist()
@@ -105,10 +110,10 @@ def compare_held_out(
     differences = finite_pairs[0] - finite_pairs[1]
     n = len(differences)
     mean = float(differences.mean()) if n else math.nan
-    half_width = t_quantile(n - 1, LEVEL) * float(differences.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-    ends = mean - half_width, mean + half_width
-    if unseen is not None and differences.any():
-        ends = interval(mean, spread(mean_scores(unseen), 0, 1), LEVEL)
+    ends = (0.0, 0.0) if n > 1 else (math.nan, math.nan)
+    if n > 1 and differences.any():
+        alone = [System("", scores, {"configuration": np.arange(n)}) for scores in finite_pairs]
+        ends = interval(mean, spread(mean_scores(unseen or alone), 0, 1), LEVEL)
     found_scores, default_scores = map(tuple, finite_pairs.tolist())
     missing = pairs.shape[1] - n
     return HeldOut(found_scores, default_scores, mean, *ends, LEVEL, missing, overlap, unseen is not None)

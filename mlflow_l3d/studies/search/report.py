@@ -170,8 +170,10 @@ _OF_A_SEARCH: Final = (
 
 def verdict(held: HeldOut | None, metric: Metric) -> str:
     """Return what the found setting is on other configurations: better, worse, equal, undecided, or not tried."""
-    if held is None or not held.configurations:
+    if held is None or not held.configurations + held.missing:
         return "not tried"
+    if held.is_lossy:
+        return "undecided"
     low, high = sorted(metric.sign * end for end in (held.ci_low, held.ci_high))
     if low == high == 0:
         return "equal"
@@ -185,6 +187,9 @@ def headline(result: SearchResult) -> str:
         return "No trial beat the default: it stays."
     if held is None or word == "not tried":
         return "The found setting was not tried on new configurations: how much of its gain is luck is not known."
+    if held.is_lossy:
+        tried = counted(held.configurations + held.missing, "new configuration")
+        return f"No verdict: runs failed on {held.missing} of {tried}. Correct their error, and search again."
     size = unit_of(result.metric).size(held.difference)
     change = "gain" if result.metric.sign * held.difference >= 0 else "loss"
     new = f"on {counted(held.configurations, 'new configuration')}"
@@ -228,7 +233,7 @@ def _elsewhere(result: SearchResult) -> tuple[str, ...]:
     if result.kept_default and held is None:
         return ("The found setting is the default, so there is nothing to compare.",)
     if held is None or not held.configurations:
-        return ("**Not tried:** the found setting and the default were not compared on other configurations.",)
+        return ("**Not known:** the found setting and the default were not compared on other configurations.",)
     found, default = (unit.text(math.fsum(scores) / len(scores), 1) for scores in (held.found, held.default))
     interval = "One configuration gives no interval"
     if math.isfinite(held.ci_low):
@@ -276,7 +281,7 @@ def steps(result: SearchResult, source: Source) -> Iterator[Step]:
     if word == "not tried":
         text = "Is the gain luck? Try it on 10 new configurations; finished trials count:"
         yield Step(text, source.command("search", held_out_runs="10"))
-    if held is not None and word == "undecided":
+    if held is not None and word == "undecided" and not held.is_lossy:
         more = source.command("search", held_out_runs=str(4 * (held.configurations + held.missing)))
         yield Step("Four times as many configurations halve the interval; finished trials count:", more)
     if result.run_id:

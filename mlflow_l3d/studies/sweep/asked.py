@@ -193,7 +193,11 @@ def values_of(name: str, value: Any) -> list[Any]:
     """
     values = [value]
     if isinstance(value, str):
-        values = _of_text(name, value)
+        text, in_names = value.strip(), name in WITH_COMMAS
+        if text.startswith("["):
+            values = list(json_of(name, value, text))
+        elif not (in_names and text.startswith("{")):
+            values = [part.strip() for part in value.split(";" if in_names else ",")]
     elif isinstance(value, list | tuple):
         holds_names = name in WITH_COMMAS and name not in ("hyperparameters", "cure")
         names = holds_names and not any(isinstance(each, list) for each in value)
@@ -205,15 +209,6 @@ def values_of(name: str, value: Any) -> list[Any]:
         allowed = "must be one value: all cells of a sweep run in the same place"
         raise ParameterError(name, as_text(name, value), allowed, "Start a sweep for each.")
     return values
-
-
-def _of_text(name: str, text: str) -> list[Any]:
-    stripped = text.strip()
-    if stripped.startswith("["):
-        return list(json_of(name, text, stripped))
-    if name in WITH_COMMAS:
-        return [text] if stripped.startswith("{") else [part.strip() for part in text.split(";")]
-    return [part.strip() for part in text.split(",")]
 
 
 def over_of(value: Any) -> dict[str, list[Any]]:

@@ -172,8 +172,8 @@ class Engine:
 
     @property
     def _cells_ahead(self) -> int:
-        """How many cells are neither done nor trained, as far as that is known."""
-        return sum(point.cells_ahead for point in self.points)
+        """How many cells are neither done nor trained and are to be, as far as that is known."""
+        return sum(point.cells_lacking for point in self.points if not point.is_over and point.state is not State.CUT)
 
     def _cells(self) -> Iterator[tuple[PointStudy, Cell]]:
         """Yield the cells that must be trained, breadth first, while the budget lasts."""

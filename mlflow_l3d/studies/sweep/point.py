@@ -92,11 +92,6 @@ class PointStudy(InvestigationStudy):
         return self.is_over or self.state is State.CUT or self.stopped or self._step == self.steps
 
     @property
-    def cells_ahead(self) -> int:
-        """How many cells are neither done nor trained and are to be, as far as that is known."""
-        return 0 if self.is_over or self.state is State.CUT else self.cells_lacking
-
-    @property
     def cells_lacking(self) -> int:
         """How many cells are neither done nor trained, as far as that is known."""
         return 0 if self.stopped else self.size if self.state is State.PLANNED else self.left

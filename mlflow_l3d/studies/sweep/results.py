@@ -93,7 +93,7 @@ def write_sweep(folder: Path, result: SweepEvaluation) -> list[str]:
     (folder / f"{names.POINTS}.tex").write_text(latex_table(shown, title=result.title), encoding="utf-8")
     save_report(folder, names.SWEEP_REPORT, result.report())
     write_result(folder, result)
-    tests = {"trends": result.sweep.trends_frame(), "interactions": result.sweep.interactions_frame()}
+    tests = {"trends": pd.DataFrame(result.sweep.trends), "interactions": result.sweep.interactions_frame()}
     frames = {names.POINTS: shown.rows, **{name: frame for name, frame in tests.items() if len(frame)}}
     return write_tables(folder, {f"{name}.json": frame for name, frame in frames.items()})
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from gate_answers import PLAN, gate_answer
@@ -14,6 +16,7 @@ from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Outstanding
 from mlflow_l3d.studies.gate.report.page import first_table, gate_document, gate_markdown
 from mlflow_l3d.studies.gate.report.words import GateSource, advice_on, answers, headline, look_line, steps
+from mlflow_l3d.studies.gate.sides import _differences
 
 RUN, CANDIDATE = "8d700d7ae2b3440c89188f7d6099561f", "c" * 32
 SOURCE = GateSource(
@@ -207,3 +210,18 @@ def test_the_first_screen_is_short_and_links_its_run() -> None:
     assert len(first.split()) <= 600
     assert f'<a href="{SOURCE.link}">MLflow</a>' in document.to_html()
     assert len(document.to_text().splitlines()) <= 25
+
+
+def test_what_differs_of_a_project_is_named() -> None:
+    typed = {"approach": "project", "cure": "none", "command": "", "uri": "shop", "entry_point": "main"}
+    document = {
+        "parameters": {"approach": "project", "root_seed": "0", "uri": "shop", "project_parameters": "seed={a}"},
+        **{"model": {"name": ""}, "task": {}, "hyperparameters": {}},
+    }
+    setup = SimpleNamespace(
+        model="", task=SimpleNamespace(settings=SimpleNamespace(num_labelled=None)), public_hyperparameters={}
+    )
+    for more in ({"project_parameters": "seed={a},x=1"}, {"project_parameters": "seed={a}", "uri": "mine"}):
+        candidate: Any = SimpleNamespace(given={**typed, **more}, root_seed=0, setup=setup)
+        name, value = list(more.items())[-1]
+        assert list(_differences(document, candidate)) == [f"{name}={value}"]

@@ -109,3 +109,20 @@ def test_without_predictions_the_share_of_examples_that_chose_is_kept() -> None:
     assert headline(replace(RESULT, held_out=held)) == (
         "Undecided: a gain of 15.0 points on 2 new configurations may be luck; 20 % of the test examples chose it."
     )
+
+
+@pytest.mark.parametrize("failed", [2, 9, 10])
+def test_a_setting_whose_runs_fail_is_not_called_better(failed: int) -> None:
+    """What fails is rarely any run: here those of which the found setting is worse."""
+    default, found = np.full(10, 0.6), np.linspace(0.55, 0.65, 10)
+    found[:failed] = math.nan
+    held = compare_held_out(found, default)
+    assert f"No verdict: runs failed on {failed} of 10 new configurations." in headline(replace(RESULT, held_out=held))
+    found[1:failed] = 0.62
+    assert "No verdict" not in headline(replace(RESULT, held_out=compare_held_out(found, default)))
+
+
+def test_equal_gains_on_few_configurations_have_an_error() -> None:
+    """Of nine configurations in ten the gain is 1 point, of the tenth a loss of 9: four do not show it in 66 %."""
+    held = compare_held_out([0.61, 0.62, 0.59, 0.6], [0.6, 0.61, 0.58, 0.59])
+    assert held.ci_low < 0 < held.difference < held.ci_high

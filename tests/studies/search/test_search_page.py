@@ -78,8 +78,8 @@ def compared(found: Any, default: Any, **more: Any) -> Any:
         (compared([0.7], [0.8]), "undecided", "Undecided: a loss of 10.0 points on 1 new configuration may be luck."),
         (
             compared([math.nan], [0.7]),
-            "not tried",
-            "The found setting was not tried on new configurations: how much of its gain is luck is not known.",
+            "undecided",
+            "No verdict: runs failed on 1 of 1 new configuration. Correct their error, and search again.",
         ),
         (
             result(),
@@ -114,7 +114,7 @@ def test_second_answer_holds_means_difference_and_interval_of_new_configurations
     assert said(mse, 1).startswith("-0.100 (smaller is better): 0.705 against 0.805")
     assert said(compared([0.8], [0.7]), 1).endswith("One configuration gives no interval.")
     assert "1 pair without a score left out." in answers(compared([0.8, math.nan], [0.7, 0.7]))[1].sentences
-    assert said(result(), 1).startswith("Not tried:")
+    assert said(result(), 1).startswith("Not known:")
     assert "nothing to compare" in said(result({"coarse": coarse()[:1]}, best=DEFAULT), 1)
 
 

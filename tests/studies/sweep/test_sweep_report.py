@@ -159,8 +159,12 @@ def test_second_answer_without_numbers_to_follow() -> None:
         drawn_point({"prompt_format": name}, SHARES, std=std, seed=at) for at, (name, std) in enumerate(stds.items())
     ]
     found = ShownSweep(analyse_sweep(points))
-    assert "prompt_format has no trend to test. Luck differs between its values (p " in said(found, 1)
+    assert "prompt_format has no trend to test. Luck differs between its 2 values at which scores vary (p " in said(
+        found, 1
+    )
     assert headline(found).startswith("Luck is largest at prompt_format=B (typically ± ")
+    points.append(drawn_point({"prompt_format": "C"}, SHARES, std=0.0, seed=2))
+    assert "Luck differs between its 2 values at which scores vary (p " in said(ShownSweep(analyse_sweep(points)), 1)
     apart = [drawn_point({"a": at, "b": 2 * at}, SHARES, seed=at, task=str(at)) for at in range(2)]
     assert said(ShownSweep(replace(analyse_sweep(apart), trends=(), interactions=())), 1) == (
         "No two points whose score varies are alike in all choices but one."
@@ -271,7 +275,7 @@ def test_short_notes_name_failures_and_checks(shown: ShownSweep) -> None:
     assert short_notes(ShownSweep(analyse_sweep(points))) == [
         "shots=32, prompt_format=A has no score: out of <b>memory</b> & more.",
         "30 runs of 15 points have no score.",
-        "Long tails (L3D013) at 15 points.",
+        "Long tails (L3D013) at 15 points. No test uses their importances.",
     ]
 
 

@@ -67,9 +67,9 @@ def investigation_document(
         opens=opens,
         are_rows=source.are_numbered,
     )
-    reading = {"shown": shown, "level": percent(shown.level)}
+    reading, checks = {"shown": shown, "level": percent(shown.level)}, len(by_code(analysis.checks))
     sections = [
-        Section(_titled("Checks", len(by_code(analysis.checks))), _checks(shown), name="checks"),
+        Section(f"Checks{f' ({checks})' * bool(checks)}", _checks(shown), name="checks"),
         Section("Factors in numbers", [factor_tables.numbers_table(shown)], name="factors"),
         *_factor_sections(shown, paths(), source),
         Section("Fragile examples", [*prediction_parts(shown), examples], name="examples"),
@@ -169,7 +169,3 @@ def _cited(shown: Shown, source: Source) -> list[Snippet]:
     if shown.records and not shown.design.baseline:
         parts.append(("LaTeX", cite.latex(shown)))
     return [Snippet("cite.html", {"parts": [*parts, ("BibTeX", cite.bibtex(source))]})]
-
-
-def _titled(title: str, number: int) -> str:
-    return f"{title} ({number})" if number else title

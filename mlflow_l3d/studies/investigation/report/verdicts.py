@@ -68,7 +68,8 @@ class Shown:
     @cached_property
     def golden(self) -> Importance | None:
         """The record with the fullest set of golden scores; the factors share them."""
-        return max(self.analysis.importances.values(), key=_golden_size, default=None)
+        records = self.analysis.importances.values()
+        return max(records, key=lambda record: int(np.isfinite(record.golden).sum()), default=None)
 
     @cached_property
     def golden_scores(self) -> FloatArray:
@@ -194,10 +195,6 @@ class Shown:
         if record.golden_std == 0:
             return f"all {self.golden_runs} have the same score"
         return "the standard deviations are missing"
-
-
-def _golden_size(record: Importance) -> int:
-    return int(np.isfinite(record.golden).sum())
 
 
 def golden_share(record: Importance) -> float:

@@ -21,6 +21,8 @@ from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 LeftOut = tuple[FloatArray, ...]
 """For each kind of unit that was sampled (rows, columns), a number without one unit at a time."""
 GOLDEN_STD: Final = "golden_std"
+UNRELIABLE: Final = ("L3D009", "L3D013")
+"""Checks that find intervals too narrow: no test uses the importances of such points."""
 _ALONE: Final = "alone"
 """Source of an error that a point has by itself."""
 _FEWEST: Final = 5
@@ -137,13 +139,16 @@ def importances(
     Notes
     -----
     Rows and columns of points of one cluster are left out together, so that what they share cancels in differences.
-    If runs collapsed the importance describes the runs that did not. Where leaving out is of no use (rows that do
-    not differ significantly) the error is half the width of the interval over the quantile of the normal distribution.
+    If runs collapsed the importance describes the runs that did not. Points whose interval is too narrow
+    (:data:`UNRELIABLE`) are not among them. Where leaving out is of no use (rows that do not differ significantly) the
+    error is half the width of the interval over the quantile of the normal distribution.
     """
     numbers: dict[int, float] = {}
     drawn: dict[tuple[object, ...], dict[int, FloatArray]] = {}
     for at, point in enumerate(points):
         if point.analysis is None or factor not in point.analysis.importances:
+            continue
+        if point.analysis.verdict(factor).doubt in UNRELIABLE:
             continue
         record, whole = _counted(point.analysis, factor)
         half = (record.importance_corrected_ci_high - record.importance_corrected_ci_low) / 2

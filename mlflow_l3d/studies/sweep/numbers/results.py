@@ -156,10 +156,6 @@ class Sweep:
             metrics |= {f"{name}/{each.choice}/{each.of}": value for name, value in numbers.items()}
         return known(metrics)
 
-    def trends_frame(self) -> pd.DataFrame:
-        """Return one row per trend: the fields of :class:`~mlflow_l3d.studies.sweep.numbers.trends.Trend`."""
-        return pd.DataFrame(self.trends, columns=list(Trend.__dataclass_fields__))
-
     def interactions_frame(self) -> pd.DataFrame:
         """Return one row a choice, factor and level: mean, error, and the test of the choice."""
         rows = [

@@ -17,7 +17,7 @@ from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
-from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
+from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD, UNRELIABLE
 from mlflow_l3d.studies.sweep.numbers.point import TASK, value_of, value_text
 from mlflow_l3d.studies.sweep.numbers.trends import Trend, scaled
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep, short
@@ -161,7 +161,8 @@ def _trend(shown: ShownSweep) -> str:
         return f"**{verdict}:** {size} ({interval}{alone}; p {probability(one.p_holm)} {shown.tests}).{more}"
     if moves:
         surest = (moved or sorted(moves, key=_place))[0]
-        differs = f"Luck **{'differs' if moved else 'does not differ significantly'}** between its values"
+        values = f"its {len(surest.values)} values at which scores vary"
+        differs = f"Luck **{'differs' if moved else 'does not differ significantly'}** between {values}"
         return f"{surest.choice} has no trend to test. {differs} (p {probability(surest.p_holm)} {shown.tests})."
     if sweep.without_effect:
         return f"{sweep.without_effect[0]} changed no score: does it have an effect?"
@@ -292,4 +293,8 @@ def _notes(shown: ShownSweep) -> list[str]:
         notes.append(f"{listed(followers)} {verb} from {other}: what {other} moves may be moved by that instead.")
     checks = ({(one.code, one.title) for one in each.checks if one.severity == "warning"} for each in shown.analyses)
     warned = sorted(Counter(check for codes in checks for check in codes).items())
-    return [*notes, *(f"{title} ({code}) at {counted(number, 'point')}." for (code, title), number in warned)]
+    untested = dict.fromkeys(UNRELIABLE, " No test uses their importances.")
+    places = (
+        f"{title} ({code}) at {counted(number, 'point')}.{untested.get(code, '')}" for (code, title), number in warned
+    )
+    return [*notes, *places]
