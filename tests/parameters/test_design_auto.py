@@ -82,7 +82,7 @@ def test_several_factors_are_crossed_if_something_of_tables_is_asked_for(more: d
     plan = auto(**{**TWO, **more}).plan
     assert plan.design.name == "crossed"
     assert what in plan.why
-    assert plan.why.endswith("; without, several factors take design=radial.")
+    assert plan.why.endswith(". Without, several factors take the cheaper design=radial.")
 
 
 def test_a_design_that_is_named_stays() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from mlflow_l3d.approaches.command.options import options_of
 from mlflow_l3d.designs import all_designs
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
@@ -28,7 +27,6 @@ from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run
 
 _CHOICE: Final = "choice."
-_OPTION: Final = re.compile("--?[A-Za-z]")
 _LATER: Final = ("num_labelled", "test_size", "test_selection", "design", "root_seed")
 """Parameters that name parent runs if approach, model and hyperparameters do not distinguish them."""
 
@@ -195,7 +193,7 @@ def by_task(parents: Sequence[Parent]) -> dict[str, dict[str, Parent]]:
 def system_names(parents: Sequence[Parent]) -> list[str]:
     """Return a name for each parent run: as few of its choices as distinguish the runs of one task."""
     choices = [parent.choices() for parent in parents]
-    commands = [_words_of(own_parameter(parent.run, "command") or "") for parent in parents]
+    commands = [options_of(own_parameter(parent.run, "command") or "") for parent in parents]
     for name in dict.fromkeys(name for typed in commands for name in typed):
         for chosen, typed in zip(choices, commands, strict=True):
             chosen[name] = typed.get(name, "default") if typed else ""
@@ -217,24 +215,6 @@ def system_names(parents: Sequence[Parent]) -> list[str]:
     for i in {i for pair in alike() for i in pair}:
         words[i].append(parents[i].run_id[:8])
     return [" ".join(filter(None, parts)) or parent.run_id[:8] for parts, parent in zip(words, parents, strict=True)]
-
-
-def _words_of(command: str) -> dict[str, str]:
-    """Return the options of a command, and the rest of it as ``script``; without what each run has of its own."""
-    options: dict[str, str] = {}
-    rest: list[str] = []
-    words = shlex.split(command)
-    for before, word in zip(["", *words], words, strict=False):
-        name, equals, value = word.partition("=")
-        if "{" in word:
-            continue
-        if _OPTION.match(word):
-            options[name.lstrip("-")] = value if equals else "yes"
-        elif _OPTION.match(before) and "=" not in before:
-            options[before.lstrip("-")] = word
-        else:
-            rest.append(word)
-    return {"script": " ".join(rest), **options} if words else {}
 
 
 def _ids(parents: Sequence[Parent]) -> str:

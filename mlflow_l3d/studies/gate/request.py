@@ -19,7 +19,7 @@ from mlflow_l3d.parameters.declaration import read_arguments
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.gate.golden import GoldenRequest
-from mlflow_l3d.studies.gate.numbers.power import MOST_AUTO, Noise, runs_for_power
+from mlflow_l3d.studies.gate.numbers.power import Noise, runs_for_power
 from mlflow_l3d.studies.gate.parameters import GATE
 from mlflow_l3d.studies.gate.sides import Side, changed_side, check_comparable, paired, recorded_side
 from mlflow_l3d.tracking.connection import Client
@@ -103,11 +103,10 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
     candidate = changed_side(parameters["candidate"], baseline, client, **machine)
     check_comparable(baseline, candidate)
     metric = metric_of(given["metric"], baseline, candidate)
-    scores = baseline.scores(metric.name, MOST_AUTO)
-    known = scores[np.isfinite(scores)]
+    known = baseline.known_scores(metric.name)
     if len(known) < FEWEST:
-        allowed = f"has {len(known)} golden runs with {metric.name}; a gate plans from {FEWEST} or more"
-        raise ParameterError("baseline", baseline.run_id, allowed, "Investigate it with more golden runs.")
+        allowed = f"has {len(known)} golden runs, or seeds, with {metric.name}; a gate plans from {FEWEST} or more"
+        raise ParameterError("baseline", baseline.run_id, allowed, "Train more of them.")
     run_std, effect = float(known.std(ddof=1)), typed["smallest_effect"] / unit_of(metric).scale
     predictions = next(baseline.predictions(client, 1), None)
     examples = (baseline.task or {}).get("test_size") if predictions is None else len(predictions)

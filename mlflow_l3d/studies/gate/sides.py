@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.intervals import FloatArray
-from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.sources import OF_RUN, parse
-from mlflow_l3d.parameters.values import as_text, check_names, json_of
-from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRequest, specify_golden
+from mlflow_l3d.parameters.values import as_text
+from mlflow_l3d.studies.gate.changes import differences_from, typed_changes
+from mlflow_l3d.studies.gate.golden import GoldenRequest, specify_golden
+from mlflow_l3d.studies.gate.numbers.power import MOST_AUTO
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.studies.seeds.report.words import investigate_command
@@ -43,7 +44,8 @@ class Side:
     root_seed, task, metric
         Where seeds come from, the data, and its own metric; None if a stranger's run does not say.
     cells
-        Its golden runs that have finished, by their number: ``run_id``, metrics.
+        Its golden runs that have finished, by their number: ``run_id``, metrics. Of a study of the only seed of a
+        training its runs, numbered from below 0: they show how much scores vary.
     request
         With which more can be trained; None if they cannot.
     reason
@@ -82,6 +84,14 @@ class Side:
         scores: FloatArray = self.cells[metric].reindex(range(runs)).to_numpy(dtype=np.float64)
         return scores
 
+    def known_scores(self, metric: str) -> FloatArray:
+        """Return the scores that show how much runs vary: of its first golden runs, or of a study of its seed."""
+        if self.cells is None:
+            return np.array([])
+        scores: FloatArray = self.cells.loc[self.cells.index < MOST_AUTO, metric].to_numpy(dtype=np.float64)
+        finite_scores: FloatArray = scores[np.isfinite(scores)]
+        return finite_scores
+
     def predictions(self, client: Client, runs: int | list[int]) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of the first `runs` golden runs or those with these numbers, None if one has none."""
         cells = pd.DataFrame(columns=["run_id", "artifact_uri"]) if self.cells is None else self.cells
@@ -114,18 +124,24 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
         If it is not an investigation with golden runs.
     """
     run = parent_run(client, latest_investigation(client, name) if run_id == "latest" else run_id, name)
-    _check_role(client, name, run)
+    is_pilot = _is_pilot(client, name, run)
     if cells is None:
         cells = read_investigation(str(run.info.run_id), client, parameter=name).cells
     cells = cells[cells["status"].eq("FINISHED")]
     phase = "base" if cells["phase"].eq("base").any() else "golden"
-    cells = cells[cells["phase"].eq(phase)]
+    if is_pilot:
+        cells = cells.assign(number=range(-len(cells), 0))  # none of them is a golden run, which have other seeds
+    else:
+        cells = cells[cells["phase"].eq(phase)]
+        cells = cells.assign(number=cells["row" if phase == "base" else "index"])
     if cells.empty:
         allowed = "has no golden runs that finished, and a gate compares golden runs"
         raise ParameterError(name, run.info.run_id, allowed, "Investigate it with golden_runs=20 or more.")
-    cells = cells.assign(number=cells["row" if phase == "base" else "index"])
     document = fetch_document(client, str(run.info.run_id), names.INVESTIGATION) or {}
-    parameters = {**document.get("parameters", {}), "device": own_parameter(run, "device") or "auto"}
+    typed = {key: value for key, value in document.get("parameters", {}).items() if key in MAIN}
+    parameters = {**typed, "device": own_parameter(run, "device") or "auto"}
+    if is_pilot:  # `seeds` may choose another metric than `investigate`
+        parameters["metric"] = own_parameter(run, "metric") or "auto"
     root_seed = str(parameters.get("root_seed", ""))
     title, context = str(run.info.run_name or run_id), run.data.tags.get(names.CONTEXT_KEY)
     side = Side(
@@ -148,7 +164,7 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
     except L3DError as error:
         return replace(side, reason=str(error))
     if request.context_key == context:
-        return replace(side, request=request)
+        return replace(side, request=request, task=_task_of(request) if is_pilot else side.task)
     reason = "its data, model, hyperparameters or versions of libraries are not those of this machine"
     return replace(side, reason=reason)
 
@@ -174,10 +190,10 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
     if isinstance(text, str) and OF_RUN.fullmatch(text.strip()):
         candidate = recorded_side(client, "candidate", text.strip(), **machine)
         if candidate.request is not None and "hyperparameters" in document:
-            differences = _differences(document, candidate.request)
+            differences = differences_from(document, candidate.request)
             return replace(candidate, title=", ".join(differences) or candidate.title, changes=differences)
         return candidate
-    changes = _changes(text)
+    changes = typed_changes(text)
     if "hyperparameters" not in document:
         allowed = "is what differs from the baseline, whose run does not say how it was made"
         raise ParameterError("candidate", as_text("candidate", text), allowed, "Name a run.")
@@ -195,17 +211,21 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
         # no name leads to the function of a baseline
         fix = "Investigate the candidate, too, and name its run." if error.name == "approach" else error.fix
         raise ParameterError(f"candidate: {error.name}", error.value, error.allowed, fix) from error
-    setup, differences = request.setup, _differences(document, request)
+    differences = differences_from(document, request)
     return Side(
         "candidate",
         ", ".join(differences) or "the same",
         {"context": request.context_key, "root_seed": str(request.root_seed)},
         root_seed=request.root_seed,
-        task={**request.content()["task"], "fingerprint": setup.task.fingerprint},
+        task=_task_of(request),
         metric=request.metric.name,
         request=request,
         changes=differences,
     )
+
+
+def _task_of(request: GoldenRequest) -> Mapping[str, Any]:
+    return {**request.content()["task"], "fingerprint": request.setup.task.fingerprint}
 
 
 def check_comparable(baseline: Side, candidate: Side) -> None:
@@ -236,49 +256,24 @@ def paired(baseline: Side, candidate: Side) -> bool:
     return baseline.task is not None and baseline.root_seed is not None and baseline.root_seed == candidate.root_seed
 
 
-def _changes(candidate: object) -> dict[str, Any]:
-    """Return the parameters of `investigate` that a candidate names."""
-    text = str(candidate).strip()
-    if isinstance(candidate, Mapping) or text.startswith("{"):
-        changes = dict(candidate if isinstance(candidate, Mapping) else json_of("candidate", text, text))
-    else:
-        pairs = [part.partition("=") for part in text.split(";") if part.strip()]
-        if not pairs or not all(equals for _, equals, _ in pairs):
-            allowed = "must be a run id, or what differs from the baseline as model=...;num_labelled=500 or JSON"
-            raise ParameterError("candidate", text or "''", allowed)
-        changes = {key.strip(): value.strip() for key, _, value in pairs}
-    allowed_names = [name for name in MAIN if name not in OF_A_PLAN]
-    check_names("candidate", changes, allowed_names, "hyperparameters=NAME=VALUE, or another parameter of investigate:")
-    return changes
+def _is_pilot(client: Client, name: str, run: Run) -> bool:
+    """Return whether a run has no golden runs, but shows how much runs vary: a study of the only seed of a training.
 
-
-def _differences(document: Mapping[str, Any], candidate: GoldenRequest) -> dict[str, str]:
-    """Return each difference of a candidate from the document of the baseline, see :class:`Side`."""
-    setup, parameters = candidate.setup, document["parameters"]
-    both: dict[str, tuple[object, object]] = {
-        "approach": (parameters["approach"], candidate.given["approach"]),
-        "cure": (parameters.get("cure", "none"), candidate.given["cure"]),
-        "model": (document["model"]["name"], setup.model),
-        **{name: (parameters.get(name, of.default), candidate.given[name]) for name, of in OWN_PARAMETERS.items()},
-        "root_seed": (int(parameters["root_seed"]), candidate.root_seed),
-        "num_labelled": (document["task"].get("num_labelled"), setup.task.settings.num_labelled),
-    }
-    changed = [f"{name}={after}" for name, (before, after) in both.items() if after != before]
-    of_baseline, tuned = document["hyperparameters"], setup.public_hyperparameters
-    texts = [f"{name}={value}" for name, value in tuned.items() if of_baseline.get(name) != value]
-    return {text: text for text in changed} | {text: f"hyperparameters={text}" for text in texts}
-
-
-def _check_role(client: Client, name: str, run: Run) -> None:
+    Raises
+    ------
+    ParameterError
+        If it is not an investigation otherwise.
+    """
     role, design = run.data.tags.get(names.ROLE), run.data.tags.get(names.DESIGN)
     if role not in (None, "investigation", "golden_runs"):
         raise ParameterError(name, run.info.run_id, f"must be the run of an investigation, and is one of a {role}")
     if design == "seeds":
         study = read_result(client, str(run.info.run_id))
         command = "" if study is None else investigate_command(study.about.source)
-        fix = f"Compare it: mlflow-l3d compare --runs {run.info.run_id},RUN_ID. In CI: pytest --l3d"
-        fix = f"Train a {name}: {command}" if command else fix
-        raise ParameterError(name, run.info.run_id, "is a seeds study, and a gate compares golden runs", fix)
+        if command:
+            allowed = "is a seeds study, and a gate compares golden runs"
+            raise ParameterError(name, run.info.run_id, allowed, f"Train a {name}: {command}")
     if names.SUPERSEDED_BY in run.data.tags:
         fix = f"Name run {run.data.tags[names.SUPERSEDED_BY]}, which continued it."
         raise ParameterError(name, run.info.run_id, "did not finish", fix)
+    return design == "seeds"

@@ -163,7 +163,7 @@ def choose_design(asked: Arguments, factors: Sequence[str]) -> tuple[str, str]:
         what = " and ".join(f"{name}={text}" for name, text in of_tables.items())
         return (
             PUBLISHED,
-            f"design={PUBLISHED}, since {what} needs it. Without, several factors take the cheaper design={CHEAPER}.",
+            f"design={PUBLISHED}, because of {what}. Without, several factors take the cheaper design={CHEAPER}.",
         )
     return (
         CHEAPER,

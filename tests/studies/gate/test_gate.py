@@ -355,6 +355,24 @@ def test_runs_that_another_process_trains_are_waited_for(place: Place) -> None:
     assert len(keys) == len(set(keys)) == 6 + 8 + 6 + 6 + 8 + 8
 
 
+def test_a_script_with_one_seed_is_gated_by_its_seeds_study(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = ("import random, sys", "noise = random.Random(sys.argv[2]).gauss(0, 0.02)")
+    shift = "print('acc:', 0.7 + noise - 0.1 * ('--fast' in sys.argv))"
+    Path("train.py").write_text("\n".join([*lines, shift]))
+    command = "python train.py --seed {seed}"
+    with place.entered():
+        few, study = (seeds(approach="command", command=command, seeds=count, executor="inline") for count in (4, 6))
+        with pytest.raises(ParameterError, match="has 4 golden runs, or seeds, with acc"):
+            gate(baseline=few.run_id, candidate={"command": f"{command} --fast"})
+        found = gate(baseline=study.run_id, candidate={"command": f"{command} --fast"}, most_runs=10, looks=2)
+    assert (found.decision, found.exit_status) == ("worse", 1)
+    assert (found.request.candidate.title, found.computed) == ("fast=yes", 10)  # golden runs have seeds of their own
+    assert found.request.run_std == pytest.approx(study.study.own.std)
+
+
 def test_a_seeds_study_is_no_baseline_and_names_the_command_that_makes_one(place: Place) -> None:
     with place.entered():
         study = seeds("synthetic", approach="synthetic", seeds=[1, 2, 3], executor="inline")
@@ -449,7 +467,9 @@ def test_an_investigation_is_not_its_own_candidate_and_few_golden_runs_are_none(
     with pytest.raises(ParameterError, match=same):
         gated(place, {"hyperparameters": SETTING}, baseline=baseline)
     few = place.investigate(golden_runs=4, hyperparameters={**SETTING, "noise": 0.5}).run_id
-    with pytest.raises(ParameterError, match=r"has 4 golden runs with synthetic_score; a gate plans from 5 or more"):
+    with pytest.raises(
+        ParameterError, match=r"has 4 golden runs, or seeds, with synthetic_score; a gate plans from 5 or more"
+    ):
         gated(place, baseline=few)
     pooled = place.investigate(golden_runs="pooled", hyperparameters={**SETTING, "noise": 0.2}).run_id
     with pytest.raises(ParameterError, match="has no golden runs that finished"):

@@ -13,10 +13,10 @@ from pages import Page
 
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.text import marked
+from mlflow_l3d.studies.gate.changes import differences_from
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Outstanding
 from mlflow_l3d.studies.gate.report.page import first_table, gate_document, gate_markdown
 from mlflow_l3d.studies.gate.report.words import GateSource, advice_on, answers, headline, look_line, steps
-from mlflow_l3d.studies.gate.sides import _differences
 
 RUN, CANDIDATE = "8d700d7ae2b3440c89188f7d6099561f", "c" * 32
 SOURCE = GateSource(
@@ -224,4 +224,4 @@ def test_what_differs_of_a_project_is_named() -> None:
     for more in ({"project_parameters": "seed={a},x=1"}, {"project_parameters": "seed={a}", "uri": "mine"}):
         candidate: Any = SimpleNamespace(given={**typed, **more}, root_seed=0, setup=setup)
         name, value = list(more.items())[-1]
-        assert list(_differences(document, candidate)) == [f"{name}={value}"]
+        assert list(differences_from(document, candidate)) == [f"{name}={value}"]

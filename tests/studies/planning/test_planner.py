@@ -391,7 +391,7 @@ def test_the_advice_of_a_plan_is_what_its_table_says() -> None:
     ("given", "why"),
     [
         (TWO | {"investigation_runs": 10}, "design=radial: several factors need fewer trainings"),
-        (TWO, "design=crossed, since investigation_runs=3 needs it. Without, "),
+        (TWO, "design=crossed, because of investigation_runs=3. Without, "),
         ({}, "design=crossed: one factor, as published."),
         ({"design": "nested"}, "design=nested, as requested."),
     ],

@@ -228,6 +228,9 @@ def test_next_step_is_what_changes_the_answer_most(studies):
     assert same.command.endswith("--self-test only")
     (imported,) = steps(studies[3], Source(run_id=RUN), 0)
     assert imported.command == f"mlflow-l3d compare --runs {RUN},RUN_ID"
+    script = {"approach": "command", "command": "python train.py --seed {seed}"}
+    (gated,) = steps(studies[3], Source(run_id=RUN, approach="command", given=script), 0)
+    assert gated.command == f"mlflow-l3d gate --baseline {RUN} --candidate 'command=python train.py --seed {{seed}}'"
     assert steps(studies[3], Source(), 0) == []
     everything = replace(SOURCE, given=dict.fromkeys(PARAMETERS, "x"))
     options = re.findall(r"--([\w-]+)", investigate_command(everything))

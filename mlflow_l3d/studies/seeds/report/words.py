@@ -266,6 +266,9 @@ def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step
     if investigate := investigate_command(source):
         other = "Is the data split a larger one?" if "data_split" in source.factors else "Which one is the largest?"
         yield Step(f"Seeds are one kind of luck. {other}", investigate)
+    elif source.run_id and "command" in source.given:
+        gate = source.on_runs("gate", baseline=source.run_id, candidate=source.another)
+        yield Step("Is a changed command better? Both are trained until that is clear:", gate)
     elif source.run_id:
         compare = source.on_runs("compare", runs=f"{source.run_id},RUN_ID")
         yield Step("Is another system better? Name its run, and the luck of both is counted:", compare)
