@@ -13,6 +13,7 @@ from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.sources import OF_RUN, parse
 from mlflow_l3d.parameters.values import as_text
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.gate.changes import differences_from, typed_changes
 from mlflow_l3d.studies.gate.golden import GoldenRequest, specify_golden
 from mlflow_l3d.studies.gate.numbers.power import MOST_AUTO
@@ -269,10 +270,14 @@ def _is_pilot(client: Client, name: str, run: Run) -> bool:
         raise ParameterError(name, run.info.run_id, f"must be the run of an investigation, and is one of a {role}")
     if design == "seeds":
         study = read_result(client, str(run.info.run_id))
-        command = "" if study is None else investigate_command(study.about.source)
-        if command:
+        source = Source() if study is None else study.about.source
+        command, again = investigate_command(source), source.command("seeds")
+        if command or not again:
             allowed = "is a seeds study, and a gate compares golden runs"
-            raise ParameterError(name, run.info.run_id, allowed, f"Train a {name}: {command}")
+            fix = (
+                f"Train a {name}: {command}" if command else f"Use mlflow-l3d compare --runs {run.info.run_id},RUN_ID."
+            )
+            raise ParameterError(name, run.info.run_id, allowed, fix)
     if names.SUPERSEDED_BY in run.data.tags:
         fix = f"Name run {run.data.tags[names.SUPERSEDED_BY]}, which continued it."
         raise ParameterError(name, run.info.run_id, "did not finish", fix)

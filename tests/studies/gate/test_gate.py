@@ -365,6 +365,9 @@ def test_a_script_with_one_seed_is_gated_by_its_seeds_study(
     command = "python train.py --seed {seed}"
     with place.entered():
         few, study = (seeds(approach="command", command=command, seeds=count, executor="inline") for count in (4, 6))
+        function = seeds(lambda seed: {"acc": 0.7 + seed / 1000}, seeds=6)
+        with pytest.raises(ParameterError, match=r"a gate compares golden runs. Use mlflow-l3d compare --runs"):
+            gate(baseline=function.run_id, candidate={"command": command})
         with pytest.raises(ParameterError, match="has 4 golden runs, or seeds, with acc"):
             gate(baseline=few.run_id, candidate={"command": f"{command} --fast"})
         found = gate(baseline=study.run_id, candidate={"command": f"{command} --fast"}, most_runs=10, looks=2)
