@@ -59,6 +59,8 @@ def test_test_examples_widen_the_interval_and_have_no_skewness_that_is_known(rng
     look = look_at(PLAN, (), 10, 12, fixed, 0.5)
     low, high = view(one, other, look, 1.0, count_examples=True)
     assert high - low > look.high - look.low
+    few = replace(look, low=low - 1, high=low)  # that of five runs, say, by their own degrees of freedom
+    assert view(one, other, few, 1.0, count_examples=True) == (low - 1, high)
     assert view(one, other, look, -1.0, count_examples=False) == pytest.approx((-look.high, -look.low))
 
 

@@ -127,8 +127,9 @@ def view(candidate: System, baseline: System, look: Look, sign: float, count_exa
     larger.
     """
     measured, _ = measure(candidate, baseline, sign, count_examples=count_examples)
-    low, high = limits(measured, look.level)
-    return float(low), float(high)
+    low, high = map(float, limits(measured, look.level))
+    # Few runs have fewer degrees of freedom alone: what holds on new examples is at least as uncertain.
+    return (min(low, look.low), max(high, look.high)) if count_examples else (low, high)
 
 
 EXIT_STATUS: Final[Mapping[Decision, int]] = {"better": 0, "equivalent": 0, "worse": 1, "undecided": 2}
