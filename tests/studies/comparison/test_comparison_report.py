@@ -293,11 +293,12 @@ def test_long_names_become_letters():
 def test_first_table_has_a_row_for_each_pair_with_its_joint_interval():
     found = among({"A": FIRST, "B": APART, "C": SLIGHTLY}, smallest_effect=0.02)
     table = first_table(found)
-    assert table.kinds == tuple(one.verdict for one in found.differences)
-    for row, one in zip(table.rows, found.differences, strict=True):
-        value, low, high = (100 * number for number in (one.difference, one.joint_low, one.joint_high))
-        assert row[0] == f"{one.first} - {one.second}"
-        assert str(row[1]) == one.verdict
+    assert [row[0] for row in table.rows] == ["A - B", "A - C", "C - B"]  # the better one of a pair comes first
+    for row, one, kind in zip(table.rows, found.differences, table.kinds, strict=True):
+        sign = 1 if one.difference > 0 else -1
+        value, low, high = (100 * sign * number for number in (one.difference, one.joint_low, one.joint_high))
+        low, high = sorted((low, high))
+        assert str(row[1]) == kind == ("better" if one.verdict == "worse" else one.verdict)
         assert row[3] == f"{value:+.1f}\n({low:+.1f} to {high:+.1f})"
         assert 'class="band"' in row[2].html
     assert "Grey: up to 2 points" in table.note

@@ -21,7 +21,7 @@ from mlflow_l3d.report.strip import marks_text, strip
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.studies.comparison.report import pairs as of
 from mlflow_l3d.studies.comparison.report import tables
-from mlflow_l3d.studies.comparison.report.pairs import change, judged, overall_ranks, short_names
+from mlflow_l3d.studies.comparison.report.pairs import change, judged, limits, overall_ranks, short_names
 from mlflow_l3d.studies.comparison.report.words import Sides, answers, differing_sentence, headline, steps
 
 _MOST: Final = 5
@@ -98,12 +98,13 @@ def first_table(comparison: Comparison) -> Table:
     if len(pairs) > _MOST:
         best = overall_ranks(comparison)[0].system
         pairs = [pair for pair in judged(comparison) if best in (pair.first, pair.second)][:_MOST]
-    numbers = [tuple(unit.scale * value for value in of.winner_first(pair)[2]) for pair in pairs]
+    behind = [comparison.metric.sign * limits(pair)[0] < 0 for pair in pairs]  # the better of a pair comes first
+    views = [of.oriented(pair, behind[0] if by_task else each) for pair, each in zip(pairs, behind, strict=True)]
     margin = 0.0 if math.isnan(comparison.smallest_effect) else unit.scale * comparison.smallest_effect
-    axis = Axis.over([0.0, margin, -margin, *(value for values in numbers for value in values)], ticks=4)
+    axis = Axis.over([0.0, margin, -margin, *(unit.scale * end for *_, ends, _ in views for end in ends)], ticks=4)
     rows = []
-    for pair, (value, start, end) in zip(pairs, numbers, strict=True):
-        first, second, ends, verdict = of.winner_first(pair)
+    for pair, (first, second, ends, verdict) in zip(pairs, views, strict=True):
+        value, start, end = (unit.scale * each for each in ends)
         shown, low, high = (change(comparison, number) for number in ends)
         task = pair.task if isinstance(pair, Difference) else "all tasks"
         called = f"{names[first]} - {names[second]}"
@@ -121,7 +122,7 @@ def first_table(comparison: Comparison) -> Table:
         f"{of.direction_sentence(comparison)}{grey}{hidden}",
         texts=frozenset({1, 2}),
         kind="bars",
-        kinds=tuple(of.winner_first(pair)[3] for pair in pairs),
+        kinds=tuple(verdict for *_, verdict in views),
     )
 
 

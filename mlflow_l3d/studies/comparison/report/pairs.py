@@ -53,12 +53,13 @@ def limits(pair: Difference | TaskMean) -> tuple[float, float, float]:
     return pair.found.difference, pair.found.low, pair.found.high
 
 
-def winner_first(pair: Difference | TaskMean) -> tuple[str, str, tuple[float, float, float], str]:
-    """Return both names, the difference with its interval, and the verdict: of a loser and a winner turned around."""
+def oriented(pair: Difference | TaskMean, turned: bool) -> tuple[str, str, tuple[float, float, float], str]:
+    """Return both names, the difference with its interval, and the verdict; of a pair that is turned around, or not."""
     value, low, high = limits(pair)
-    if pair.verdict != "worse":
+    if not turned:
         return pair.first, pair.second, (value, low, high), pair.verdict
-    return pair.second, pair.first, (-value, -high, -low), "better"
+    verdict = {"better": "worse", "worse": "better"}.get(pair.verdict, pair.verdict)
+    return pair.second, pair.first, (-value, -high, -low), verdict
 
 
 def leading(comparison: Comparison) -> Lead:
@@ -66,10 +67,9 @@ def leading(comparison: Comparison) -> Lead:
     names, sign = short_names(comparison), comparison.metric.sign
     best = {each.system for each in sorted(overall_ranks(comparison), key=lambda each: each.low)[:2]}
     pair = next(pair for pair in judged(comparison) if {pair.first, pair.second} == best)
-    value, *ends = limits(pair)
-    turned = sign * value < 0
-    low, high = sorted((-sign if turned else sign) * end for end in ends)
-    ahead, other = (pair.second, pair.first) if turned else (pair.first, pair.second)
+    turned = sign * limits(pair)[0] < 0
+    ahead, other, (value, *ends), _ = oriented(pair, turned)
+    low, high = sorted(sign * end for end in ends)
     return Lead(names[ahead], names[other], abs(value), low, high, pair, turned)
 
 
