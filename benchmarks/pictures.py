@@ -28,7 +28,7 @@ MOST_BYTES, MOST_BYTES_TOGETHER = 1_000_000, 4_000_000
 ROWS = 2_000
 """Of reviews.csv, which is written from the packaged film reviews."""
 SMALL = "--golden-runs 20 --mitigation-runs 6 --investigation-runs 4"
-"""Of the studies that others use, and of the points of the sweep."""
+"""Of the studies that others use."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,9 @@ STUDIES = {
         "page-gate",
     ),
     "sweep": Study(
-        f"sweep --num-labelled 50,200,800 --factor data_order,model_initialisation {SMALL}",
-        "a sweep over three sizes",
+        "sweep --num-labelled 50,100,200,400,800 --factor data_order,model_initialisation --golden-runs 40 "
+        "--mitigation-runs 6 --investigation-runs 4",
+        "a sweep over five sizes",
         "Is that a trend?",
         "page-sweep",
     ),
