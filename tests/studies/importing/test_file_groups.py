@@ -156,6 +156,15 @@ def test_compare_counts_runs_of_one_seed_once_as_evaluate_does(place: Place, rep
     assert found.means == pytest.approx(seeds.groupby("model").mean().tolist())
 
 
+def test_compare_refuses_crossed_seeds_and_names_the_command_that_takes_them(place: Place) -> None:
+    draw = np.random.default_rng(4)
+    rows = pd.DataFrame(product("AB", range(4), range(4)), columns=["model", "seed", "init_seed"])
+    parents = sides_of(place, rows.assign(accuracy=0.7 + 0.01 * draw.normal(size=len(rows))))
+    said = "has crossed seeds .seed and init_seed., .* Evaluate one file with the runs of all systems"
+    with place.entered(), pytest.raises(ParameterError, match=said):
+        compare(*parents)
+
+
 def of_heat(systems: list[pd.DataFrame]) -> Iterable[Any]:
     return (rows.groupby("heat")["accuracy"] for rows in systems)
 
