@@ -115,13 +115,14 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
     if first:
         notes.append(f"Each of {len(first)} settings has equal weight: {', '.join(first)}. Luck is within settings.")
     independent = []
-    for each, own in zip(compared, runs.values(), strict=True):
-        averaged = replace(each.averaged(own.units), lost=own.failed)
+    for each in compared:
+        recorded = runs[each.name]
+        averaged = replace(each.averaged(recorded.units), lost=recorded.failed)
         if averaged.runs < each.runs:
             shared = f"{each.runs} runs have {averaged.runs} seeds"
             notes.append(f"{each.name}: {shared}. Runs with the same seed are averaged and count as one.")
         if first:
-            of_units = own.settings[np.unique(own.units, return_index=True)[1]]
+            of_units = recorded.settings[np.unique(recorded.units, return_index=True)[1]]
             averaged = within_settings(averaged, pd.factorize(of_units)[0])
         independent.append(averaged)
     return independent, notes
@@ -164,9 +165,7 @@ def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
         )
 
 
-def _independent(
-    parent: Parent, cells: pd.DataFrame
-) -> tuple[npt.NDArray[np.object_], IntArray, Mapping[str, npt.NDArray[Any]]]:
+def _independent(parent: Parent, cells: pd.DataFrame) -> tuple[Any, IntArray, Mapping[str, Any]]:
     """Return setting and independent run of each run of files, as `evaluate` groups them, and seeds that are shared.
 
     Raises
@@ -174,9 +173,9 @@ def _independent(
     ParameterError
         If seeds are crossed, or a setting has one independent run.
     """
-    nothing, each = np.zeros(0, dtype=object), np.arange(len(cells))
+    nothing = np.zeros(0, dtype=object)
     if not parent.document.get("groups"):
-        return nothing, each, {}
+        return nothing, np.arange(len(cells)), {}
     grouping = recorded_grouping(parent.document, cells)
     group, seeds = pd.Series(grouping.group), known_seeds(grouping)
     axes = seed_axes(group, seeds)
@@ -193,9 +192,9 @@ def _independent(
             allowed = f"has one run of {alone.idxmax()}, whose luck is unknown"
             raise ParameterError("runs", parent.run_id, allowed, fix)
         return settings, units.to_numpy(), {}
-    own = seeds[axes[0][0]] if axes else units
-    is_whole = units.nunique() < len(units) and own.str.fullmatch("-?[0-9]+").all()
-    return nothing, units.to_numpy(), {"seed": own.astype(int).to_numpy()} if is_whole else {}
+    values = seeds[axes[0][0]] if axes else units
+    is_whole = units.nunique() < len(units) and values.str.fullmatch("-?[0-9]+").all()
+    return nothing, units.to_numpy(), {"seed": values.astype(int).to_numpy()} if is_whole else {}
 
 
 def answers_of_parent(client: Client, run_id: str, cells: pd.DataFrame) -> Iterator[tuple[int, pa.Table]]:

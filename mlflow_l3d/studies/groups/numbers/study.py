@@ -23,14 +23,7 @@ from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, with_interva
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.groups.numbers.grouping import Grouping, short_names
 from mlflow_l3d.studies.groups.numbers.settings import JOINED, SettingsStudy, settings_study, varying_settings
-from mlflow_l3d.studies.groups.numbers.units import (
-    averaged,
-    hidden_settings,
-    known_seeds,
-    seed_axes,
-    systems,
-    unit_numbers,
-)
+from mlflow_l3d.studies.groups.numbers.units import averaged, hidden_settings, known_seeds, seed_axes, systems
 from mlflow_l3d.studies.seeds.numbers.spread import metric_spread
 
 MOST_GROUPS: Final = 30
@@ -134,7 +127,7 @@ def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, met
     runs["repeated"] = pd.concat([group, seeds], axis=1).duplicated() & bool(len(seeds.columns))
     runs["seeds"] = [", ".join(row) for row in grouping.seed_values.to_numpy()]
     axes = seed_axes(group, seeds)
-    units = [averaged(runs, unit_numbers(group, seeds, axis)) for axis in axes or [[]]]
+    units = [averaged(runs, seeds, axis) for axis in axes or [[]]]
     is_averaged = any(len(each) < len(runs) for each in units)
     of_axes = [systems(each, seeds, axis) for each, axis in zip(units, axes or [[]], strict=True)]
     groups = [[each[name] for each in of_axes] for name in of_axes[0]]

@@ -18,8 +18,8 @@ def known_seeds(grouping: Grouping) -> pd.DataFrame:
     """Return the seeds of each run; a missing one is like no other."""
     seeds = grouping.seed_values.reset_index(drop=True)
     unknown = pd.Series([f"run {number}" for number in seeds.index])
-    known = {name: own.mask(own.isin([NO_VALUE, NOT_LOGGED]), unknown) for name, own in seeds.items()}
-    return pd.DataFrame(known, seeds.index)
+    is_missing = seeds.isin([NO_VALUE, NOT_LOGGED])
+    return pd.DataFrame({name: seeds[name].mask(is_missing[name], unknown) for name in seeds}, seeds.index)
 
 
 def seed_axes(group: pd.Series, seeds: pd.DataFrame) -> list[list[str]]:
@@ -61,8 +61,9 @@ def unit_numbers(group: pd.Series, seeds: pd.DataFrame, axis: Sequence[str]) -> 
     return seeds.groupby([group, seeds[axis[0]] if axis else seeds.index], sort=False).ngroup()
 
 
-def averaged(runs: pd.DataFrame, unit: pd.Series) -> pd.DataFrame:
-    """Return the row of the first run of each unit, with the mean score of all its runs."""
+def averaged(runs: pd.DataFrame, seeds: pd.DataFrame, axis: Sequence[str]) -> pd.DataFrame:
+    """Return the row of the first run of each independent run, with the mean score of all that it stands for."""
+    unit = unit_numbers(runs["group"], seeds, axis)
     return runs.assign(score=runs["score"].groupby(unit).transform("mean"))[~unit.duplicated()]
 
 

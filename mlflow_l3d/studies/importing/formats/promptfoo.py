@@ -38,12 +38,8 @@ def read(path: Path, _columns: Mapping[str, str], _metric: str = "auto") -> list
 
 def _run(source: str, task: str, rows: list[Mapping[str, Any]], settings: dict[str, str]) -> RecordedRun:
     for row in rows:
-        if not isinstance(row.get("score"), int | float):
-            raise L3DError(
-                f"{source}: test {row.get('testIdx')} has no score ({row.get('error') or 'no error named'})."
-            )
-        # The ``failureReason`` of a test without an answer; promptfoo gives it a score of 0.
-        if row.get("failureReason") == 2:
+        # The ``failureReason`` of a test without an answer is 2; promptfoo gives it a score of 0.
+        if row.get("failureReason") == 2 or not isinstance(row.get("score"), int | float):
             reason = " ".join(str(row.get("error") or "no error named").split())[:100]
             raise L3DError(f"{source}: test {row.get('testIdx')} has no answer ({reason}). Run the failed tests again.")
     labels = texts([_expected(row) for row in rows])
