@@ -73,7 +73,9 @@ def compare_systems(
         for system in systems:
             if system.runs < FEWEST:
                 allowed = f"has {system.runs} runs with a score; {FEWEST} are needed"
-                raise ParameterError("runs", f"{system.name} ({task})", allowed, "Raise golden_runs.")
+                raise ParameterError(
+                    "runs", f"{system.name} ({task})", allowed, "Raise golden_runs, or add runs with other seeds."
+                )
             check_effect(smallest_effect, metric, system.scores, system.examples)
         means = mean_scores(systems)
         pairs, _ = contrasts(len(systems))

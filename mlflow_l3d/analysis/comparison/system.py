@@ -112,6 +112,26 @@ class System:
             return np.zeros(self.units)
         return np.bincount(self.unit, self.influence, minlength=self.units).astype(np.float64)
 
+    def averaged(self, unit: IntArray) -> System:
+        """Return the same with one run for the runs that have the same number in `unit`, numbers from 0 as they occur.
+
+        Its score is the mean of theirs, and so is what a test example adds to it; its configuration is the first one's.
+        """
+        first, sizes = np.unique(unit, return_index=True)[1], np.bincount(unit)
+        if len(first) == self.runs:
+            return self
+        cells, place = np.unique(unit[self.run] * np.int64(self.units) + self.unit, return_inverse=True)
+        run, example = np.divmod(cells, max(self.units, 1))
+        return replace(
+            self,
+            scores=np.bincount(unit, self.scores) / sizes,
+            configurations={factor: values[first] for factor, values in self.configurations.items()},
+            run=run,
+            unit=example,
+            share=np.bincount(place, self.share, minlength=len(cells)) / sizes[run],
+            right=self.right[:0],
+        )
+
     def chosen(self, runs: IntArray) -> System:
         """Return the same with some of its runs only, in the order given."""
         place = np.full(self.runs, -1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -16,16 +15,20 @@ import pandas as pd
 from mlflow_l3d.analysis.comparison.covariance import within_settings
 from mlflow_l3d.analysis.comparison.system import ANSWERS, Predictions, System, graded, join_predictions, systems
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.intervals import IntArray
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.groups.numbers.grouping import short_name
+from mlflow_l3d.studies.groups.numbers.units import known_seeds, seed_axes, unit_numbers
+from mlflow_l3d.studies.importing.grouped import recorded_grouping
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows
-from mlflow_l3d.tracking.earlier.reader import fetch_artifact, known_document, read_investigation, read_predictions
+from mlflow_l3d.tracking.earlier.reader import fetch_artifact, read_investigation, read_predictions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,8 +57,9 @@ class Runs(NamedTuple):
         Test examples of a run; None if the parent run does not record it.
     cells, planned
         All cells of the plan, those of the tables included, and the plan.
-    settings
-        Shape (L,): in words, the setting of each run of files with several settings; else empty.
+    settings, units
+        Shape (L,): in words, the setting of each run of files with several settings, else empty; and the number of
+        the independent run that each belongs to, see :func:`mlflow_l3d.studies.groups.numbers.units.unit_numbers`.
     """
 
     scores: npt.NDArray[np.float64]
@@ -67,6 +71,7 @@ class Runs(NamedTuple):
     cells: pd.DataFrame
     planned: Planned
     settings: npt.NDArray[np.object_]
+    units: IntArray
 
 
 def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], list[str]]:
@@ -109,8 +114,18 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
         notes.append(f"The luck of the test examples is not counted: {why}. Intervals hold for these test examples.")
     if first:
         notes.append(f"Each of {len(first)} settings has equal weight: {', '.join(first)}. Luck is within settings.")
-        compared = [within_settings(each, pd.factorize(runs[each.name].settings)[0]) for each in compared]
-    return [replace(each, lost=runs[each.name].failed) for each in compared], notes
+    independent = []
+    for each in compared:
+        recorded = runs[each.name]
+        averaged = replace(each.averaged(recorded.units), lost=recorded.failed)
+        if averaged.runs < each.runs:
+            shared = f"{each.runs} runs have {averaged.runs} seeds"
+            notes.append(f"{each.name}: {shared}. Runs with the same seed are averaged and count as one.")
+        if first:
+            of_units = recorded.settings[np.unique(recorded.units, return_index=True)[1]]
+            averaged = within_settings(averaged, pd.factorize(of_units)[0])
+        independent.append(averaged)
+    return independent, notes
 
 
 def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
@@ -130,34 +145,56 @@ def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
         kept = cells[cells["status"].eq("FINISHED") & cells[metric.name].notna()]
         kept = kept.sort_values("index" if phase == "golden" else "row", kind="stable").reset_index(drop=True)
         predictions = join_predictions(answers_of_parent(client, parent.run_id, kept), len(kept))
+        recorded = {
+            str(name).removeprefix(SEED): kept[name].to_numpy()
+            for name in kept
+            if str(name).startswith(SEED) and kept[name].notna().all()
+        }
+        settings, units, seeds = _independent(parent, kept)
         return Runs(
             kept[metric.name].to_numpy(dtype=np.float64),
-            {
-                str(name).removeprefix(SEED): kept[name].to_numpy()
-                for name in kept
-                if str(name).startswith(SEED) and kept[name].notna().all()
-            },
+            seeds or recorded,
             graded(predictions or join_predictions(answers_of_cells(client, kept), len(kept)), metric),
             len(cells) - len(kept),
             parent.classes or 0,
             (parent.document.get("task") or {}).get("test_size"),
             every,
             planned,
-            _settings_of(client, parent, kept),
+            settings,
+            units,
         )
 
 
-def _settings_of(client: Client, parent: Parent, cells: pd.DataFrame) -> npt.NDArray[np.object_]:
-    """Return the setting of each run of files, in words; nothing if all have one."""
-    if len(parent.document.get("groups", ())) < 2:
-        return np.zeros(0, dtype=object)
-    table = known_document(client, parent.run_id, "runs.json")
-    groups = pd.DataFrame(table["data"], columns=table["columns"]).set_index("run_id")["group"]
-    of_runs = cells["run_id"].map(groups).to_numpy(dtype=object)
-    if alone := sorted(name for name, times in Counter(of_runs).items() if times < 2):
-        fix = "Evaluate its files again with --only NAME=VALUE, and name that run."
-        raise ParameterError("runs", parent.run_id, f"has one run of {alone[0]}, whose luck is unknown", fix)
-    return of_runs
+def _independent(parent: Parent, cells: pd.DataFrame) -> tuple[Any, IntArray, Mapping[str, Any]]:
+    """Return setting and independent run of each run of files, as `evaluate` groups them, and seeds that are shared.
+
+    Raises
+    ------
+    ParameterError
+        If seeds are crossed, or a setting has one independent run.
+    """
+    nothing = np.zeros(0, dtype=object)
+    if not parent.document.get("groups"):
+        return nothing, np.arange(len(cells)), {}
+    grouping = recorded_grouping(parent.document, cells)
+    group, seeds = pd.Series(grouping.group), known_seeds(grouping)
+    axes = seed_axes(group, seeds)
+    if axes[1:]:
+        crossed = " and ".join(short_name(axis[0]) for axis in axes)
+        fix = "Evaluate one file with the runs of all systems, and a column that names the system."
+        raise ParameterError("runs", parent.run_id, f"has crossed seeds ({crossed}), which are not compared here", fix)
+    units = unit_numbers(group, seeds, axes[0] if axes else ())
+    if len(grouping.names) > 1:
+        settings = np.array(grouping.names, dtype=object)[grouping.group]
+        alone = units.groupby(settings).nunique().eq(1)
+        if alone.any():
+            fix = "Evaluate its files again with --only NAME=VALUE, and name that run."
+            allowed = f"has one run of {alone.idxmax()}, whose luck is unknown"
+            raise ParameterError("runs", parent.run_id, allowed, fix)
+        return settings, units.to_numpy(), {}
+    values = seeds[axes[0][0]] if axes else units
+    is_whole = units.nunique() < len(units) and values.str.fullmatch("-?[0-9]+").all()
+    return nothing, units.to_numpy(), {"seed": values.astype(int).to_numpy()} if is_whole else {}
 
 
 def answers_of_parent(client: Client, run_id: str, cells: pd.DataFrame) -> Iterator[tuple[int, pa.Table]]:

@@ -20,16 +20,18 @@ from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.about import class_words
 from mlflow_l3d.studies.groups.numbers.grouping import chosen_runs, params_of
 from mlflow_l3d.studies.importing.formats import FORMATS
+from mlflow_l3d.studies.importing.formats.lm_eval import LOG_SAMPLES
 from mlflow_l3d.studies.importing.recorded import Array, RecordedRun
 from mlflow_l3d.tasks.answers import Classes, kind_of, plain_number
 
+_CORRECT: Final = "Correct it, or take the example away from all runs."
 _SPELL: Final = (
     "Spell them alike; if they are right, name all classes, --classes a|b; --task-kind regression reads numbers."
 )
 
 
 def read_runs(path: Path, source: str, columns: Mapping[str, str], metric: str) -> tuple[list[RecordedRun], list[str]]:
-    """Return all runs of a file or folder, and one line for each file that cannot be read.
+    """Return all runs of a file or folder, and one line for each file or run that cannot be read.
 
     Raises
     ------
@@ -40,12 +42,15 @@ def read_runs(path: Path, source: str, columns: Mapping[str, str], metric: str) 
     files = sorted({file for pattern in form.patterns for file in path.rglob(pattern)}) if path.is_dir() else [path]
     if not files or not (source == "csv" or any(map(files[0].match, form.patterns))):
         allowed = f"holds no file that {source} writes ({', '.join(form.patterns)})"
-        raise ParameterError("source", path, allowed, "Name another folder, or another --from.")
+        fix = LOG_SAMPLES if source == "lm-eval" else "Name another folder, or another --from."
+        raise ParameterError("source", path, allowed, fix)
     runs: list[RecordedRun] = []
     problems = []
     for file in files:
         try:
-            runs += form.read(file, columns, metric)
+            read = form.read(file, columns, metric)
+            runs += [each for each in read if isinstance(each, RecordedRun)]
+            problems += [str(each) for each in read if isinstance(each, L3DError)]
         except ParameterError:
             raise
         except L3DError as error:
@@ -115,10 +120,10 @@ def _defect(run: RecordedRun) -> str:
     for name, values in (("label", run.labels), ("prediction", run.predictions)):
         bad = np.flatnonzero(~np.isfinite(values)) if values.dtype.kind == "f" else np.zeros(0, dtype=np.intp)
         if len(bad):
-            return f"the {name} of example {run.ids[bad[0]]} is not a number (NaN; {len(bad)} are not)."
+            return f"the {name} of example {run.ids[bad[0]]} is not a number (NaN; {len(bad)} are not). {_CORRECT}"
     lacking = [at for at, value in enumerate(run.labels) if value is None]
     if lacking:
-        return f"example {run.ids[lacking[0]]} has no label ({len(lacking)} have none)."
+        return f"example {run.ids[lacking[0]]} has no label ({len(lacking)} have none). {_CORRECT}"
     return ""
 
 
@@ -227,7 +232,8 @@ def _read(run: RecordedRun, kind: str, classes: Classes | None, *, are_named: bo
         for name, values in (("label", labels), ("prediction", answers)):
             bad = [place for place, value in enumerate(values) if value is None or plain_number(value) is None]
             if bad and run.ids is not None:
-                raise ValueError(f"the {name} of example {run.ids[bad[0]]} is not a number ({len(bad)} are not).")
+                value = "empty" if values[bad[0]] is None else f"{values[bad[0]]!r}, not a number"
+                raise ValueError(f"the {name} of example {run.ids[bad[0]]} is {value} ({len(bad)} such). {_CORRECT}")
         truth, guess = (np.array(values, dtype=np.float64) for values in (labels, answers))
         return replace(run, kind=kind, labels=truth, predictions=guess)
     form = form_of(kind)

@@ -12,6 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.page import Document
+from mlflow_l3d.studies.groups.numbers.grouping import Grouping
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy, groups_study
 from mlflow_l3d.studies.groups.predictions import agreement_in_groups
 from mlflow_l3d.studies.groups.run import write_groups
@@ -19,6 +20,13 @@ from mlflow_l3d.studies.groups.scores import bounded
 from mlflow_l3d.studies.importing.imported import groups_in
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.records import write_runs, write_scores
+
+
+def recorded_grouping(document: Mapping[str, Any], cells: pd.DataFrame) -> Grouping:
+    """Return how imported runs are grouped, from ``investigation.json`` and the ``cell_key`` of each."""
+    settings = {run["cell_key"]: run["settings"] for run in document["runs"]}
+    recorded = pd.DataFrame([settings[key] for key in cells["cell_key"]])
+    return groups_in(recorded, document.get("numbered", ""), document["parameters"])[0]
 
 
 def grouped_runs(
@@ -39,10 +47,7 @@ def grouped_runs(
     """
     cells = cells[cells[metric.name].notna()].reset_index(drop=True)
     scores = cells[metric.name].to_numpy(dtype=np.float64)
-    settings = {run["cell_key"]: run["settings"] for run in document["runs"]}
-    recorded = pd.DataFrame([settings[key] for key in cells["cell_key"]])
-    grouping, _ = groups_in(recorded, document.get("numbered", ""), document["parameters"])
-    study = groups_study(cells["run_id"], scores, grouping, bounded(metric, scores))
+    study = groups_study(cells["run_id"], scores, recorded_grouping(document, cells), bounded(metric, scores))
     notes: list[str] = []
     parts: dict[str, pd.DataFrame] = {}
     if predictions is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,17 @@ class RecordedRun:
 def _digest(values: Array) -> str:
     content = json.dumps(values.tolist(), ensure_ascii=True) if values.dtype == object else values.tobytes()
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
+def read_each(read: Callable[..., RecordedRun], parts: Iterable[tuple[object, ...]]) -> list[RecordedRun | L3DError]:
+    """Return each run of a file, or why it cannot be read."""
+    runs: list[RecordedRun | L3DError] = []
+    for part in parts:
+        try:
+            runs.append(read(*part))
+        except L3DError as error:
+            runs.append(error)
+    return runs
 
 
 def graded(values: Sequence[float]) -> tuple[str, list[bool] | None]:

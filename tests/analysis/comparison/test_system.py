@@ -110,3 +110,27 @@ def test_chosen_runs_keep_their_cells():
     assert part.unit.tolist() == [0, 0, 1]
     assert part.share.tolist() == [0.4, 0.1, 0.2]
     assert part.right.tolist() == [True, True, False]
+
+
+def test_copies_of_a_run_count_once():
+    """Three copies of each run, averaged, are the run: of its own luck, and of that of the test examples."""
+    draw, name = np.random.default_rng(0), named("accuracy")
+    labels, guesses = np.tile(np.arange(30) % 2, 4), draw.integers(0, 2, 120)
+    single, copies = [], []
+    for times, found in ((1, single), (3, copies)):
+        rows = np.concatenate([np.flatnonzero(np.repeat(range(4), 30) == run) for run in np.repeat(range(4), times)])
+        runs = np.repeat(np.arange(4 * times), 30)
+        scores = np.array([(labels[rows] == guesses[rows])[runs == run].mean() for run in range(4 * times)])
+        seeds = {"seed": np.arange(4 * times)}
+        answers = table(runs, rows % 30, labels[rows], guesses[rows])
+        found += systems(["A"], [scores], [seeds], [answers], name)[0]
+    (one,), (many,) = single, copies
+    again = many.averaged(np.repeat(range(4), 3))
+    assert one.averaged(np.arange(4)) is one
+    assert again.configurations["seed"].tolist() == [0, 3, 6, 9]
+    assert (again.run.tolist(), again.unit.tolist()) == (one.run.tolist(), one.unit.tolist())
+    assert again.share == pytest.approx(one.share)
+    expected, means = mean_scores([one]), mean_scores([again])
+    assert (means.means, means.of_runs) == (pytest.approx(expected.means), pytest.approx(expected.of_runs))
+    assert means.of_examples == pytest.approx(expected.of_examples)
+    assert mean_scores([many]).of_runs[0, 0] < 0.5 * expected.of_runs[0, 0]

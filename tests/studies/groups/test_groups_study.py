@@ -17,8 +17,9 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.groups.numbers.grouping import Grouping
+from mlflow_l3d.studies.groups.numbers.settings import SettingsStudy, settings_study
 from mlflow_l3d.studies.groups.numbers.study import MOST_GROUPS, GroupsStudy, groups_study
-from mlflow_l3d.studies.groups.report.words import headline, step
+from mlflow_l3d.studies.groups.report.words import answers, headline, step
 
 RNG = np.random.default_rng(4)
 SCORES = {name: (mean + 0.02 * RNG.standard_normal(6)).tolist() for name, mean in (("a", 0.7), ("b", 0.75), ("c", 0.7))}
@@ -37,6 +38,33 @@ def test_pairs_are_those_of_scipy(shared: bool) -> None:
         assert (row["difference"], row["p"]) == pytest.approx((np.mean(one) - np.mean(other), test.pvalue))
         assert row["shared"] == (6 if shared else 0)
     assert study.pairs["p_holm"].tolist() == pytest.approx(holm([*expected.values()]).tolist())
+
+
+@pytest.mark.parametrize("names", ["ab", "abc"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_setting_that_alone_forms_the_groups_has_one_verdict(names: str, shared: bool) -> None:
+    """The page has one answer to one question, on both sides of 5 %: pairs and the effect of their setting."""
+    draw, verdicts = np.random.default_rng(0), set()
+    for _ in range(30):
+        scores = {name: (0.7 + 0.012 * (name == "a") + 0.01 * draw.normal(size=6)).tolist() for name in names}
+        study = study_of(scores, shared=shared)
+        row = study.settings.frame.set_index("setting").loc["model"]
+        assert row["p"] == row["p_holm"] == study.pairs["p_holm"].min()
+        differ, moving = answers(study)[1:]
+        is_found = not differ.sentences[0].startswith(("**The two do not", "**0 of"))
+        assert ("model moves the score" in str(moving)) == is_found
+        assert ("no effect is found" in str(moving)) != is_found
+        verdicts.add(is_found)
+    assert verdicts == {False, True}
+
+
+def test_an_effect_of_combinations_alone_is_named() -> None:
+    rows = [{"lr": lr, "size": size, "seed": str(seed)} for lr in "ab" for size in "cd" for seed in range(6)]
+    luck = 0.01 * np.random.default_rng(1).normal(size=len(rows))
+    scores = np.array([0.7 + 0.05 * ((row["lr"] == "a") == (row["size"] == "c")) for row in rows]) + luck
+    study = groups_study(pd.Series(range(len(rows))), scores, grouped(rows), named("accuracy"))
+    answer = str(answers(study)[2])
+    assert "Of lr, size no effect is found. Some of their combinations differ: see the pairs of groups." in answer
 
 
 def test_each_group_and_what_they_have_in_common() -> None:
@@ -179,8 +207,12 @@ def test_pairs_of_which_some_share_seeds_need_a_number_of_runs(seed: int) -> Non
 @pytest.fixture
 def pairs_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out of a study what says neither means nor verdicts: in a simulation it takes a third of the time."""
+
+    def no_settings(scores: pd.Series, _: pd.DataFrame) -> SettingsStudy:
+        return settings_study(scores, pd.DataFrame(index=scores.index))
+
     monkeypatch.setattr("mlflow_l3d.studies.groups.numbers.study.runs_to_settle", lambda *_: math.inf)
-    monkeypatch.setattr("mlflow_l3d.studies.groups.numbers.study.settings_study", lambda *_: None)
+    monkeypatch.setattr("mlflow_l3d.studies.groups.numbers.study.settings_study", no_settings)
 
 
 @pytest.mark.slow

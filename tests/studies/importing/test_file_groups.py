@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from mlflow.utils.file_utils import local_file_uri_to_path
 from run_helpers import Place, sqlite_place
 from scipy import stats
 
@@ -115,6 +116,53 @@ def test_compare_takes_the_difference_of_settings_for_no_luck(place: Place) -> N
     lonely = of_file(place, "one/scores.csv").run_id
     with place.entered(), pytest.raises(ParameterError, match="has one run of heat=1, whose luck is unknown"):
         compare(lonely, parents[1])
+
+
+def sides_of(place: Place, rows: pd.DataFrame) -> list[str]:
+    """Evaluate the runs of each model as files of their own; return the parent runs."""
+    for model, part in rows.groupby("model"):
+        Path(f"{model}").mkdir()
+        part.to_csv(f"{model}/scores.csv", index=False)
+    return [of_file(place, f"{model}/scores.csv").run_id for model in rows["model"].unique()]
+
+
+@pytest.mark.parametrize("repeats", [(6, 6), (6, 1)])
+@pytest.mark.parametrize("heats", [1, 2])
+def test_compare_counts_runs_of_one_seed_once_as_evaluate_does(place: Place, repeats: Any, heats: int) -> None:
+    draw, rows = np.random.default_rng(3), []
+    for model, times in zip("AB", repeats, strict=True):
+        for heat, seed in product(range(heats), range(5)):
+            mean = 0.8 + 0.02 * (model == "B") + 0.02 * draw.normal()
+            again = ({"model": model, "heat": heat, "seed": seed} for _ in range(times))
+            rows += [each | {"accuracy": mean + 0.001 * draw.normal()} for each in again]
+    both = pd.DataFrame(rows)
+    both.to_csv("scores.csv", index=False)
+    pairs = groups_of(of_file(place)).pairs
+    parents = sides_of(place, both)
+    for parent in parents:  # nothing is read from the tables, which a user may delete
+        folder = place.client.get_run(parent).info.artifact_uri
+        Path(local_file_uri_to_path(folder), "runs.json").unlink(missing_ok=True)
+    with place.entered():
+        compared = compare(*parents)
+    assert isinstance(compared, ComparedRuns)
+    (found,) = compared.comparison.differences
+    assert found.runs == (5 * heats, 5 * heats)
+    assert any(note.startswith(f"A: {30 * heats} runs have {5 * heats} seeds.") for note in compared.comparison.notes)
+    if heats == 1:
+        (pair,) = pairs.to_dict("records")
+        assert pair["p"] == pytest.approx(found.p)
+        assert pair["shared"] == found.shared_runs == 5
+    seeds = both.groupby(["model", "heat", "seed"])["accuracy"].mean()
+    assert found.means == pytest.approx(seeds.groupby("model").mean().tolist())
+
+
+def test_compare_refuses_crossed_seeds_and_names_the_command_that_takes_them(place: Place) -> None:
+    draw = np.random.default_rng(4)
+    rows = pd.DataFrame(product("AB", range(4), range(4)), columns=["model", "seed", "init_seed"])
+    parents = sides_of(place, rows.assign(accuracy=0.7 + 0.01 * draw.normal(size=len(rows))))
+    said = "has crossed seeds .seed and init_seed., .* Evaluate one file with the runs of all systems"
+    with place.entered(), pytest.raises(ParameterError, match=said):
+        compare(*parents)
 
 
 def of_heat(systems: list[pd.DataFrame]) -> Iterable[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.importing.checking import _scored, with_kinds
+from mlflow_l3d.studies.importing.checking import _scored, read_runs, with_kinds
 from mlflow_l3d.studies.importing.formats import FORMATS, csv_file, inspect_log, tool_of
 from mlflow_l3d.studies.importing.recorded import RecordedRun, flat
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study
@@ -25,7 +26,11 @@ LOGS = Path(__file__).parent / "logs"
 
 
 def read(source: str, path: Path, metric: str = "auto", **columns: str) -> list[RecordedRun]:
-    return FORMATS[source].read(path, columns, metric)
+    runs = FORMATS[source].read(path, columns, metric)
+    for each in runs:
+        if isinstance(each, L3DError):
+            raise each
+    return [each for each in runs if isinstance(each, RecordedRun)]
 
 
 def with_kind(runs: list[RecordedRun], task_kind: str = "auto", classes: str = "auto") -> list[RecordedRun]:
@@ -216,7 +221,9 @@ def test_inspect():
 
 def sample(number: int, answer: str = "Paris", **scores: Any) -> SimpleNamespace:
     given = {name: SimpleNamespace(value=value, answer=answer) for name, value in scores.items()}
-    return SimpleNamespace(id=number, target="Paris", scores=given, output=SimpleNamespace(completion="no"))
+    error = None if given else SimpleNamespace(message="rate limit")
+    output = SimpleNamespace(completion="no")
+    return SimpleNamespace(id=number, target="Paris", scores=given, output=output, error=error)
 
 
 def inspected(values: Sequence[dict[str, Any]], metric: str = "auto") -> RecordedRun:
@@ -236,6 +243,25 @@ def test_inspect_scores_that_grade_are_a_mean_without_right_and_wrong():
     run = inspected([{"judge": 0.25}, {"judge": "P"}])
     assert run.scores == {"score_mean": 0.375}
     assert run.predictions is None
+
+
+def test_inspect_leaves_out_an_epoch_with_a_failed_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    values = [{"match": "C"}, {"match": "I"}, {"match": "C"}]
+    samples = [(epoch, sample(at, **each)) for epoch in range(1, 5) for at, each in enumerate(values)]
+    samples[3] = (2, sample(0))
+    plan = SimpleNamespace(config=SimpleNamespace(model_dump=lambda **_: {}))
+    about = SimpleNamespace(task="capitals", model="m", model_args={}, task_args={}, solver="s")
+    about.model_generate_config = plan.config
+    epochs = [SimpleNamespace(epoch=epoch, **vars(each)) for epoch, each in samples]
+    log = SimpleNamespace(status="success", samples=epochs, eval=about, plan=plan)
+    module = SimpleNamespace(read_eval_log=lambda _: log)
+    monkeypatch.setitem(sys.modules, "inspect_ai", SimpleNamespace(log=module))
+    monkeypatch.setitem(sys.modules, "inspect_ai.log", module)
+    (tmp_path / "a.eval").touch()
+    runs, problems = read_runs(tmp_path, "inspect", {}, "auto")
+    assert [run.settings["epoch"] for run in runs] == ["1", "3", "4"]
+    why = "sample 0 has no score of match (rate limit). Evaluate again with --retry-on-error."
+    assert problems == [f"a.eval (epoch 2): {why}"]
 
 
 def test_inspect_a_number_of_a_dictionary_is_chosen():
@@ -285,12 +311,13 @@ def test_other_numbered_columns_of_a_wide_file_are_no_runs(tmp_path: Path, more:
 
 
 def test_csv_numbers_and_texts(tmp_path: Path):
+    fix = "Correct it, or take the example away from all runs."
     columns = {"example_id": [1, 2, 3], "label": [0.5, 1.5, 2.0], "seed_1": [0.4, "", 2.1], "seed_2": [1, 2, 3]}
     frame = pd.DataFrame(columns)
     frame.to_csv(tmp_path / "numbers.csv", index=False)
     (whole,), (problem,), notes = with_kinds(read("csv", tmp_path / "numbers.csv"), "auto", "auto")
     assert (whole.kind, whole.settings["seed"], notes) == ("regression", "2", ["Read as regression."])
-    assert problem == "numbers.csv (seed=1): the prediction of example 2 is not a number (1 are not)."
+    assert problem == f"numbers.csv (seed=1): the prediction of example 2 is empty (1 such). {fix}"
     frame.assign(label=["a b", "c", "d"], seed_1=["a b", "e", ""]).to_csv(tmp_path / "texts.csv", index=False)
     assert read("csv", tmp_path / "texts.csv")[0].predictions.tolist() == ["a b", "e", None]  # type: ignore[union-attr]
 
@@ -433,6 +460,12 @@ def test_the_tool_is_recognised_by_its_files(tmp_path: Path):
         (folder / name).write_text('{"results":', encoding="utf-8")
     assert tool_of(folder, "auto") == "huggingface-trainer"
     assert tool_of(LOGS / "lm_eval", "auto") == "lm-eval"
+    scores = tmp_path / "scores"
+    scores.mkdir()
+    shutil.copy(next(LOGS.glob("lm_eval/results_*.json")), scores)
+    for refused in (lambda: tool_of(scores, "auto"), lambda: read_runs(scores, "lm-eval", {}, "auto")):
+        with pytest.raises(ParameterError, match=r"Evaluate with lm_eval --log_samples, and name the folder"):
+            refused()
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.md").write_text("", encoding="utf-8")
     with pytest.raises(ParameterError, match=r"no file of a tool that is known\. Name the tool, --from lm-eval\|"):

@@ -21,9 +21,9 @@ from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.importance.tables import known_std
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, with_interval
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.studies.groups.numbers.grouping import NO_VALUE, NOT_LOGGED, Grouping, short_names
-from mlflow_l3d.studies.groups.numbers.settings import SettingsStudy, settings_study
-from mlflow_l3d.studies.groups.numbers.units import averaged, hidden_settings, seed_axes, systems
+from mlflow_l3d.studies.groups.numbers.grouping import Grouping, short_names
+from mlflow_l3d.studies.groups.numbers.settings import JOINED, SettingsStudy, settings_study, varying_settings
+from mlflow_l3d.studies.groups.numbers.units import averaged, hidden_settings, known_seeds, seed_axes, systems
 from mlflow_l3d.studies.seeds.numbers.spread import metric_spread
 
 MOST_GROUPS: Final = 30
@@ -61,7 +61,7 @@ class GroupsStudy:
         interval, ``p`` and ``p_holm`` (for all pairs), ``shared`` (seeds that both have, which are paired),
         ``verdict``. Empty if `hidden` parameters move the score.
     settings
-        What each recorded parameter explains.
+        What each recorded parameter explains. One that alone forms the groups has the smallest ``p_holm`` of `pairs`.
     std, luck
         Standard deviation within groups, and how large a difference of two runs may be by luck; nan if the groups'
         variances differ significantly, or no group has two runs.
@@ -121,9 +121,7 @@ def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, met
         The score.
     """
     group, numbers = pd.Series(grouping.group), range(len(scores))
-    unknown = pd.Series([f"run {number}" for number in numbers])  # like no other
-    seeds = grouping.seed_values.set_axis(numbers)
-    seeds = seeds.mask(seeds.isin([NO_VALUE, NOT_LOGGED])).apply(lambda column: column.fillna(unknown))
+    seeds = known_seeds(grouping)
     labels = group.map(dict(enumerate(grouping.names)))
     runs = pd.DataFrame({"run_id": run_ids, "group": labels, "score": scores})
     runs["repeated"] = pd.concat([group, seeds], axis=1).duplicated() & bool(len(seeds.columns))
@@ -143,13 +141,19 @@ def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, met
     if len(axes) > 1 or not any(part.std > 0 for part in parts.values()):
         recorded = recorded.iloc[:, :0]  # of crossed seeds runs have more luck in common; equal runs show none
     suspects = [hidden_settings(runs, seeds.drop(columns=axis), seeds[axis[:1]])[0] for axis in axes if is_averaged]
-    studied, left_out = _studied(recorded.rename(columns=short_names(recorded)))
+    short = short_names(map(str, recorded))
+    studied, left_out = _studied(recorded.rename(columns=short))
+    settings = settings_study(units[0]["score"], studied)
+    forming = [name.split(JOINED)[0] for name in varying_settings(grouping.settings)[0]]
+    if len(pairs) and len(forming) == 1 and short:
+        is_it = settings.frame["setting"].str.split(JOINED).str[0].eq(short[forming[0]])
+        settings.frame.loc[is_it, ["p", "p_holm"]] = pairs["p_holm"].min()
     return GroupsStudy(
         metric=metric,
         runs=runs,
         groups=_groups(parts, pairs, metric),
         pairs=pairs,
-        settings=settings_study(units[0]["score"], studied),
+        settings=settings,
         std=std,
         luck=luck,
         seeds=grouping.seeds,

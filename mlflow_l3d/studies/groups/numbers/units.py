@@ -8,9 +8,18 @@ from typing import Final
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.system import System
+from mlflow_l3d.studies.groups.numbers.grouping import NO_VALUE, NOT_LOGGED, Grouping
 
 _SURE: Final = 0.001
 """A parameter that was left out moves the score if luck does as much this rarely, of all of them together."""
+
+
+def known_seeds(grouping: Grouping) -> pd.DataFrame:
+    """Return the seeds of each run; a missing one is like no other."""
+    seeds = grouping.seed_values.reset_index(drop=True)
+    unknown = pd.Series([f"run {number}" for number in seeds.index])
+    is_missing = seeds.isin([NO_VALUE, NOT_LOGGED])
+    return pd.DataFrame({name: seeds[name].mask(is_missing[name], unknown) for name in seeds}, seeds.index)
 
 
 def seed_axes(group: pd.Series, seeds: pd.DataFrame) -> list[list[str]]:
@@ -39,21 +48,23 @@ def seed_axes(group: pd.Series, seeds: pd.DataFrame) -> list[list[str]]:
     return [*axes.values()]
 
 
-def averaged(runs: pd.DataFrame, seeds: pd.DataFrame, axis: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of the first run of each group and seed, with the mean score of all that share them.
+def unit_numbers(group: pd.Series, seeds: pd.DataFrame, axis: Sequence[str]) -> pd.Series:
+    """Return the number of the independent run of each run: runs of a group with the same seed count once.
 
     Parameters
     ----------
-    runs, seeds
-        One row per run: ``group`` and ``score``; seeds, none missing.
+    group, seeds
+        One row per run: the group and its seeds, none missing.
     axis
         Seeds that change together; empty if every run is independent.
     """
-    if not axis:
-        return runs
-    keys = [runs["group"], seeds[axis[0]]]
-    means = runs["score"].groupby(keys).transform("mean")
-    return runs.assign(score=means)[~pd.concat(keys, axis=1).duplicated()]
+    return seeds.groupby([group, seeds[axis[0]] if axis else seeds.index], sort=False).ngroup()
+
+
+def averaged(runs: pd.DataFrame, seeds: pd.DataFrame, axis: Sequence[str]) -> pd.DataFrame:
+    """Return the row of the first run of each independent run, with the mean score of all that it stands for."""
+    unit = unit_numbers(runs["group"], seeds, axis)
+    return runs.assign(score=runs["score"].groupby(unit).transform("mean"))[~unit.duplicated()]
 
 
 def systems(units: pd.DataFrame, seeds: pd.DataFrame, axis: Sequence[str]) -> dict[str, System]:

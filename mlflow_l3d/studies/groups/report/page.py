@@ -43,7 +43,8 @@ _DOTS: Final = 300
 """Groups that are drawn, and runs of each."""
 _SETTINGS: Final = (
     "A linear mixed model with a random effect for each setting. std: of that effect; share: of all variance. p: of no "
-    "effect in addition to the other settings (F test), p Holm: adjusted for their number."
+    "effect in addition to the other settings (F test), p Holm: adjusted for their number. A setting that alone forms "
+    "the groups has the smallest p Holm of their pairs."
 )
 
 

@@ -19,6 +19,7 @@ from mlflow_l3d.studies.groups.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
 
 _ALL_TOGETHER: Final = " This test uses all runs at once, so it can see what no single pair settles."
+_COMBINED: Final = " Some of their combinations differ: see the pairs of groups."
 _LISTED: Final = 8
 """Names of parameters that a sentence has at most."""
 
@@ -58,6 +59,7 @@ def answers(study: GroupsStudy) -> tuple[Answer, Answer, Answer]:
     is_seed = frame["setting"].isin({*study.seeds, *map(short_name, study.seeds)})
     settings = replace(study.settings, frame=frame[~is_seed])
     more = "" if is_decided or not settings.found or study.pairs.empty else _ALL_TOGETHER
+    more = _COMBINED if is_decided and not settings.found and settings.frame["p"].notna().any() else more
     return _luck(study), _differences(study), _moving(settings, study.metric, more)
 
 

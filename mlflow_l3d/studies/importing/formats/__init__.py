@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ class Format:
     patterns
         Names of its files.
     read
-        Returns the runs of one file, from its path, the roles of columns, and the metric.
+        Returns the runs of one file, or why one cannot be read, from its path, the roles of columns, and the metric.
     marks
         Texts of which one is near the beginning of its .json files, without blanks.
     numbered
@@ -29,7 +29,7 @@ class Format:
     """
 
     patterns: tuple[str, ...]
-    read: Callable[..., list[RecordedRun]]
+    read: Callable[..., Sequence[RecordedRun | L3DError]]
     marks: tuple[str, ...] = ()
     numbered: str = ""
 
@@ -78,5 +78,7 @@ def tool_of(path: Path, tool: str) -> str:
     if len(tools) != 1:
         held = f"files of {' and '.join(tools)}" if tools else "no file of a tool that is known"
         fix = f"Name the tool, --from {'|'.join(FORMATS)}, or another path."
+        if not tools and any(file.match("results_*.json") for file in files):
+            held, fix = "a file results_*.json without samples", lm_eval.LOG_SAMPLES
         raise ParameterError("source", path.name, f"there is {held}", fix)
     return tools[0]

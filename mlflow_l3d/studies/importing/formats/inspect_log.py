@@ -13,13 +13,13 @@ import numpy as np
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import public_name
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, settled, texts
+from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_each, settled, texts
 
 _VALUES: Final = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Inspect's letters for correct, partially correct, incorrect and no answer."""
 
 
-def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
+def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun | L3DError]:
     """Return the runs of one log: one for each epoch."""
     try:
         from inspect_ai.log import read_eval_log
@@ -38,11 +38,18 @@ def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[
         epochs[sample.epoch].append(sample)
     if not epochs:
         raise L3DError(f"{path.name}: holds no samples.")
-    several = len(epochs) > 1
-    return [
-        _run(path.name, log.eval, samples, {**_settings(log), **({"epoch": str(epoch)} if several else {})}, metric)
+    several, settings = len(epochs) > 1, _settings(log)
+    parts = (
+        (
+            f"{path.name} (epoch {epoch})",
+            log.eval,
+            samples,
+            settings | ({"epoch": str(epoch)} if several else {}),
+            metric,
+        )
         for epoch, samples in sorted(epochs.items())
-    ]
+    )
+    return read_each(_run, parts)
 
 
 def _run(source: str, about: Any, samples: list[Any], settings: Mapping[str, str], metric: str) -> RecordedRun:
@@ -76,11 +83,13 @@ def _run(source: str, about: Any, samples: list[Any], settings: Mapping[str, str
 def _scorers(source: str, samples: list[Any]) -> dict[str, list[Any]]:
     """Return scorer -> value of each sample; members of a dictionary are added as ``scorer.key``."""
     scorers: dict[str, list[Any]] = {}
-    for name in samples[0].scores or {}:
+    for name in next((sample.scores for sample in samples if sample.scores), {}):
         for sample in samples:
             score = (sample.scores or {}).get(name)
             if score is None:
-                raise L3DError(f"{source}: sample {sample.id} has no score of {name}.")
+                why = f" ({' '.join(sample.error.message.split())[:100]})" if sample.error else ""
+                fix = "Evaluate again with --retry-on-error."
+                raise L3DError(f"{source}: sample {sample.id} has no score of {name}{why}. {fix}")
             members = score.value if isinstance(score.value, Mapping) else {}
             for key, value in ((name, score.value), *((f"{name}.{key}", value) for key, value in members.items())):
                 scorers.setdefault(key, []).append(value)

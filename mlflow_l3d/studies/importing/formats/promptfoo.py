@@ -10,10 +10,10 @@ import numpy as np
 
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, read_json, settled, texts
+from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, read_each, read_json, settled, texts
 
 
-def read(path: Path, _columns: Mapping[str, str], _metric: str = "auto") -> list[RecordedRun]:
+def read(path: Path, _columns: Mapping[str, str], _metric: str = "auto") -> list[RecordedRun | L3DError]:
     """Return the runs of one file."""
     document = read_json(path)
     results = document.get("results") if isinstance(document, dict) else None
@@ -29,20 +29,17 @@ def read(path: Path, _columns: Mapping[str, str], _metric: str = "auto") -> list
         runs.setdefault((*settings.items(), ("repeat", str(repeats[which]))), []).append(row)
     repeated = max(repeats.values()) > 0
     description = (document.get("config") or {}).get("description") or path.stem
-    return [
-        _run(path.name, str(description), tests, {name: value for name, value in key if repeated or name != "repeat"})
+    parts = (
+        (path.name, str(description), tests, {name: value for name, value in key if repeated or name != "repeat"})
         for key, tests in runs.items()
-    ]
+    )
+    return read_each(_run, parts)
 
 
 def _run(source: str, task: str, rows: list[Mapping[str, Any]], settings: dict[str, str]) -> RecordedRun:
     for row in rows:
-        if not isinstance(row.get("score"), int | float):
-            raise L3DError(
-                f"{source}: test {row.get('testIdx')} has no score ({row.get('error') or 'no error named'})."
-            )
-        # The ``failureReason`` of a test without an answer; promptfoo gives it a score of 0.
-        if row.get("failureReason") == 2:
+        # The ``failureReason`` of a test without an answer is 2; promptfoo gives it a score of 0.
+        if row.get("failureReason") == 2 or not isinstance(row.get("score"), int | float):
             reason = " ".join(str(row.get("error") or "no error named").split())[:100]
             raise L3DError(f"{source}: test {row.get('testIdx')} has no answer ({reason}). Run the failed tests again.")
     labels = texts([_expected(row) for row in rows])

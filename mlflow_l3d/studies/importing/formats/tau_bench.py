@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_json, texts
+from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_each, read_json, texts
 
 
-def read(path: Path, _columns: Mapping[str, str], _metric: str = "auto") -> list[RecordedRun]:
+def read(path: Path, _columns: Mapping[str, str], _metric: str = "auto") -> list[RecordedRun | L3DError]:
     """Return the trials of one file."""
     document = read_json(path)
     about = (document.get("info") or {}) if isinstance(document, dict) else {}
@@ -27,7 +27,8 @@ def read(path: Path, _columns: Mapping[str, str], _metric: str = "auto") -> list
     agent, user = about.get("agent_info") or {}, about.get("user_info") or {}
     settings = flat({"model": agent.get("llm"), "agent": agent.get("implementation"), "user_model": user.get("llm")})
     task = (about.get("environment_info") or {}).get("domain_name") or path.stem
-    return [_run(path.name, str(task), each, {**settings, "trial": trial}) for trial, each in trials.items()]
+    parts = ((path.name, str(task), each, {**settings, "trial": trial}) for trial, each in trials.items())
+    return read_each(_run, parts)
 
 
 def _run(source: str, task: str, results: list[Mapping[str, Any]], settings: Mapping[str, str]) -> RecordedRun:
