@@ -149,8 +149,8 @@ def importances(
     -----
     Rows and columns of points of one cluster are left out together, so that what they share cancels in differences.
     If runs collapsed the importance describes the runs that did not. Points whose interval is too narrow
-    (:data:`UNRELIABLE`) are not among them. Where it is not known without each unit, the error is half the width of the
-    interval over the quantile of the normal distribution, and the point shares nothing.
+    (:data:`UNRELIABLE`) are not among them. A point whose importance is not known without each unit shares nothing; its
+    error is half the width of the interval over the quantile of the normal distribution.
     """
     numbers: dict[int, float] = {}
     drawn: dict[tuple[object, ...], dict[int, FloatArray]] = {}
