@@ -1,6 +1,7 @@
-"""Do the intervals and tests of a sweep hold? Simulated sweeps of crossed tables with a known truth, as Markdown.
+"""Do the intervals and tests of a sweep hold? Simulated sweeps with a known truth, as Markdown.
 
     python benchmarks/sweep_simulation.py --sweeps 2000
+    python benchmarks/sweep_simulation.py --sweeps 2000 --only nested
 
 Trends: how often the 95 % interval of the slope holds the true one, and how often no slope is called one. Interactions:
 how often levels that are alike are called different, and how often the interval of their spread holds the true one.
@@ -21,10 +22,11 @@ from itertools import product
 import numpy as np
 
 from mlflow_l3d.analysis.importance.checks.shape import Collapse
-from mlflow_l3d.analysis.importance.estimate import total_index_of
-from mlflow_l3d.analysis.importance.estimators import CROSSED
+from mlflow_l3d.analysis.importance.estimate import Estimate, total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.studies.sweep.numbers.measured import without_each
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
@@ -65,6 +67,10 @@ class Case:
         Share of points without a score; of runs that collapse.
     rows, columns, golden
         M, N and L.
+    design
+        Of the tables; radial ones have two columns, and the runs of both as golden runs.
+    uneven
+        Standard deviation over rows of the log of what the factor does to them.
     """
 
     shots: tuple[int, ...] = (2, 4, 8)
@@ -84,6 +90,8 @@ class Case:
     rows: int = 20
     columns: int = 10
     golden: int = 100
+    design: str = "crossed"
+    uneven: float = 0.0
 
 
 @dataclass
@@ -108,15 +116,26 @@ class _Luck:
             math.sqrt(case.shared) * each + math.sqrt(1 - case.shared) * draw(self.rng, each.shape)
             for each in self.common
         ]
-        scales = [math.sqrt(1 - share), math.sqrt(share * case.main), math.sqrt(share * (1 - case.main))]
+        main = case.main if case.design == "crossed" else 0.0
+        scales = [math.sqrt(1 - share), math.sqrt(share * main), math.sqrt(share * (1 - main))]
+        if case.uneven:
+            parts[2] *= np.exp(case.uneven * self.common[0] - case.uneven**2)
         table = sum(scale * part for scale, part in zip(scales, parts[:3], strict=True))
         return np.asarray(table), parts[3]
 
 
-def record_of(table: np.ndarray, golden: np.ndarray) -> Importance:
+def scores_of(table: np.ndarray, golden: np.ndarray, design: str) -> Tables:
+    """Return the scores of one factor as its design holds them."""
+    return Tables({FACTOR: table[:, 1:]}, base=table[:, 0]) if design == "radial" else Tables({FACTOR: table}, golden)
+
+
+def recorded(table: np.ndarray, golden: np.ndarray, design: str) -> Importance:
     """Return what a sweep needs of a record."""
-    estimate = CROSSED.estimate(table)
-    blank = Importance(FACTOR, *[NAN] * 10, table, golden, len(table), 0, 0)
+    scores = scores_of(table, golden, design)
+    if design == "radial":
+        return design_named(design).importances(scores)[FACTOR]
+    estimate = design_named(design).estimate(scores, FACTOR)
+    blank = Importance(FACTOR, *[NAN] * 10, table, golden, len(table), 0, 0, design=design)
     if estimate is None:
         return blank
     low, high = estimate.interval()
@@ -128,8 +147,15 @@ def record_of(table: np.ndarray, golden: np.ndarray) -> Importance:
     )
 
 
-def analysis_of(table: np.ndarray, golden: np.ndarray, share: float, rng: np.random.Generator) -> Analysis:
+def estimated(record: Importance) -> Estimate | None:
+    """Return the estimate of a record."""
+    scores = scores_of(record.table, record.golden, record.design)
+    return design_named(record.design).estimate(scores, FACTOR)
+
+
+def analysis_of(table: np.ndarray, golden: np.ndarray, case: Case, rng: np.random.Generator) -> Analysis:
     """Return the analysis of a point of which a share of the runs collapses."""
+    share, record_of = case.collapsed, partial(recorded, design=case.design)
     if not share:
         return Analysis(F1_MACRO, {FACTOR: record_of(table, golden)})
     rest = [np.where(rng.random(scores.shape) < share, NAN, scores) for scores in (table, golden)]
@@ -159,9 +185,10 @@ def one_sweep(case: Case, seed: int) -> dict[str, float]:
             target = case.centre + slope * levels[at] + case.moved * formats[form] + case.between * rng.normal()
             target += own_std * case.classes
             table, golden = luck.table(target)
-            golden = golden * math.exp(case.slope * levels[at] + case.moved * formats[form])
+            size = math.exp(case.slope * levels[at] + case.moved * formats[form])
+            table, golden = table * size, golden * size
             choices = {"shots": float(case.shots[at]), "prompt_format": f"F{form}"}
-            analysis = analysis_of(table, golden, case.collapsed, rng)
+            analysis = analysis_of(table, golden, case, rng)
             points.append(SweptPoint(str(len(points)), choices, f"t{task}", analysis))
     if len(points) < 2:
         return {}
@@ -170,7 +197,7 @@ def one_sweep(case: Case, seed: int) -> dict[str, float]:
         for at, point in enumerate(points)
         if point.analysis is not None
         and point.analysis.collapse is None
-        and (values := without_each(CROSSED.estimate(point.analysis.importances[FACTOR].table))) is not None
+        and (values := without_each(estimated(point.analysis.importances[FACTOR]))) is not None
     }
     sweep = analyse_sweep(points, left_out)
     # Of two tasks the slope is that of these two.
@@ -234,6 +261,21 @@ CASES: dict[str, Case] = {
         for rows, columns, golden in ((4, 3, 12), (6, 4, 20), (10, 5, 30))
         for effects in ("normal", "exponential")
     },
+    **{
+        f"3 tasks x 3 shots, nested {rows} x {columns}, {golden} golden, shared {shared:g}": Case(
+            tasks=3, rows=rows, columns=columns, golden=golden, design="nested", shared=shared
+        )
+        for rows, columns, golden, shared in ((10, 3, 30, 0.0), (10, 3, 30, 0.5), (10, 3, 30, 0.9), (20, 5, 30, 0.5))
+    },
+    **{
+        f"3 tasks x 3 shots, radial {rows}, uneven {uneven:g}, shared {shared:g}": Case(
+            tasks=3, rows=rows, columns=2, design="radial", uneven=uneven, shared=shared
+        )
+        for rows, uneven, shared in ((30, 0.0, 0.0), (30, 0.5, 0.0), (30, 0.5, 0.5))
+    },
+    "3 tasks x 3 shots, nested 10 x 3, slope -.15": Case(
+        tasks=3, rows=10, columns=3, golden=30, design="nested", slope=-0.15
+    ),
 }
 COLUMNS = (
     "covered",
@@ -252,6 +294,7 @@ def main() -> None:
     """Simulate, and print Markdown."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sweeps", type=int, default=2000, help="sweeps of each setting")
+    parser.add_argument("--only", default="", help="settings whose name has this in it")
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
     print(
@@ -259,8 +302,9 @@ def main() -> None:
         "| of golden std: called % | spread holds % | any claim, adjusted % |"
     )
     print("|" + " --- |" * (len(COLUMNS) + 1))
+    chosen = {name: case for name, case in CASES.items() if options.only in name}
     with ProcessPoolExecutor(options.workers) as pool:
-        for name, found in zip(CASES, pool.map(partial(many, sweeps=options.sweeps), CASES.values()), strict=True):
+        for name, found in zip(chosen, pool.map(partial(many, sweeps=options.sweeps), chosen.values()), strict=True):
             cells = [f"{100 * found[column]:.1f}" if column in found else "" for column in COLUMNS]
             print("| " + " | ".join([name, *cells]) + " |", flush=True)
 

@@ -59,7 +59,7 @@ class Estimator(ABC):
     baseline: ClassVar[bool] = False
     """Whether it is a strategy to compare with: it has no importance score, and no interval."""
     tables_are_golden: ClassVar[bool] = False
-    """Whether the runs of the tables serve as golden runs, so that ``golden_runs`` has no effect."""
+    """Whether the runs of the tables serve as golden runs, in sets of one per row; ``golden_runs`` has no effect."""
     ablates: ClassVar[bool] = True
     """Whether the study `ablation` may look at fewer of its runs."""
     model: ClassVar[TableModel] = NESTED

@@ -16,7 +16,7 @@ SHARES = st.one_of(st.sampled_from([1e-12, 1.0, 1.0 + 1e-15]), st.floats(1e-6, 1
 
 
 def jackknife(centre, error, degrees, share, part):
-    return Jackknife(centre, error, degrees, (), LOGIT, Skewed(share, part))
+    return Jackknife(centre, error, degrees, LOGIT, Skewed(share, part))
 
 
 @settings(deadline=None)

@@ -65,8 +65,6 @@ class Jackknife:
     ----------
     centre, error, degrees
         The value, its error and degrees of freedom.
-    without
-        The variances without each row in turn, and without each column where columns are draws as rows are.
     scale
         What it is taken on.
     skewed
@@ -76,7 +74,6 @@ class Jackknife:
     centre: float
     error: float
     degrees: float
-    without: tuple[Variances, ...]
     scale: Scale
     skewed: Skewed = NOT_SKEWED
 
@@ -109,7 +106,9 @@ def leave_out(
     ----------
     contributed, mitigated
         The variances.
-    without, scale, skewed
+    without
+        As in :class:`Estimate`.
+    scale, skewed
         As in :class:`Jackknife`; the logit by default.
     overlap
         Part of the variance that leaving out rows and leaving out columns both count.
@@ -119,7 +118,7 @@ def leave_out(
     values = [scale.of(*each) for each in without]
     if not (math.isfinite(centre) and all(np.isfinite(each).all() for each in values)):
         return None
-    return Jackknife(centre, *combined_error(values, overlap), without, scale, skewed)
+    return Jackknife(centre, *combined_error(values, overlap), scale, skewed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +133,24 @@ class Estimate:
         S_T with its error; None if that is of no use, as that of a logit where rows do not differ significantly.
     limits
         Level -> interval that is used instead; None if the table is too small for any.
+    without
+        The variances without each row in turn, and without each column where columns are draws as rows are.
     """
 
     components: VarianceComponents
     jackknife: Jackknife | None = None
     limits: Callable[[float], tuple[float, float]] | None = None
+    without: tuple[Variances, ...] = ()
 
     @property
     def importance(self) -> float:
         """Corrected importance."""
         return self.components.importance
+
+    @property
+    def at_the_end(self) -> bool:
+        """Whether rows do not differ significantly, or a share comes out as 1 where a row or column is left out."""
+        return self.jackknife is None or any((mitigated <= 0).any() for _, mitigated in self.without)
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """Return the interval at `level`; both ends nan if the table is too small or constant."""

@@ -14,7 +14,6 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import (
     Estimate,
-    Jackknife,
     excludes_zero,
     importances_of_variances,
     smallest_tail,
@@ -200,26 +199,19 @@ def paired_difference(
     low = high = p = math.nan
     if one is None or other is None or one.limits is None or other.limits is None:
         pass
-    elif one.jackknife is None or other.jackknife is None or _at_the_end(one.jackknife) or _at_the_end(other.jackknife):
+    elif one.at_the_end or other.at_the_end:
         low, high = _against(one, other, level)
         p = min(1.0, 2 * smallest_tail(lambda at: excludes_zero(*_against(one, other, at))))
     else:
         from scipy.special import stdtr
 
-        without = [
-            [importances_of_variances(*each) for each in found.without] for found in (one.jackknife, other.jackknife)
-        ]
+        without = [[importances_of_variances(*each) for each in found.without] for found in (one, other)]
         left_out = [without[0][0] - without[1][0], *without[0][1:], *without[1][1:]]
         error, degrees = combined_error(left_out)
         half = t_quantile(degrees, level) * error
         low, high = difference - half, difference + half
         p = 2 * float(stdtr(degrees, -abs(difference) / error)) if error > 0 else float(difference == 0)
     return PairedDifference(first, second, score, other_score, difference, low, high, p, rows)
-
-
-def _at_the_end(jackknife: Jackknife) -> bool:
-    """Return whether a share comes out as 1, or above, where a row or column is left out."""
-    return any((mitigated <= 0).any() for _, mitigated in jackknife.without)
 
 
 def _against(one: Estimate, other: Estimate, level: float) -> tuple[float, float]:

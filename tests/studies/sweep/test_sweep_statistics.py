@@ -11,9 +11,12 @@ import statsmodels.api as sm
 from scipy import stats
 from sweep_cases import drawn_point, drawn_sweep
 
-from mlflow_l3d.analysis.importance.estimators import CROSSED
+import mlflow_l3d
+from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, TableModel
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.importance.results import Check
+from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.sweep.numbers.interactions import interaction, level_test
 from mlflow_l3d.studies.sweep.numbers.measured import Measured, Source, _degrees, golden_stds, importances, without_each
@@ -220,6 +223,43 @@ def test_rows_are_left_out_of_all_points_of_one_root_seed_together() -> None:
     low, high = estimates[0].interval()
     half = stats.t.ppf(0.975, estimates[0].jackknife.degrees) * paired.errors()[0]
     assert half == pytest.approx((high - low) / 2, rel=0.2)
+
+
+@pytest.mark.parametrize("model", [CROSSED, NESTED])
+def test_points_whose_rows_do_not_differ_share_their_units_too(model: TableModel) -> None:
+    """As if each had errors of its own, the test of tasks called 8.1 % of null sweeps of 10 x 3 nested tables."""
+    points = [drawn_point({"shots": at}, {"data_order": (0.0, 0.5, 0.5)}, shared=1.0, seed=at) for at in (1, 2)]
+    estimates = [model.estimate(point.analysis.importances["data_order"].table) for point in points if point.analysis]
+    assert estimates[0] is not None
+    assert estimates[0].jackknife is None
+    left_out = {(at, "data_order"): values for at, each in enumerate(estimates) if (values := without_each(each))}
+    _, found = importances(points, [0, 0], "data_order", left_out)
+    together, apart = (np.array([[1.0, sign]]) / 2 for sign in (1, -1))
+    low, high = estimates[0].interval()
+    error = (high - low) / 2 / stats.norm.ppf(0.975)
+    assert math.sqrt(sum(float(part[0, 0]) for part, _ in found.combined(together)[1])) == pytest.approx(error)
+    assert sum(float(part[0, 0]) for part, _ in found.combined(apart)[1]) == pytest.approx(0, abs=1e-15)
+    assert all(math.isfinite(source.degrees) for source in found.sources)
+
+
+def test_radial_points_of_one_root_seed_share_their_base_runs() -> None:
+    """As if each had errors of its own, the test of tasks called 16 % of null sweeps different in golden_std."""
+    rng = np.random.default_rng(0)
+    base, swaps = rng.normal(size=30), {name: rng.normal(size=30) for name in ("data_order", "sample_choice")}
+    records = mlflow_l3d.radial_importance(base, swaps)
+    points = [SweptPoint(str(at), {"shots": at}, "sst2", Analysis(F1_MACRO, records)) for at in (1.0, 2.0)]
+    _, found = golden_stds(points, [0, 0])
+    record = records["data_order"]
+    assert found.values == pytest.approx(math.log(record.golden_std))
+    width = math.log(record.golden_std_ci_high / record.golden_std_ci_low) / 2
+    assert found.errors() == pytest.approx(width / stats.t.ppf(0.975, 29))
+    assert sum(float(part[0, 0]) for part, _ in found.combined(np.array([[1.0, -1.0]]))[1]) == pytest.approx(0)
+    assert found.sources[0].degrees <= 29
+    # One of three base runs missing leaves two, without one of which there is no variance.
+    kept = [*base[:2], math.nan]
+    few = mlflow_l3d.radial_importance(kept, {name: [*each[:2], math.nan] for name, each in swaps.items()})
+    alone = SweptPoint("few", {"shots": 4.0}, "sst2", Analysis(F1_MACRO, few))
+    assert golden_stds([*points, alone], [0, 0, 0])[0].tolist() == [0, 1]
 
 
 def test_no_test_uses_importances_of_points_with_long_tails() -> None:

@@ -142,14 +142,12 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
         return None
     if min(table.shape) < 3 or not (squares.total > 0 and squares.contributed > 0):
         return Estimate(squares.variances())
-    jackknife = None
+    jackknife, without = None, crossed_without_each(table)
     if squares.rows_differ(BOUNDARY_TAIL):
         parts = effects(_filled(table))
         overlap, skewed = _overlap(np.isfinite(table), parts, squares), _of_column_means(parts, squares)
-        jackknife = leave_out(
-            squares.contributed, squares.mitigated, *crossed_without_each(table), overlap=overlap, skewed=skewed
-        )
-    return Estimate(squares.variances(), jackknife, lambda level: boundary_interval(squares, level=level))
+        jackknife = leave_out(squares.contributed, squares.mitigated, *without, overlap=overlap, skewed=skewed)
+    return Estimate(squares.variances(), jackknife, lambda level: boundary_interval(squares, level=level), without)
 
 
 def _overlap(known: npt.NDArray[np.bool_], parts: Effects, squares: MeanSquares) -> float:

@@ -109,11 +109,12 @@ def levels_estimate(table: FloatArray) -> Estimate | None:
         return None
     if squares.rows < 3 or not (squares.contributed > 0 and squares.mitigated > 0):
         return Estimate(squares.variances())
-    jackknife = leave_out(squares.contributed, squares.mitigated, levels_without_each(table))
+    without = levels_without_each(table)
+    jackknife = leave_out(squares.contributed, squares.mitigated, without)
     if jackknife is not None and (shape := tails(_complete(table).mean(axis=1))) is not None:
         wider = 1 + WIDER * (20 / shape.size) ** 1.5 * max(0.0, abs(shape.skewness) / shape.skewness_error - SKEWED)
         jackknife = replace(jackknife, error=jackknife.error * wider)
-    return Estimate(squares.variances(), jackknife)
+    return Estimate(squares.variances(), jackknife, without=(without,))
 
 
 def levels_without_each(table: FloatArray) -> Variances:

@@ -236,11 +236,11 @@ def reml_estimate(table: npt.ArrayLike) -> Estimate | None:
     columns = np.flatnonzero(np.isfinite(scores).any(axis=0))
     if min(len(rows), len(columns)) < 3 or len(rows) + len(columns) > MOST_FITS:
         return Estimate(components)
-    without = [_without_each(scores, places, axis) for axis, places in enumerate((rows, columns))]
+    without = tuple(_without_each(scores, places, axis) for axis, places in enumerate((rows, columns)))
     # A part that is zero, or not known, gives no logit.
     if not (components.contributed > 0 and components.mitigated > 0):
         return Estimate(components)
-    return Estimate(components, leave_out(components.contributed, components.mitigated, *without))
+    return Estimate(components, leave_out(components.contributed, components.mitigated, *without), without=without)
 
 
 def with_reml(record: Importance) -> Importance:

@@ -81,11 +81,10 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
         return None
     if len(table) < 3 or not (squares.total > 0 and squares.contributed > 0):
         return Estimate(squares.variances())
-    jackknife = None
+    jackknife, without = None, nested_variances_without_each(table)
     if squares.rows_differ(BOUNDARY_TAIL):
-        without = nested_variances_without_each(table)
         jackknife = leave_out(squares.contributed, squares.mitigated, without)
-    return Estimate(squares.variances(), jackknife, lambda level: nested_limits(squares, level=level))
+    return Estimate(squares.variances(), jackknife, lambda level: nested_limits(squares, level=level), (without,))
 
 
 def nested_limits(squares: MeanSquares, *, level: float = LEVEL) -> tuple[float, float]:
@@ -193,7 +192,7 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
         return Estimate(variances)
     without = radial_variances_without_each(sets, place)
     jackknife = leave_out(tau2, sigma2 - tau2, without, scale=ATANH)
-    return Estimate(variances, jackknife, lambda level: nested_limits(pairs, level=level))
+    return Estimate(variances, jackknife, lambda level: nested_limits(pairs, level=level), (without,))
 
 
 def radial_variances_without_each(sets: FloatArray, place: int) -> Variances:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mlflow_l3d.analysis.importance.estimate import Estimate, importances_of_variances
 from mlflow_l3d.analysis.importance.estimators.nested import variance_without_each
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, combined_error
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
@@ -102,14 +102,23 @@ def degrees_of(variances: Sequence[float], degrees: Sequence[float]) -> float:
 
 
 def without_each(estimate: Estimate | None) -> LeftOut | None:
-    """Return the corrected importance without each row, and without each column; None if that tells no error.
+    """Return the corrected importance without each row, and without each column; None if that is not known.
 
-    So it is if rows do not differ significantly, and where a share of the variance comes out as 1.
+    If rows do not differ significantly, or a share of the variance comes out as 1, the importance without a unit may be
+    at its bound. S_T has none: its jackknife tells which units, shared by points, bring how much of the error, and the
+    interval how large the error is: half its width over the quantile of the normal distribution.
     """
-    found = None if estimate is None else estimate.jackknife
-    if found is None or any((mitigated <= 0).any() for _, mitigated in found.without):
+    if estimate is None or not estimate.without:
         return None
-    return tuple(importances_of_variances(*each) for each in found.without)
+    if not estimate.at_the_end:
+        return tuple(importances_of_variances(*each) for each in estimate.without)
+    low, high = estimate.interval()
+    shares = [contributed / (contributed + mitigated) for contributed, mitigated in estimate.without]
+    error, _ = combined_error(shares)
+    if not (high > low and 0 < error < math.inf):
+        return None
+    size = (high - low) / 2 / _normal_quantile(LEVEL) / error
+    return tuple(estimate.importance + size * (share - share.mean()) for share in shares)
 
 
 def importances(
@@ -140,7 +149,7 @@ def importances(
     -----
     Rows and columns of points of one cluster are left out together, so that what they share cancels in differences.
     If runs collapsed the importance describes the runs that did not. Points whose interval is too narrow
-    (:data:`UNRELIABLE`) are not among them. Where leaving out is of no use (rows that do not differ significantly) the
+    (:data:`UNRELIABLE`) are not among them. A point whose importance is not known without each unit shares nothing; its
     error is half the width of the interval over the quantile of the normal distribution.
     """
     numbers: dict[int, float] = {}
@@ -167,8 +176,8 @@ def importances(
 def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tuple[npt.NDArray[np.int64], Measured]:
     """Return the log of the golden standard deviation of points, of the runs that did not collapse.
 
-    Golden runs of points of one cluster are left out together; see :func:`importances`. Where golden scores are not
-    independent of each other (the radial design) the error comes from the interval; pooled runs have none.
+    Golden runs of points of one cluster are left out together; see :func:`importances`. In the radial design a base run
+    is left out with its repetitions; pooled runs have no error.
     """
     numbers: dict[int, float] = {}
     drawn: dict[tuple[object, ...], dict[int, FloatArray]] = {}
@@ -180,18 +189,18 @@ def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tup
         scores = record.golden[np.isfinite(record.golden)]
         if record.golden_pooled or len(scores) < _FEWEST or not np.ptp(scores) > 0:
             continue
+        sets, shared = scores[:, None], whole and len(scores) == len(record.golden)
         if design_named(record.design).tables_are_golden:
-            low, high = record.golden_std_ci_low, record.golden_std_ci_high
-            if low > 0 and math.isfinite(high):
-                numbers[at] = math.log(record.golden_std)
-                half = (math.log(high) - math.log(low)) / 2
-                drawn[_ALONE, at] = {at: np.array([half / _normal_quantile(record.level)])}
-            continue
-        numbers[at] = math.log(float(scores.std(ddof=1)))
-        cluster = clusters[at] if whole and len(scores) == len(record.golden) else (_ALONE, at)
+            if not (record.golden_std_ci_low > 0 and math.isfinite(record.golden_std_ci_high)):
+                continue
+            sets = record.golden.reshape(-1, len(record.table)).T
+            sets = sets[np.isfinite(sets).any(axis=1)]
+            numbers[at] = math.log(record.golden_std)
+        else:
+            numbers[at] = math.log(float(scores.std(ddof=1)))
         with np.errstate(divide="ignore"):
-            without = np.log(variance_without_each(scores[:, None])) / 2
-        drawn.setdefault((cluster, 0, len(scores)), {})[at] = without
+            without = np.log(variance_without_each(sets)) / 2
+        drawn.setdefault((clusters[at] if shared else (_ALONE, at), 0, len(without)), {})[at] = without
     return _measured(numbers, drawn)
 
 
