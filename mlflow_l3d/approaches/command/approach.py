@@ -264,12 +264,15 @@ class Command(Approach):
         if not has_result(values) or self.asked not in (AUTO, *values):
             values = {**printed_scores(printed.stderr, self.factors), **values}
         predicts = written.predictions is not None
+        if not values and written.unused:
+            raise L3DError(f"{self.what} printed no score, and its {written.unused}")
         if not values and not predicts:
             lines = " / ".join(last_lines(printed.stdout.strip() or printed.stderr, 3))
             looked = f"printed no score (name: value), and wrote neither {', '.join(PREDICTIONS)} nor {METRICS}"
             ended = f"it ended with: {lines}" if lines else "it printed nothing"
             raise L3DError(f"{self.what} {looked}; {ended}. Print one, such as accuracy: 0.87")
         if self.first is None:
+            written.warn_of_unused()
             scales = {name: scale_of(name, value) for name, value in values.items()}
             self.first = FirstRun(score=chosen_score(values), scales=scales)
         metrics = {}

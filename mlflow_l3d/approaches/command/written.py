@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,6 +48,8 @@ class Written:
         Of ``metrics.json``, or those that were logged.
     logged
         What a project logged.
+    unused
+        Why the file of predictions is not used; empty if it is, or there is none.
     """
 
     ids: npt.NDArray[np.int64] | npt.NDArray[np.str_] | None = None
@@ -56,6 +58,7 @@ class Written:
     scores: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     logged: Logged | None = None
+    unused: str = ""
 
     @cached_property
     def kind(self) -> str:
@@ -63,6 +66,11 @@ class Written:
         if self.labels is None or self.predictions is None:
             return ""
         return kind_of({*self.labels.tolist()}, Counter(self.predictions.tolist()), len(self.labels))
+
+    def warn_of_unused(self) -> None:
+        """Warn once in each process of a file of predictions that is not used."""
+        if self.unused:
+            warn_once(f"{self.unused}.")
 
     @property
     def has_numbers(self) -> bool:
@@ -83,6 +91,12 @@ class Written:
         if self.labels is None or self.predictions is None or self.has_numbers:
             return None
         return Classes.found([{*self.labels.tolist()}], [*self.predictions.tolist(), *self.scores])
+
+
+@cache
+def warn_once(message: str) -> None:
+    """Warn once in each process."""
+    _log.warning("%s", message)
 
 
 def read(folder: Path, kind: str = "") -> Written:
@@ -133,11 +147,11 @@ def _metrics(path: Path) -> dict[str, float]:
 
 def _predictions(path: Path, metrics: dict[str, float], kind: str) -> Written:
     columns = read_columns(path)
-    if not columns:
-        raise L3DError(f"{path.name} is empty")
     roles = roles_of(columns)
-    if missing := [role for role in ROLES if role not in roles]:
-        raise L3DError(f"{path.name} lacks the column {missing[0]}; it has {', '.join(list(columns)[:10])}")
+    if missing := [f"{role} (or {', '.join(others)})" for role, (_, *others) in ROLES.items() if role not in roles]:
+        has = ", ".join(list(columns)[:10]) or "no column"
+        lacks = f"it has {has}, and lacks {' and '.join(missing)}"
+        return Written(metrics=metrics, unused=f"{path.name} is not used: {lacks}. Rename its columns")
     columns |= {role: columns[name] for role, name in roles.items()}
     ids = columns["example_id"]
     if not ids:

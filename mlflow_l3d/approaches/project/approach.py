@@ -207,7 +207,11 @@ class Project(Command):
             logged, metrics = store.logged(folder, tracking["MLFLOW_RUN_ID"])
             written = with_predictions(output, metrics, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
             if written.predictions is None and not metrics:
-                raise L3DError(f"the project logged no metric where MLflow leads it, and no {' or '.join(PREDICTIONS)}")
+                raise L3DError(
+                    written.unused
+                    or f"the project logged no metric where MLflow leads it, and no {' or '.join(PREDICTIONS)}"
+                )
+            written.warn_of_unused()
             artifacts, left_out = store.artifacts(output, float(hyperparameters["artifacts"]) * _MEGABYTE, PREDICTIONS)
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -213,6 +213,8 @@ def _stable(study: SeedsStudy, is_typed: bool) -> Answer:
         alike, right = (points(study.pairs[name].mean, 1) for name in ("consistency", "correct_consistency"))
         lead = f"[[Two {unit}s agree|agree]] to **{alike} %** ({study.metric.agreement or 'exact_match'})."
         return Answer(question, "", (lead, f"Against the truth: {right} % (correct consistency)."))
+    if study.unshared:
+        return Answer(question, "", (f"Not reported: the {unit}s predict no common example.",))
     fix = "Record them: a command writes example_id, label, prediction to {output}/predictions.csv."
     if not is_typed:
         fix = "Record them: return labels and predictions of the test examples, not a score alone."
@@ -234,6 +236,9 @@ def short_notes(study: SeedsStudy, failed: int) -> Iterator[str]:
         yield f"{counted(failed, unit)} failed: the numbers are from the rest."
     if study.missing_seeds:
         yield f"{unit.title()}s without a score: {_list(study.missing_seeds)}."
+    if study.unshared:
+        left_out = f"{counted(study.unshared, 'example')} {'is' if study.unshared == 1 else 'are'} not compared"
+        yield f"{left_out}: not every {unit} has a prediction of {'it' if study.unshared == 1 else 'them'}."
     if study.unanswered_seeds:
         which = f"{_list(study.unanswered_seeds)}. Whether these {unit}s trained is not known"
         yield f"Half of the predictions or more name no class of the task: {which}."
