@@ -151,7 +151,7 @@ class Recipe:
         wordless = recipe.verbaliser == AUTO and recipe.decision == "score"  # else the task decides what is needed
         if custom and (recipe.template == AUTO or wordless):
             missing = "template" if recipe.template == AUTO else "verbaliser"
-            raise recipe._wrong(missing, "must be given for prompt_format=custom")
+            raise recipe.lacks(missing)
         if recipe.decision == "score":
             recipe.refuse(("stop", JUDGE), "is for decision=generate, in a task of texts")
         recipe._check_lists()
@@ -233,6 +233,13 @@ class Recipe:
         for name in names:
             if getattr(self, name) != HYPERPARAMETERS[name].default:
                 raise self._wrong(name, allowed, fix)
+
+    def lacks(self, name: Literal["template", "verbaliser"]) -> ParameterError:
+        """Return the error for what prompt_format=custom needs, with an example."""
+        example = "template=Review: {text}\\nSentiment: {answer}"
+        if name == "verbaliser":
+            example = "verbaliser=negative;positive (a word per class, in label order)"
+        return self._wrong(name, "must be given for prompt_format=custom", f"For example: {example}.")
 
     def _wrong(self, name: str, allowed: str, fix: str = "") -> ParameterError:
         return ParameterError(f"hyperparameters.{name}", getattr(self, name), allowed, fix)

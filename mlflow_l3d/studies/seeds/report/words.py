@@ -228,20 +228,21 @@ def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before:
 
 
 def short_notes(study: SeedsStudy, failed: int) -> Iterator[str]:
-    """Yield what is assumed, and which runs failed, have no score, or name no class in most predictions."""
+    """Yield what is assumed, and which runs failed, have no score, or have no answer to most examples."""
     unit = study.unit
     if note := assumed_direction(study.metric):
         yield note
     if failed:
         yield f"{counted(failed, unit)} failed: the numbers are from the rest."
     if study.missing_seeds:
-        yield f"{unit.title()}s without a score: {_list(study.missing_seeds)}."
+        lower = "If these would score low, the true spread is larger (L3D012)"
+        yield f"{unit.title()}s without a score: {_list(study.missing_seeds)}. {lower}."
     if study.unshared:
         left_out = f"{counted(study.unshared, 'example')} {'is' if study.unshared == 1 else 'are'} not compared"
         yield f"{left_out}: not every {unit} has a prediction of {'it' if study.unshared == 1 else 'them'}."
     if study.unanswered_seeds:
         which = f"{_list(study.unanswered_seeds)}. Whether these {unit}s trained is not known"
-        yield f"Half of the predictions or more name no class of the task: {which}."
+        yield f"Half of the predictions or more are missing, or are not an answer that the task allows: {which}."
 
 
 def _list(seeds: Sequence[int], most: int | None = None) -> str:
