@@ -90,10 +90,9 @@ def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
         problems += [f"{name}: {what}, {other}" for name, what in changes.items() if what == _OTHER_EXAMPLES]
     if changes[REPLICATE] and request.setup.deterministic:
         # What else is drawn changes every result, so that nothing is known of the other seeds.
-        repeated = changes[REPLICATE]
         causes = "either something is drawn that no seed decides, or runs side by side share a file"
         fix = "use workers=1, or write to {output}"
-        problems = [f"the same seeds gave another result ({repeated}): {causes} ({fix})"]
+        problems = [f"the same seeds gave another result ({changes[REPLICATE]}): {causes} ({fix})"]
     effects = {name: change or "nothing" for name, change in changes.items()}
     if not problems:
         _mark(request).parent.mkdir(parents=True, exist_ok=True)

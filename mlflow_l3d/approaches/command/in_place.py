@@ -19,10 +19,8 @@ from mlflow_l3d.approaches.command.key_files import read_notes, write_whole
 from mlflow_l3d.approaches.command.template import Output, run
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, warn_once
 from mlflow_l3d.approaches.project import store
-from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import sounds_like_metric
 from mlflow_l3d.paths import cache_folder
-from mlflow_l3d.tasks.answers import read_columns
 
 _FILES: Final = (*PREDICTIONS, METRICS)
 _LAST_METRICS: Final = """SELECT key, value, max(is_nan), count(DISTINCT value) FROM latest_metrics JOIN runs
@@ -101,11 +99,6 @@ def run_in_place(words: Sequence[str], here: Path, output: Path, variables: Mapp
         if name == METRICS:
             text = " ".join((here / name).read_text("utf-8", "replace").split())
             printed = printed._replace(stdout=f"{printed.stdout}\n{text}")
-            continue
-        try:
-            read_columns(here / name)
-        except L3DError as error:
-            warn_once(f"{name} is not used: {error}.")
         else:
             copyfile(here / name, output / name)
     return printed
@@ -134,9 +127,8 @@ def logged_metrics(folder: Path) -> dict[str, float]:
     with suppress(sqlite3.Error), closing(sqlite3.connect(folder / store.STORE)) as tables:
         for name, value, is_nan, count in tables.execute(_LAST_METRICS).fetchall():
             if count > 1:
-                warn_once(
-                    f"{name} is not used: {count} MLflow runs of one process logged different values. Nest all but one."
-                )
+                why = f"{count} MLflow runs of one process logged different values"
+                warn_once(f"{name} is not used: {why}. Nest all but one")
             elif not name.startswith("system/"):
                 metrics[name] = math.nan if is_nan else float(value)
     return metrics

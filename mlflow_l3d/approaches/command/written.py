@@ -67,11 +67,6 @@ class Written:
             return ""
         return kind_of({*self.labels.tolist()}, Counter(self.predictions.tolist()), len(self.labels))
 
-    def warn_of_unused(self) -> None:
-        """Warn once in each process of a file of predictions that is not used."""
-        if self.unused:
-            warn_once(f"{self.unused}.")
-
     @property
     def has_numbers(self) -> bool:
         """Whether the predictions are decimal numbers."""
@@ -79,9 +74,9 @@ class Written:
 
     def as_numbers(self) -> Written:
         """Return it with labels and predictions as numbers; raise a ValueError if one is none."""
-        values = (self.labels, self.predictions)
         labels, predictions = (
-            None if each is None else np.array([float(text or "") for text in each]) for each in values
+            None if each is None else np.array([float(text or "") for text in each])
+            for each in (self.labels, self.predictions)
         )
         return replace(self, labels=labels, predictions=predictions)
 
@@ -95,8 +90,9 @@ class Written:
 
 @cache
 def warn_once(message: str) -> None:
-    """Warn once in each process."""
-    _log.warning("%s", message)
+    """Warn once in each process; of the empty text never."""
+    if message:
+        _log.warning("%s.", message)
 
 
 def read(folder: Path, kind: str = "") -> Written:
@@ -130,10 +126,8 @@ def _metrics(path: Path) -> dict[str, float]:
         metrics = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise L3DError(f"{path.name} is not valid JSON ({error})") from None
-    if not isinstance(metrics, dict) or not metrics:
-        raise L3DError(f"{path.name} must map names to numbers")
     numbers: dict[str, float] = {}
-    for name, value in metrics.items():
+    for name, value in metrics.items() if isinstance(metrics, dict) else ():
         for inner, number in value.items() if isinstance(value, dict) else [("", value)]:
             whole = f"{name}/{inner}".rstrip("/")
             if isinstance(number, int | float) and not isinstance(number, bool):
@@ -146,11 +140,13 @@ def _metrics(path: Path) -> dict[str, float]:
 
 
 def _predictions(path: Path, metrics: dict[str, float], kind: str) -> Written:
-    columns = read_columns(path)
+    try:
+        columns = read_columns(path)
+    except L3DError as error:
+        return Written(metrics=metrics, unused=f"{path.name} is not used: {error}")
     roles = roles_of(columns)
     if missing := [f"{role} (or {', '.join(others)})" for role, (_, *others) in ROLES.items() if role not in roles]:
-        has = ", ".join(list(columns)[:10]) or "no column"
-        lacks = f"it has {has}, and lacks {' and '.join(missing)}"
+        lacks = f"it has {', '.join(list(columns)[:10]) or 'no column'}, and lacks {' and '.join(missing)}"
         return Written(metrics=metrics, unused=f"{path.name} is not used: {lacks}. Rename its columns")
     columns |= {role: columns[name] for role, name in roles.items()}
     ids = columns["example_id"]
@@ -220,7 +216,8 @@ class CommandSession(CellwiseSession):
         if written.labels is None or written.predictions is None or written.ids is None:
             if names or unclassed:
                 expected = f"{self.task.form.words} to predict" if unclassed else f"classes {'|'.join(names)}"
-                raise L3DError(f"{what} wrote no predictions, and has {expected}")
+                because = f" ({written.unused})" if written.unused else ""
+                raise L3DError(f"{what} wrote no predictions{because}, and has {expected}")
             if self.metric not in written.metrics:
                 raise L3DError(f"{what} wrote no {self.metric}, but {', '.join(sorted(written.metrics))}")
             return Outcome(cell.key, metrics=written.metrics)

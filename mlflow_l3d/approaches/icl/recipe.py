@@ -234,12 +234,10 @@ class Recipe:
             if getattr(self, name) != HYPERPARAMETERS[name].default:
                 raise self._wrong(name, allowed, fix)
 
-    def lacks(self, name: Literal["template", "verbaliser"]) -> ParameterError:
+    def lacks(self, name: str) -> ParameterError:
         """Return the error for what prompt_format=custom needs, with an example."""
-        example = "template=Review: {text}\\nSentiment: {answer}"
-        if name == "verbaliser":
-            example = "verbaliser=negative;positive (a word per class, in label order)"
-        return self._wrong(name, "must be given for prompt_format=custom", f"For example: {example}.")
+        example = "For example: template=Review: {text}\\nSentiment: {answer} with verbaliser=negative;positive."
+        return self._wrong(name, "must be given for prompt_format=custom", example)
 
     def _wrong(self, name: str, allowed: str, fix: str = "") -> ParameterError:
         return ParameterError(f"hyperparameters.{name}", getattr(self, name), allowed, fix)

@@ -223,11 +223,11 @@ def test_only_examples_that_all_seeds_predict_are_compared():
     expected = [np.delete(right[0], [0, 5]).mean(), np.delete(right[1], 0).mean(), right[2].mean()]
     assert study.scores["accuracy"].tolist() == pytest.approx(expected)
     text = seeds_document(study, title="t").to_text()
-    assert "2 examples are not compared: not every seed has a prediction of them." in text
+    assert "Left out of the comparison: 2 examples that not every seed predicts." in text
     apart = seeds_study(seeds_frame(TWO), GOOD.assign(example_id=range(4), label=[0, 1, 0, 1]))
     assert apart.own.runs == 2
     assert apart.pairs == {}
-    assert "the seeds predict no common example" in seeds_document(apart, title="t").to_text()
+    assert "The seeds predict no common example." in seeds_document(apart, title="t").to_text()
 
 
 def test_order_of_rows_and_seeds_changes_nothing():

@@ -157,21 +157,13 @@ class ComparedSeeds:
         """What labels and predictions are."""
         return form_of(self.kind)
 
-    @property
-    def are_right_or_wrong(self) -> bool:
-        """Whether nothing but the accuracy can be computed from them: texts of which the labels say which are right."""
-        return self.form.has_classes and self.are_texts
-
-    def scores(self) -> dict[int, dict[str, float]]:
-        """Return seed -> its scores; none of numbers that were given as texts."""
+    def scores(self, predictions: pd.DataFrame) -> dict[Any, dict[str, float]]:
+        """Return seed -> the scores of its predictions, shared or not; of texts as classes the accuracy only."""
         if self.form.has_numbers and self.are_texts:
             return {}
-        if self.form.has_numbers or self.form.has_classes:
-            only = ("accuracy",) if self.are_texts else ()
-            rows = zip(self.seeds, self.matrix, strict=True)
-            return {seed: scores_of(self.labels, row, self.kind, only=only) for seed, row in rows}
-        parts = ((seed, self.frame[self.frame["seed"] == seed]) for seed in self.seeds)
-        return {seed: scores_of([*part["label"]], [*part["prediction"]], self.kind) for seed, part in parts}
+        only = ("accuracy",) if self.form.has_classes and self.are_texts else ()
+        parts = (numbered(predictions, self.kind) if self.form.has_classes else predictions).groupby("seed")
+        return {seed: scores_of([*part["label"]], [*part["prediction"]], self.kind, only=only) for seed, part in parts}
 
     def agreement(self) -> SeedAgreement:
         """Return how the predictions of the seeds agree; of numbers, how close they are."""
@@ -226,10 +218,10 @@ def compare_seeds(
 ) -> ComparedSeeds:
     """Return the predictions of seeds as they are compared under a metric; errors as of ``prediction_matrix``."""
     numbers, form = numbered(predictions, kind), form_of(kind)
-    *matrix, ids = prediction_matrix(numbers, seeds, kind)
-    shared = predictions[predictions["example_id"].isin(ids)]
+    matrix = prediction_matrix(numbers, seeds, kind)
+    shared = predictions[predictions["example_id"].isin(matrix[-1])]
     scored_by = "" if form.has_classes or form.has_numbers else (metric and metric.agreement) or "exact_match"
-    return ComparedSeeds(kind, *matrix, ids, shared, numbers is not predictions, classes, scored_by)
+    return ComparedSeeds(kind, *matrix, shared, numbers is not predictions, classes, scored_by)
 
 
 @dataclass(frozen=True, slots=True)

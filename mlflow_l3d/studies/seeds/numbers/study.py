@@ -239,13 +239,11 @@ def seeds_study(
     compared, unshared = None, 0
     if predictions is not None and len(predictions):
         compared = compare_seeds(predictions, seeds, kind, classes, headline)
-        tested, rows = predictions, {}
+        tested = predictions
         if "reference" in predictions and predictions["reference"].dtype == bool:
             tested = predictions[~predictions["reference"]]
-        if not (compared.are_right_or_wrong and headline.name in table):
-            for seed, own in tested.groupby("seed"):
-                rows |= compare_seeds(own, (seed,), kind, classes, headline).scores()
-        computed = pd.DataFrame.from_dict(rows, orient="index").reindex(index=table.index)
+        scored = compared.form.has_classes and compared.are_texts and headline.name in table
+        computed = pd.DataFrame.from_dict({} if scored else compared.scores(tested), orient="index")
         names = [name for name in dict.fromkeys((*names, *usual)) if name in table or name in computed]
         table = table.reindex(columns=names).astype(np.float64).combine_first(computed)[names]
         table = table.reindex(index=pd.Index(seeds, name="seed"))
@@ -254,11 +252,10 @@ def seeds_study(
     if headline.name not in table:
         raise unknown_name("metric", headline.name, [str(name) for name in table], "one that the runs have:")
     chance = headline.chance_level(classes if compared is None else compared.classes)
-    own_scores = table[headline.name]
     constant = () if compared is None else compared.constant()
     votes = None if compared is None else compared.votes()
     few = votes is not None and 0 < len(votes.frame) < FEWEST_EXAMPLES
-    low = () if chance is None or few else _low(own_scores, chance, constant)
+    low = () if chance is None or few else _low(table[headline.name], chance, constant)
     unanswered = () if compared is None else compared.unanswered()
     agreement = SeedAgreement({}, {}, {}) if compared is None else compared.agreement()
     return SeedsStudy(

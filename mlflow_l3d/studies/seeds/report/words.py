@@ -213,12 +213,11 @@ def _stable(study: SeedsStudy, is_typed: bool) -> Answer:
         alike, right = (points(study.pairs[name].mean, 1) for name in ("consistency", "correct_consistency"))
         lead = f"[[Two {unit}s agree|agree]] to **{alike} %** ({study.metric.agreement or 'exact_match'})."
         return Answer(question, "", (lead, f"Against the truth: {right} % (correct consistency)."))
-    if study.unshared:
-        return Answer(question, "", (f"Not reported: the {unit}s predict no common example.",))
     fix = "Record them: a command writes example_id, label, prediction to {output}/predictions.csv."
     if not is_typed:
         fix = "Record them: return labels and predictions of the test examples, not a score alone."
-    return Answer(question, "", (f"The {unit}s hold no predictions to compare. {fix}",))
+    what = "predict no common example." if study.unshared else f"hold no predictions to compare. {fix}"
+    return Answer(question, "", (f"The {unit}s {what}",))
 
 
 def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before: str = "") -> str:
@@ -235,11 +234,10 @@ def short_notes(study: SeedsStudy, failed: int) -> Iterator[str]:
     if failed:
         yield f"{counted(failed, unit)} failed: the numbers are from the rest."
     if study.missing_seeds:
-        lower = "If these would score low, the true spread is larger (L3D012)"
-        yield f"{unit.title()}s without a score: {_list(study.missing_seeds)}. {lower}."
+        without = f"{unit.title()}s without a score: {_list(study.missing_seeds)}"
+        yield f"{without}. If these would score low, the true spread is larger (L3D012)."
     if study.unshared:
-        left_out = f"{counted(study.unshared, 'example')} {'is' if study.unshared == 1 else 'are'} not compared"
-        yield f"{left_out}: not every {unit} has a prediction of {'it' if study.unshared == 1 else 'them'}."
+        yield f"Left out of the comparison: {counted(study.unshared, 'example')} that not every {unit} predicts."
     if study.unanswered_seeds:
         which = f"{_list(study.unanswered_seeds)}. Whether these {unit}s trained is not known"
         yield f"Half of the predictions or more are missing, or are not an answer that the task allows: {which}."
