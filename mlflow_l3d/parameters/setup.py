@@ -281,7 +281,8 @@ def headline_metric(setup: Setup) -> Metric:
 
 def _split_once(task: Task, root_seed: int) -> str:
     split = task.split({name: configuration_seed(root_seed, name, 0) for name in TASK_FACTORS})
-    sizes = f"{len(split.train)} train, {len(split.validation)} held-out, {len(split.scored)} evaluated examples"
+    parts = f"{len(split.train)} to train on, {len(split.validation)} held out"
+    sizes = f"{len(split.train) + len(split.validation)} labelled ({parts}) and {len(split.scored)} evaluated examples"
     return f"{task.name}: has no train and test parts, so all runs share one split, which root_seed draws: {sizes}"
 
 

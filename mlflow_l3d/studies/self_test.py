@@ -15,6 +15,7 @@ from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.cells.factors import REPLICATE
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.report.numbers import MISSING
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.request import CellRequest
 from mlflow_l3d.studies.shown import OnOneScreen, progress_bar
@@ -85,14 +86,13 @@ def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
         f"{name}: {TRIES} new seeds changed nothing; they do not reach the training" for name in sorted(unchanged)
     ]
     if request.same_examples:
-        other = "and all of them must predict the same ones"
+        other = "and only shared ones can be compared"
         problems += [f"{name}: {what}, {other}" for name, what in changes.items() if what == _OTHER_EXAMPLES]
     if changes[REPLICATE] and request.setup.deterministic:
         # What else is drawn changes every result, so that nothing is known of the other seeds.
-        repeated = changes[REPLICATE]
         causes = "either something is drawn that no seed decides, or runs side by side share a file"
         fix = "use workers=1, or write to {output}"
-        problems = [f"the same seeds gave another result ({repeated}): {causes} ({fix})"]
+        problems = [f"the same seeds gave another result ({changes[REPLICATE]}): {causes} ({fix})"]
     effects = {name: change or "nothing" for name, change in changes.items()}
     if not problems:
         _mark(request).parent.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,8 @@ def _change(one: Outcome, other: Outcome, metric: str) -> str:
         return f"it fails: {other.error}"
     if one.predictions is None or other.predictions is None:
         before, after = one.metrics.get(metric), other.metrics.get(metric)
-        return "" if before == after else f"{metric} {before} to {after}"
+        numbers = [MISSING if each is None else f"{each:.6g}" for each in (before, after)]
+        return "" if before == after else f"{metric} {' to '.join(numbers)}"
     assert one.example_ids is not None
     assert other.example_ids is not None
     if not np.array_equal(np.sort(one.example_ids), np.sort(other.example_ids)):

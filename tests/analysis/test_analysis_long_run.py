@@ -55,7 +55,21 @@ def test_what_a_factor_moves_has_no_bias_and_rows_of_levels_show_their_spread(mo
         ratio = spreads.var(ddof=1) / (spreads.mean() ** 2 - spreads.var(ddof=1) / 6)
         assert found[0].unevenness == pytest.approx(ratio)
     for each in found[:20]:
-        assert -1 <= each.importance_ci_low <= each.importance_ci_high <= 1
+        assert -1 <= each.importance_ci_low <= each.importance <= each.importance_ci_high <= max(1, each.importance)
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.0, 5.0])
+@pytest.mark.parametrize("model", [CROSSED, NESTED])
+def test_an_interval_contains_its_estimate(model, scale):
+    """Golden runs that vary less than the table put the published importance outside -1 to 1."""
+    generator, sizes = np.random.default_rng(5), set()
+    for factor in (scale, 1 / scale):
+        table = generator.standard_normal((6, 1)) / factor + factor * generator.standard_normal((6, 5))
+        record = importance(table, 0.3 * generator.standard_normal(20) * table.std(), model=model)
+        assert record.importance_ci_low <= record.importance <= record.importance_ci_high
+        assert record.importance_corrected_ci_low <= record.importance_corrected <= record.importance_corrected_ci_high
+        sizes.add(abs(record.importance) > 1)
+    assert scale == 1 or True in sizes
 
 
 def test_pairs_do_not_show_how_rows_are_spread():

@@ -230,16 +230,12 @@ def test_predictions_are_read_alike_from_all_files(kind, tmp_path):
 @pytest.mark.parametrize(
     ("files", "why"),
     [
-        ({"predictions.csv": "example_id,label\n1,a"}, "lacks the column prediction; it has example_id, label"),
         ({"predictions.csv": "example_id,label,prediction\n"}, "has no row"),
         ({"predictions.csv": "example_id,label,prediction\n1,a,a\n1,a,b"}, "example_id 1 stands there twice"),
         ({"predictions.csv": "example_id,label,prediction\n1,a,a\n2,,a"}, "label is missing in row 2"),
         ({"predictions.csv": "example_id,label,prediction\n1,nan,1\n2,1,1"}, "label is missing in row 1"),
-        ({"predictions.csv": "example_id,label,prediction\n1,a,a,b"}, "not well-formed"),
         ({"predictions.csv": "example_id,label,prediction,score_a\n1,a,a,x"}, "score_a must hold numbers"),
-        ({"predictions.csv": ""}, "predictions.csv is empty"),
         ({"predictions.csv": "x", "predictions.jsonl": "x"}, "one of them is enough"),
-        ({"predictions.parquet": "x"}, "cannot be read"),
         ({"metrics.json": "{"}, "is not valid JSON"),
         ({"metrics.json": "[1]"}, "must map names to numbers"),
         ({"metrics.json": '{"loss": NaN}'}, "loss is nan, not a finite number"),
@@ -520,6 +516,35 @@ def test_predictions_in_the_working_folder_are_used_if_they_have_our_columns(tmp
     approach, task, _, outcomes = printing(tmp_path, write.replace("example_id", "review"))
     assert (approach.metric, task.class_names, outcomes[0].predictions) == ("val_acc", (), None)
     assert "predictions.csv is not used: it has review, label, prediction" in caplog.text
+
+
+@pytest.mark.parametrize("header", ["id,gold,guess", ""])
+def test_a_file_whose_columns_are_not_known_leaves_the_printed_score(header, tmp_path, caplog):
+    rows = header and f"{header}\\n1,a,a\\n2,b,a"
+    write = f"open(sys.argv[2] + '/predictions.csv', 'w').write('{rows}')"
+    (tmp_path / "train.py").write_text(f"import sys; {write}; print('val_acc: 0.5')")
+    approach, task, session = session_of("python train.py {seed} {output}", tmp_path)
+    (outcome,) = session.run([one_cell(approach.factors)])
+    assert (approach.metric, task.class_names, outcome.metrics) == ("val_acc", (), {"val_acc": 0.5})
+    (warning,) = [each.message for each in caplog.records if "is not used" in each.message]
+    lacks = "label (or labels, target, targets, y_true, true, truth, ground_truth, y, actual) and prediction (or "
+    assert f"it has {header.replace(',', ', ') or 'no column'}, and lacks " in warning
+    assert lacks in warning
+    assert warning.endswith("Rename its columns.")
+    (tmp_path / "train.py").write_text(f"import sys; {write}")
+    with pytest.raises(L3DError, match=r"printed no score, and its predictions.csv is not used: .* Rename its columns"):
+        session_of("python train.py {seed} {output}", tmp_path)
+
+
+@pytest.mark.parametrize(("name", "why"), [("csv", "is not well-formed"), ("parquet", "cannot be read")])
+def test_an_unreadable_file_of_predictions_is_not_used(name, why, tmp_path):
+    (tmp_path / f"predictions.{name}").write_text("example_id,label,prediction\n1,a,a,b")
+    assert why in read(tmp_path).unused
+    write = f"open(sys.argv[1] + '/predictions.{name}', 'w').write('1,2\\n1,2,3')"
+    (tmp_path / "train.py").write_text(f"import sys; {write}; print('accuracy: 0.5', sys.argv[2])")
+    approach, _, session = session_of("python train.py {output} {seed}", tmp_path, classes="a|b")
+    (outcome,) = session.run([one_cell(approach.factors)])
+    assert f"wrote no predictions (predictions.{name} is not used: " in outcome.error
 
 
 def test_a_file_that_the_command_is_given_and_writes_is_not_part_of_the_key(tmp_path):

@@ -172,7 +172,10 @@ def test_temperature_draws_with_the_shares() -> None:
         ({"classes": "bad+worse"}, "hyperparameters.classes=bad+worse: 'worse' is none of the classes 0 good, 1 bad"),
         ({"classes": "1"}, "hyperparameters.classes=1: must name two different classes at least"),
         ({"template": "x"}, "hyperparameters.template=x: is for prompt_format=custom only"),
-        ({"prompt_format": "custom"}, "hyperparameters.template=auto: must be given for prompt_format=custom"),
+        (
+            {"prompt_format": "custom"},
+            "hyperparameters.template=auto: must be given for prompt_format=custom. For example: template=",
+        ),
         ({"prompt_format": "custom", "template": "Text: {txt}", "verbaliser": "a;b"}, "hyperparameters.template="),
         ({"verbaliser": "same;same"}, "hyperparameters.verbaliser="),
         ({"decision": "generate", "calibration": "contextual"}, "hyperparameters.calibration=contextual: needs deci"),

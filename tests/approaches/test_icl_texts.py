@@ -193,7 +193,8 @@ def test_a_template_without_class_words_is_for_texts(model: str, tmp_path: Path)
     prepared(model, tmp_path, **given).close()
     classes = make_task("two", [[f"t {at}" for at in range(20)]], [0, 1] * 10, ("a", "b"))
     with pytest.raises(
-        ParameterError, match=r"hyperparameters\.verbaliser=auto: must be given for prompt_format=custom"
+        ParameterError,
+        match=r"hyperparameters\.verbaliser=auto: must be given for .*=custom\. For example: .* verbaliser=neg",
     ):
         prepared(model, tmp_path, classes, **given)
     with pytest.raises(ParameterError, match=r"hyperparameters\.stop=#: has no effect: two has classes"):

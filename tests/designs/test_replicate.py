@@ -59,7 +59,7 @@ def found(table, agreement=None, **how):
     evidence = Evidence(
         importances={REPLICATE: record}, golden=record.golden, repeated_agreement=agreement, plan=PlanFacts(**how)
     )
-    return [(check.severity, check.message) for check in repeated_cells(evidence)]
+    return [(check.severity, f"{check.message} {check.title}") for check in repeated_cells(evidence)]
 
 
 def test_what_must_repeat_and_does_not_is_a_warning():
@@ -70,6 +70,7 @@ def test_what_must_repeat_and_does_not_is_a_warning():
     assert (severity, message.startswith("1 cell of 2 has another score")) == ("warning", True)
     ((severity, message),) = found(equal, 0.98, deterministic=True)
     assert (severity, "2 % of predictions differ" in message) == ("warning", True)
+    assert message.endswith("Cells do not repeat: the numbers of other factors include this variation")
     assert found(other, deterministic=False) == []
     assert found([[0.5, np.nan], [np.nan, 0.7]], deterministic=True) == []
 

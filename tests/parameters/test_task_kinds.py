@@ -126,7 +126,7 @@ def test_the_own_split_of_a_setup() -> None:
 def test_a_task_without_parts_is_split_once() -> None:
     setup = set_up_own(a_task("classification"), 5, num_labelled=10, test_size=6)
     assert setup.task.settings == SplitSettings(num_labelled=10, test_size=6)
-    sizes = "8 train, 2 held-out, 6 evaluated examples"
+    sizes = "10 labelled (8 to train on, 2 held out) and 6 evaluated examples"
     once = "has no train and test parts, so all runs share one split, which root_seed draws"
     assert setup.task.notes[0] == f"mine: {once}: {sizes}"
     with pytest.raises(ParameterError, match=r"^validation_fraction=0.2: is a share of a train part, and task=m"):

@@ -32,6 +32,7 @@ from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import WIDTH, marked
 from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.comparison.report.words import Side
@@ -236,3 +237,10 @@ def test_text_fits_the_terminal(document: Document) -> None:
     assert text.replace("数据顺序", "").isascii()
     assert max(map(len, text.splitlines())) <= WIDTH
     assert not re.search(r"\bnan\b", text)
+
+
+def test_words_of_a_first_column_are_not_broken() -> None:
+    """With `anywhere`, a browser makes a column as narrow as one letter before the table scrolls."""
+    html = Document(title="t", headline="h", table=Table(("metric",), [("precision_macro",)])).to_html()
+    (rule,) = re.findall(r"^tbody th \{(.*)\}$", html, re.MULTILINE)
+    assert "overflow-wrap: break-word" in rule

@@ -8,11 +8,13 @@ from mlflow import MlflowClient
 
 import mlflow_l3d
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
+from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.gate.golden import GoldenRuns, specify_golden
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import investigate
 from mlflow_l3d.studies.seeds.run import seeds
+from mlflow_l3d.studies.self_test import _change
 from mlflow_l3d.studies.sweep.run import sweep
 from mlflow_l3d.tracking import names
 
@@ -116,9 +118,21 @@ def test_seeds_that_move_the_test_set_are_found_before_training(tmp_path):
     text = f"import sys; sys.stdout = open('predictions.csv', 'w')\n{lines}"
     (tmp_path / "train.py").write_text(text.replace("SEED", "int(sys.argv[1])"))
     given = {"approach": "command", "command": "python -SE train.py {seed}", "executor": "inline", "seeds": 2}
-    with pytest.raises(L3DError, match=r"^self-test: seed: which examples are evaluated, and all of them must"):
+    with pytest.raises(L3DError, match=r"^self-test: seed: which examples are evaluated, and only shared ones"):
         seeds(**given, hyperparameters="classes=0|1")
     assert not MlflowClient().search_runs(["0"], "tags.`l3d.role` = 'cell'")
+    kept = seeds(**given, hyperparameters="classes=0|1", self_test="skip")
+    assert (kept.computed, kept.failed, kept.study.own.runs, kept.study.unshared) == (2, 0, 2, 2)
+    assert sorted(kept.study.examples.frame["example_id"]) == [0, 7, 8]
+
+
+@pytest.mark.parametrize(("after", "shown"), [(0.6679999828338623, "0.64 to 0.668"), (None, "0.64 to n/a")])
+def test_a_changed_score_is_shown_in_few_digits(after, shown):
+    one, other = (
+        Outcome(name, metrics={"val_acc": score}) for name, score in (("a", 0.6399999856948853), ("b", after))
+    )
+    other = other if after else Outcome("b")
+    assert _change(one, other, "val_acc") == f"val_acc {shown}"
 
 
 def test_a_trial_run_that_fails_says_so(script, tmp_path):

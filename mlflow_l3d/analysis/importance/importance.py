@@ -96,6 +96,7 @@ def importance(
     if (estimate := _estimate(rows, published, model)) is not None:
         record = record.estimated(estimate)
     low, high = published_interval(rows, finite_golden, model, level=level)
+    low, high = min(low, published.importance), max(high, published.importance)
     unevenness = uneven_rows(rows, model)[0]
     return replace(record, importance_ci_low=low, importance_ci_high=high, unevenness=unevenness)
 

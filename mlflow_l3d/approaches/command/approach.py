@@ -20,7 +20,7 @@ from mlflow_l3d.approaches.command.in_place import FirstRun, logged_metrics, run
 from mlflow_l3d.approaches.command.said import is_public, printed_scores
 from mlflow_l3d.approaches.command.scores import Printed, chosen_score, has_result, scale_of, unscaled
 from mlflow_l3d.approaches.command.template import Output, Template, environment, last_lines, listed, run
-from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, CommandSession, Written, read
+from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, CommandSession, Written, read, warn_once
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.own_parameters import CommandParameters
 from mlflow_l3d.cells.cell import content_key
@@ -267,9 +267,11 @@ class Command(Approach):
         if not values and not predicts:
             lines = " / ".join(last_lines(printed.stdout.strip() or printed.stderr, 3))
             looked = f"printed no score (name: value), and wrote neither {', '.join(PREDICTIONS)} nor {METRICS}"
+            looked = f"printed no score, and its {written.unused}" if written.unused else looked
             ended = f"it ended with: {lines}" if lines else "it printed nothing"
             raise L3DError(f"{self.what} {looked}; {ended}. Print one, such as accuracy: 0.87")
         if self.first is None:
+            warn_once(written.unused)
             scales = {name: scale_of(name, value) for name, value in values.items()}
             self.first = FirstRun(score=chosen_score(values), scales=scales)
         metrics = {}

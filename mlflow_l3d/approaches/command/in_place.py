@@ -9,7 +9,6 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, fields
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 from shutil import copyfile
@@ -18,12 +17,10 @@ from typing import Final
 from mlflow_l3d.approaches.command.folder import Stamps, file_stamp
 from mlflow_l3d.approaches.command.key_files import read_notes, write_whole
 from mlflow_l3d.approaches.command.template import Output, run
-from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS
+from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, warn_once
 from mlflow_l3d.approaches.project import store
-from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import sounds_like_metric
 from mlflow_l3d.paths import cache_folder
-from mlflow_l3d.tasks.answers import ROLES, read_columns, roles_of
 
 _FILES: Final = (*PREDICTIONS, METRICS)
 _LAST_METRICS: Final = """SELECT key, value, max(is_nan), count(DISTINCT value) FROM latest_metrics JOIN runs
@@ -102,8 +99,6 @@ def run_in_place(words: Sequence[str], here: Path, output: Path, variables: Mapp
         if name == METRICS:
             text = " ".join((here / name).read_text("utf-8", "replace").split())
             printed = printed._replace(stdout=f"{printed.stdout}\n{text}")
-        elif why := _unusable(here / name):
-            _warn(f"{name} is not used: {why}.")
         else:
             copyfile(here / name, output / name)
     return printed
@@ -111,21 +106,6 @@ def run_in_place(words: Sequence[str], here: Path, output: Path, variables: Mapp
 
 def _stamps_of_results(here: Path) -> Stamps:
     return {name: file_stamp((here / name).stat()) for name in _FILES if (here / name).is_file()}
-
-
-def _unusable(predictions: Path) -> str:
-    """Return why a file is not one of predictions as they are described to users; empty if it is."""
-    try:
-        columns = read_columns(predictions)
-    except L3DError as error:
-        return str(error)
-    return "" if {*ROLES} <= {*roles_of(columns)} else f"it has {', '.join(columns)}, not {', '.join(ROLES)}"
-
-
-@cache
-def _warn(message: str) -> None:
-    """Warn once in each process."""
-    _log.warning("%s", message)
 
 
 def tracking(folder: Path, environment: Mapping[str, str], *, ready: bool) -> dict[str, str]:
@@ -147,9 +127,8 @@ def logged_metrics(folder: Path) -> dict[str, float]:
     with suppress(sqlite3.Error), closing(sqlite3.connect(folder / store.STORE)) as tables:
         for name, value, is_nan, count in tables.execute(_LAST_METRICS).fetchall():
             if count > 1:
-                _warn(
-                    f"{name} is not used: {count} MLflow runs of one process logged different values. Nest all but one."
-                )
+                why = f"{count} MLflow runs of one process logged different values"
+                warn_once(f"{name} is not used: {why}. Nest all but one")
             elif not name.startswith("system/"):
                 metrics[name] = math.nan if is_nan else float(value)
     return metrics

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,6 +48,8 @@ class Written:
         Of ``metrics.json``, or those that were logged.
     logged
         What a project logged.
+    unused
+        Why the file of predictions is not used; empty if it is, or there is none.
     """
 
     ids: npt.NDArray[np.int64] | npt.NDArray[np.str_] | None = None
@@ -56,6 +58,7 @@ class Written:
     scores: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     logged: Logged | None = None
+    unused: str = ""
 
     @cached_property
     def kind(self) -> str:
@@ -71,9 +74,9 @@ class Written:
 
     def as_numbers(self) -> Written:
         """Return it with labels and predictions as numbers; raise a ValueError if one is none."""
-        values = (self.labels, self.predictions)
         labels, predictions = (
-            None if each is None else np.array([float(text or "") for text in each]) for each in values
+            None if each is None else np.array([float(text or "") for text in each])
+            for each in (self.labels, self.predictions)
         )
         return replace(self, labels=labels, predictions=predictions)
 
@@ -83,6 +86,13 @@ class Written:
         if self.labels is None or self.predictions is None or self.has_numbers:
             return None
         return Classes.found([{*self.labels.tolist()}], [*self.predictions.tolist(), *self.scores])
+
+
+@cache
+def warn_once(message: str) -> None:
+    """Warn once in each process; of the empty text never."""
+    if message:
+        _log.warning("%s.", message)
 
 
 def read(folder: Path, kind: str = "") -> Written:
@@ -116,10 +126,8 @@ def _metrics(path: Path) -> dict[str, float]:
         metrics = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise L3DError(f"{path.name} is not valid JSON ({error})") from None
-    if not isinstance(metrics, dict) or not metrics:
-        raise L3DError(f"{path.name} must map names to numbers")
     numbers: dict[str, float] = {}
-    for name, value in metrics.items():
+    for name, value in metrics.items() if isinstance(metrics, dict) else ():
         for inner, number in value.items() if isinstance(value, dict) else [("", value)]:
             whole = f"{name}/{inner}".rstrip("/")
             if isinstance(number, int | float) and not isinstance(number, bool):
@@ -132,12 +140,14 @@ def _metrics(path: Path) -> dict[str, float]:
 
 
 def _predictions(path: Path, metrics: dict[str, float], kind: str) -> Written:
-    columns = read_columns(path)
-    if not columns:
-        raise L3DError(f"{path.name} is empty")
+    try:
+        columns = read_columns(path)
+    except L3DError as error:
+        return Written(metrics=metrics, unused=f"{path.name} is not used: {error}")
     roles = roles_of(columns)
-    if missing := [role for role in ROLES if role not in roles]:
-        raise L3DError(f"{path.name} lacks the column {missing[0]}; it has {', '.join(list(columns)[:10])}")
+    if missing := [f"{role} (or {', '.join(others)})" for role, (_, *others) in ROLES.items() if role not in roles]:
+        lacks = f"it has {', '.join(list(columns)[:10]) or 'no column'}, and lacks {' and '.join(missing)}"
+        return Written(metrics=metrics, unused=f"{path.name} is not used: {lacks}. Rename its columns")
     columns |= {role: columns[name] for role, name in roles.items()}
     ids = columns["example_id"]
     if not ids:
@@ -206,7 +216,8 @@ class CommandSession(CellwiseSession):
         if written.labels is None or written.predictions is None or written.ids is None:
             if names or unclassed:
                 expected = f"{self.task.form.words} to predict" if unclassed else f"classes {'|'.join(names)}"
-                raise L3DError(f"{what} wrote no predictions, and has {expected}")
+                because = f" ({written.unused})" if written.unused else ""
+                raise L3DError(f"{what} wrote no predictions{because}, and has {expected}")
             if self.metric not in written.metrics:
                 raise L3DError(f"{what} wrote no {self.metric}, but {', '.join(sorted(written.metrics))}")
             return Outcome(cell.key, metrics=written.metrics)

@@ -11,7 +11,6 @@ from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
 from mlflow_l3d.approaches.icl.prompts.formats import custom_format, format_for, text_format
 from mlflow_l3d.approaches.icl.recipe import AUTO, CHOICE_ORDER, PROMPT_FORMAT, VERBALISER, Recipe
 from mlflow_l3d.cells.factors import stream
-from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 
 MOST_LISTED: Final = 7
@@ -65,7 +64,7 @@ class PromptChoices:
         names = [self.task.class_names[number] for number in self.classes]
         if name == "custom":
             if words == AUTO:
-                raise ParameterError("hyperparameters.verbaliser", AUTO, "must be given for prompt_format=custom")
+                raise self.recipe.lacks("verbaliser")
             return custom_format(template, words, columns, class_names=names, instruction=top)
         verbaliser = "" if words == AUTO else words
         return format_for(self.task.name, name, names, columns=columns, verbaliser=verbaliser)

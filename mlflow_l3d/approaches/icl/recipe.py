@@ -151,7 +151,7 @@ class Recipe:
         wordless = recipe.verbaliser == AUTO and recipe.decision == "score"  # else the task decides what is needed
         if custom and (recipe.template == AUTO or wordless):
             missing = "template" if recipe.template == AUTO else "verbaliser"
-            raise recipe._wrong(missing, "must be given for prompt_format=custom")
+            raise recipe.lacks(missing)
         if recipe.decision == "score":
             recipe.refuse(("stop", JUDGE), "is for decision=generate, in a task of texts")
         recipe._check_lists()
@@ -233,6 +233,11 @@ class Recipe:
         for name in names:
             if getattr(self, name) != HYPERPARAMETERS[name].default:
                 raise self._wrong(name, allowed, fix)
+
+    def lacks(self, name: str) -> ParameterError:
+        """Return the error for what prompt_format=custom needs, with an example."""
+        example = "For example: template=Review: {text}\\nSentiment: {answer} with verbaliser=negative;positive."
+        return self._wrong(name, "must be given for prompt_format=custom", example)
 
     def _wrong(self, name: str, allowed: str, fix: str = "") -> ParameterError:
         return ParameterError(f"hyperparameters.{name}", getattr(self, name), allowed, fix)

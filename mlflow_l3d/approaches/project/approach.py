@@ -14,7 +14,7 @@ from typing import Final
 
 from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, OTHER_KINDS, Command
 from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of, listed, run
-from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, with_predictions
+from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, warn_once, with_predictions
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.own_parameters import ProjectParameters
 from mlflow_l3d.approaches.project import store
@@ -207,7 +207,11 @@ class Project(Command):
             logged, metrics = store.logged(folder, tracking["MLFLOW_RUN_ID"])
             written = with_predictions(output, metrics, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
             if written.predictions is None and not metrics:
-                raise L3DError(f"the project logged no metric where MLflow leads it, and no {' or '.join(PREDICTIONS)}")
+                raise L3DError(
+                    written.unused
+                    or f"the project logged no metric where MLflow leads it, and no {' or '.join(PREDICTIONS)}"
+                )
+            warn_once(written.unused)
             artifacts, left_out = store.artifacts(output, float(hyperparameters["artifacts"]) * _MEGABYTE, PREDICTIONS)
         finally:
             shutil.rmtree(folder, ignore_errors=True)

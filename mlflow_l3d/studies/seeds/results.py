@@ -149,7 +149,8 @@ def evaluate_seeds(
         result = replace(result, run_id=run.run_id, source=source)
         tables = write_over_tasks(folder, models, result.report())
         write_result(folder, result)
-        run.finish(folder, metrics=_metrics(models), tags={names.INVESTIGATIONS: listed}, tables=tables)
+        metrics = {f"{k}/{one.model}" if models[1:] else k: v for one in models for k, v in one.metrics().items()}
+        run.finish(folder, metrics=metrics, tags={names.INVESTIGATIONS: listed}, tables=tables)
     return result
 
 
@@ -239,10 +240,3 @@ def _rescore(client: Client, rescored: _Read, result: SeedsEvaluation) -> None:
     if names.INVESTIGATION_KEY not in rescored.read.parent.data.tags:
         tags = {names.ROLE: "investigation", names.FACTOR: "seed", names.DESIGN: "seeds"}
         set_tags(client, run_id, {names.SCHEMA_TAG: names.SCHEMA, **tags})
-
-
-def _metrics(models: Sequence[ModelOverTasks]) -> dict[str, float]:
-    """Return the metrics of the comparison; with several models each name ends in the name of the model."""
-    if len(models) == 1:
-        return models[0].metrics()
-    return {f"{name}/{one.model}": value for one in models for name, value in one.metrics().items()}

@@ -213,8 +213,21 @@ def test_terminal_has_the_first_screen_only(studies):
 
 def test_what_is_missing_is_reported():
     one = study("mrpc", missing=(52,))
-    assert [*short_notes(one, 1)] == ["1 seed failed: the numbers are from the rest.", "Seeds without a score: 52."]
+    lower = "Seeds without a score: 52. If these would score low, the true spread is larger (L3D012)."
+    assert [*short_notes(one, 1)] == ["1 seed failed: the numbers are from the rest.", lower]
     assert "Seeds without a score: 52." in Page(seeds_document(one, title="t").to_html(folded=False)).text
+
+
+def test_a_task_of_texts_is_not_said_to_have_classes():
+    answers = {"example_id": [*range(20)], "label": [f"city {at}" for at in range(20)]}
+    silent = [pd.DataFrame({**answers, "seed": seed, "prediction": None}) for seed in (1, 2)]
+    scores = pd.DataFrame({"seed": [1, 2], "accuracy": 0.0})
+    one = seeds_study(scores, pd.concat(silent), kind="multiple_choice", metric="accuracy")
+    (note,) = [each for each in short_notes(one, 0) if "Half of the predictions" in each]
+    assert note.startswith(
+        "Half of the predictions or more are missing, or are not an answer that the task allows: 1, 2."
+    )
+    assert "class" not in note
 
 
 def test_next_step_is_what_changes_the_answer_most(studies):

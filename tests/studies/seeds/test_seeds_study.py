@@ -19,6 +19,7 @@ from mlflow_l3d.analysis.consistency.runs import consistency
 from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study
+from mlflow_l3d.studies.seeds.report.page import seeds_document
 
 TWO = (42, 52)
 
@@ -208,6 +209,27 @@ def test_a_failed_run_is_missing_and_not_a_zero():
     assert study.pairs["consistency"].mean == pytest.approx(pair_values(predictions[[0, 1, 3]], labels)[0].mean())
 
 
+def test_only_examples_that_all_seeds_predict_are_compared():
+    predictions, labels = drawn_predictions(np.random.default_rng(8), runs=3)
+    frame = long_frame(predictions, labels, (0, 1, 2))
+    lacking = frame.drop(index=frame.index[[0, 5, len(labels)]])
+    study = seeds_study(seeds_frame((0, 1, 2)), lacking)
+    shared = [at for at in range(len(labels)) if at not in (0, 5)]
+    assert study.pairs["consistency"].mean == pytest.approx(
+        pair_values(predictions[:, shared], labels[shared])[0].mean()
+    )
+    assert sorted(study.examples.frame["example_id"]) == shared
+    right = (predictions == labels).astype(float)
+    expected = [np.delete(right[0], [0, 5]).mean(), np.delete(right[1], 0).mean(), right[2].mean()]
+    assert study.scores["accuracy"].tolist() == pytest.approx(expected)
+    text = seeds_document(study, title="t").to_text()
+    assert "Left out of the comparison: 2 examples that not every seed predicts." in text
+    apart = seeds_study(seeds_frame(TWO), GOOD.assign(example_id=range(4), label=[0, 1, 0, 1]))
+    assert apart.own.runs == 2
+    assert apart.pairs == {}
+    assert "The seeds predict no common example." in seeds_document(apart, title="t").to_text()
+
+
 def test_order_of_rows_and_seeds_changes_nothing():
     rng = np.random.default_rng(9)
     predictions, labels = drawn_predictions(rng, runs=5)
@@ -247,8 +269,6 @@ GOOD = long_frame([[0, 1], [1, 1]], [0, 1], TWO)
         ((1.5, 42), None, {}, "whole numbers"),
         (TWO, GOOD.assign(seed=7), {}, "seed=7: has predictions and no scores"),
         (TWO, GOOD.drop(columns="label"), {}, "column=label"),
-        (TWO, GOOD.drop(index=0), {}, "all seeds must predict the same"),
-        (TWO, GOOD.drop(index=0), {"kind": "regression"}, "all seeds must predict the same"),
         (TWO, GOOD.assign(example_id=0), {}, "must have one true class|must occur once"),
         (TWO, pd.concat([GOOD, GOOD]), {"kind": "regression"}, "must occur once in the predictions of a seed"),
         (TWO, GOOD.assign(label=[0, 1, 1, 1]), {"kind": "regression"}, "must have one true value"),

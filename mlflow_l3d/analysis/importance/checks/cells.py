@@ -228,8 +228,9 @@ def repeated_cells(evidence: Evidence) -> Iterator[Check]:
     elif evidence.plan.deterministic:
         message = (
             f"{shares}, though their seeds are the same: something is drawn that no factor has, or the machine does "
-            "not compute the same way twice. Every other factor's numbers hold this, too. Look for a library's own "
+            "not compute the same way twice. Look for a library's own "
             "generator, threads, a GPU's warnings of operations that are not deterministic, or an endpoint; or say "
             "deterministic=false, and take the importance of replicate as the machine's part."
         )
-        yield Check("L3D014", "warning", "Cells do not repeat", message, record.factor)
+        title = "Cells do not repeat: the numbers of other factors include this variation"
+        yield Check("L3D014", "warning", title, message, record.factor)

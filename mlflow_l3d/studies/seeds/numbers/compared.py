@@ -48,7 +48,7 @@ def check_seeds(given: list[Any]) -> tuple[int, ...]:
 def prediction_matrix(
     predictions: pd.DataFrame, seeds: tuple[int, ...], kind: Kind
 ) -> tuple[tuple[int, ...], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the predictions of all seeds as one array.
+    """Return the predictions of all seeds of the examples that they share as one array.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def prediction_matrix(
     Raises
     ------
     ParameterError
-        If a column is missing, a seed is not known, an example occurs twice or has two labels, or examples differ.
+        If a column is missing, a seed is not known, or an example occurs twice or has two labels.
     ValueError
         If something is not a class number, or not finite.
     """
@@ -91,12 +91,10 @@ def prediction_matrix(
     if len(different := np.flatnonzero(labels[columns] != truth)):
         at = different[0]
         raise ParameterError("label", truth[at], f"example_id {ids[columns[at]]} must have one true value")
-    if len(rows) < len(compared) * len(ids):
-        fix = "Compare runs of one split."
-        raise ParameterError("predictions", "different examples", "all seeds must predict the same ones", fix)
     matrix = np.empty((len(compared), len(ids)), dtype=guess.dtype)
     matrix[rows, columns] = guess
-    return compared, matrix, labels, np.asarray(ids)
+    shared = np.bincount(columns, minlength=len(ids)) == len(compared)
+    return compared, matrix[:, shared], labels[shared], np.asarray(ids)[shared]
 
 
 def numbered(predictions: pd.DataFrame, kind: Kind) -> pd.DataFrame:
@@ -133,9 +131,9 @@ class ComparedSeeds:
     matrix
         Shape (S, n): predictions as numbers; of texts 0 is right, other numbers are wrong, -1 is none.
     labels, ids
-        Shape (n,): true values likewise, and ids of the examples.
+        Shape (n,): true values likewise, and ids of the examples, which all seeds predicted.
     frame
-        One row per prediction, as they were given.
+        One row per prediction of these, as they were given.
     are_texts
         Whether predictions were given as texts.
     known_classes
@@ -159,21 +157,13 @@ class ComparedSeeds:
         """What labels and predictions are."""
         return form_of(self.kind)
 
-    @property
-    def are_right_or_wrong(self) -> bool:
-        """Whether nothing but the accuracy can be computed from them: texts of which the labels say which are right."""
-        return self.form.has_classes and self.are_texts
-
-    def scores(self) -> dict[int, dict[str, float]]:
-        """Return seed -> its scores; none of numbers that were given as texts."""
+    def scores(self, predictions: pd.DataFrame) -> dict[Any, dict[str, float]]:
+        """Return seed -> the scores of its predictions, shared or not; of texts as classes the accuracy only."""
         if self.form.has_numbers and self.are_texts:
             return {}
-        if self.form.has_numbers or self.form.has_classes:
-            only = ("accuracy",) if self.are_texts else ()
-            rows = zip(self.seeds, self.matrix, strict=True)
-            return {seed: scores_of(self.labels, row, self.kind, only=only) for seed, row in rows}
-        parts = ((seed, self.frame[self.frame["seed"] == seed]) for seed in self.seeds)
-        return {seed: scores_of([*part["label"]], [*part["prediction"]], self.kind) for seed, part in parts}
+        only = ("accuracy",) if self.form.has_classes and self.are_texts else ()
+        parts = (numbered(predictions, self.kind) if self.form.has_classes else predictions).groupby("seed")
+        return {seed: scores_of([*part["label"]], [*part["prediction"]], self.kind, only=only) for seed, part in parts}
 
     def agreement(self) -> SeedAgreement:
         """Return how the predictions of the seeds agree; of numbers, how close they are."""
@@ -229,8 +219,9 @@ def compare_seeds(
     """Return the predictions of seeds as they are compared under a metric; errors as of ``prediction_matrix``."""
     numbers, form = numbered(predictions, kind), form_of(kind)
     matrix = prediction_matrix(numbers, seeds, kind)
+    shared = predictions[predictions["example_id"].isin(matrix[-1])]
     scored_by = "" if form.has_classes or form.has_numbers else (metric and metric.agreement) or "exact_match"
-    return ComparedSeeds(kind, *matrix, predictions, numbers is not predictions, classes, scored_by)
+    return ComparedSeeds(kind, *matrix, shared, numbers is not predictions, classes, scored_by)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,8 @@ class SeedsStudy:
         was recorded of them, a trial, say; None for seeds.
     changes
         Rows whose answer changes, if all runs sent the same requests; None for seeds.
+    unshared
+        Examples that some seeds predicted and others did not: they are not compared.
     """
 
     task: str
@@ -94,6 +96,7 @@ class SeedsStudy:
     unanswered_seeds: tuple[int, ...]
     recorded: pd.DataFrame | None = None
     changes: AnswerChanges | None = None
+    unshared: int = 0
 
     @property
     def unit(self) -> str:
@@ -188,8 +191,8 @@ def seeds_study(
         `kind` are computed from the predictions.
     predictions
         One row per prediction: ``seed``, ``example_id``, ``label``, ``prediction`` (class numbers, -1 for none; numbers
-        for regression; texts, compared as the metric says, for all else). All seeds predict the same examples; a
-        seed without predictions is not compared. Macro averages of predictions are over the classes of a seed's own
+        for regression; texts, compared as the metric says, for all else). Examples that all seeds predicted are
+        compared; a seed without predictions is not. Macro averages of predictions are over the classes of a seed's own
         labels and predictions, as in scikit-learn. No score is computed from rows that are true in a column
         ``reference``, but agreement is.
     metric
@@ -213,8 +216,7 @@ def seeds_study(
     Raises
     ------
     ParameterError
-        If there are fewer than two seeds, a seed occurs twice, a seed has predictions only, seeds predict different
-        examples, or the metric is not there.
+        If there are fewer than two seeds, a seed occurs twice, a seed has predictions only, or the metric is not there.
 
     Examples
     --------
@@ -234,25 +236,26 @@ def seeds_study(
     headline = as_metric(metric or usual[0])
     names = [name for name in dict.fromkeys((headline.name, *usual, *others)) if name in scores]
     table = scores.set_index("seed")[names].astype(np.float64)
-    compared = None
+    compared, unshared = None, 0
     if predictions is not None and len(predictions):
         compared = compare_seeds(predictions, seeds, kind, classes, headline)
-        tested = compared
+        tested = predictions
         if "reference" in predictions and predictions["reference"].dtype == bool:
-            tested = compare_seeds(predictions[~predictions["reference"]], seeds, kind, classes, headline)
-        rows = {} if compared.are_right_or_wrong and headline.name in table else tested.scores()
-        computed = pd.DataFrame.from_dict(rows, orient="index").reindex(index=table.index)
+            tested = predictions[~predictions["reference"]]
+        scored = compared.form.has_classes and compared.are_texts and headline.name in table
+        computed = pd.DataFrame.from_dict({} if scored else compared.scores(tested), orient="index")
         names = [name for name in dict.fromkeys((*names, *usual)) if name in table or name in computed]
         table = table.reindex(columns=names).astype(np.float64).combine_first(computed)[names]
         table = table.reindex(index=pd.Index(seeds, name="seed"))
+        unshared = predictions["example_id"].nunique() - len(compared.ids)
+        compared = compared if len(compared.ids) else None
     if headline.name not in table:
         raise unknown_name("metric", headline.name, [str(name) for name in table], "one that the runs have:")
     chance = headline.chance_level(classes if compared is None else compared.classes)
-    own_scores = table[headline.name]
     constant = () if compared is None else compared.constant()
     votes = None if compared is None else compared.votes()
     few = votes is not None and 0 < len(votes.frame) < FEWEST_EXAMPLES
-    low = () if chance is None or few else _low(own_scores, chance, constant)
+    low = () if chance is None or few else _low(table[headline.name], chance, constant)
     unanswered = () if compared is None else compared.unanswered()
     agreement = SeedAgreement({}, {}, {}) if compared is None else compared.agreement()
     return SeedsStudy(
@@ -276,6 +279,7 @@ def seeds_study(
         unanswered_seeds=unanswered,
         recorded=None if recorded is None else recorded.set_index(pd.Index(seeds)),
         changes=answer_changes(compared.frame, kind, headline) if repeats and compared is not None else None,
+        unshared=unshared,
     )
 
 

@@ -216,7 +216,8 @@ def _stable(study: SeedsStudy, is_typed: bool) -> Answer:
     fix = "Record them: a command writes example_id, label, prediction to {output}/predictions.csv."
     if not is_typed:
         fix = "Record them: return labels and predictions of the test examples, not a score alone."
-    return Answer(question, "", (f"The {unit}s hold no predictions to compare. {fix}",))
+    what = "predict no common example." if study.unshared else f"hold no predictions to compare. {fix}"
+    return Answer(question, "", (f"The {unit}s {what}",))
 
 
 def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before: str = "") -> str:
@@ -226,17 +227,20 @@ def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before:
 
 
 def short_notes(study: SeedsStudy, failed: int) -> Iterator[str]:
-    """Yield what is assumed, and which runs failed, have no score, or name no class in most predictions."""
+    """Yield what is assumed, and which runs failed, have no score, or have no answer to most examples."""
     unit = study.unit
     if note := assumed_direction(study.metric):
         yield note
     if failed:
         yield f"{counted(failed, unit)} failed: the numbers are from the rest."
     if study.missing_seeds:
-        yield f"{unit.title()}s without a score: {_list(study.missing_seeds)}."
+        without = f"{unit.title()}s without a score: {_list(study.missing_seeds)}"
+        yield f"{without}. If these would score low, the true spread is larger (L3D012)."
+    if study.unshared:
+        yield f"Left out of the comparison: {counted(study.unshared, 'example')} that not every {unit} predicts."
     if study.unanswered_seeds:
         which = f"{_list(study.unanswered_seeds)}. Whether these {unit}s trained is not known"
-        yield f"Half of the predictions or more name no class of the task: {which}."
+        yield f"Half of the predictions or more are missing, or are not an answer that the task allows: {which}."
 
 
 def _list(seeds: Sequence[int], most: int | None = None) -> str:
