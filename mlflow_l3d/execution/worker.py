@@ -57,7 +57,8 @@ def serve(connection: Connection, device: str, sharers: int, parent: int, parent
     def load() -> Job:
         return replace(unpickled(connection.recv_bytes()), device=device)
 
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):  # the parent is gone, or wants no more
+    # The parent is gone, or wants no more; KeyboardInterrupt: of a session that closes if it is terminated.
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
         if not serve_calls(load, connection.recv, connection.send):
             # At once: what libraries do at the end of a process may wait for the device for ever.
             os._exit(LOST_DEVICE)

@@ -15,6 +15,7 @@ import pytest
 from endpoint_server import Server, first_token, log_probability
 from finetuning_helpers import handmade_task
 from icl_helpers import APPROACH, cell, complete
+from run_helpers import wait_until
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.failures import StudyEndedError
@@ -197,7 +198,8 @@ def test_answers_that_are_under_way_at_an_interruption_are_kept(server, tmp_path
     server.delay, cells = 0.2, [cell(number) for number in range(4)]
     outcomes = ProcessExecutor(job=job(server, tmp_path, concurrency=3), workers=1).run(cells)
     assert next(outcomes).error is None
-    server.delay = last
+    server.delay, asked = last, len(server.requests)
+    wait_until(lambda: len(server.requests) > asked, "a request")  # one that takes so long is under way
     outcomes.close()
     server.delay, paid = 0.2, len(server.requests)
     found = run(server, tmp_path, range(4))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -40,7 +39,8 @@ class EndpointSession(PromptSession):
         served, self._asks = self.connection.served, self.connection.engine
         if parent_process() is not None and threading.current_thread() is threading.main_thread():
             # A worker that is stopped keeps the answers that are under way: closing the session waits for them.
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+            # (SystemExit would count as an error of a cell, which is tried again.)
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
         self.chat = served.chat
         self.conversation = "mistral" if recipe.chat == "turns" else None
         ways = (
