@@ -91,7 +91,7 @@ def may_be_luck(two: str, size: str, collapsed: str = "") -> str:
 
 
 def effect_step(ends: Sequence[float], unit: Unit, command: Callable[[str], str]) -> Iterator[Step]:
-    """Yield the step that names a smallest effect: from the least one on, in two digits, that the interval allows."""
+    """Yield the step that names a smallest effect: the least one, in two digits, for which the interval suffices."""
     width = unit.scale * max(map(abs, ends))
     if 0 < width < math.inf:
         power = 10.0 ** (math.floor(math.log10(width)) - 1)

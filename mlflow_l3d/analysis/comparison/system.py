@@ -115,7 +115,7 @@ class System:
     def averaged(self, unit: IntArray) -> System:
         """Return the same with one run for the runs that have the same number in `unit`, numbers from 0 as they occur.
 
-        Its score is the mean of theirs, and so is what a test example adds to it; its configuration is the first one's.
+        Its score is the mean of their scores, as is what a test example adds; it has the first configuration.
         """
         first, sizes = np.unique(unit, return_index=True)[1], np.bincount(unit)
         if len(first) == self.runs:

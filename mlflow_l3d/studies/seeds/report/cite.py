@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from mlflow_l3d.report.numbers import MISSING, between, points, unit_of
+from mlflow_l3d.report.numbers import MISSING, between, counted, points, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.report.cite import bibtex, escaped
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
@@ -14,6 +14,8 @@ from mlflow_l3d.studies.seeds.report.words import digits
 def cited(study: SeedsStudy, source: Source) -> str:
     """Return what was repeated, how often, mean, spread and their intervals; the same as a table; the literature."""
     own, unit = study.own, unit_of(study.metric)
+    if own.runs < 2:
+        return f"{counted(own.runs, study.unit)} with a score: there is no spread to cite."
     text = partial(unit.text, digits=digits(study))
     where = f" on {study.task}" if study.task else ""
     metric, mean, std = f"{study.metric}{' (%)' if study.metric.percent else ''}", text(own.mean), text(own.std)
