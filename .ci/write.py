@@ -48,11 +48,11 @@ REQUIRED = "(required)"
 PAGE = """\
 # Parameters
 
-Which parameters does a command have, and what may they be? A parameter `test_size` is `--test-size 100` on the command
-line, `-P test_size=100` under `mlflow run`, and `test_size=100` in Python. There, `mlflow-l3d NAME` is
-`mlflow_l3d.NAME()`. It takes numbers, lists, mappings, True and False as they are; `None` is `none` if that is allowed,
-otherwise the default. Parameters of an approach, such as the learning rate, are values of the one parameter
-`hyperparameters` ([hyperparameters and luck](concepts/hyperparameters.md)).
+Which parameters does a command have, and what may they be? `mlflow-l3d sweep --test-size 100` is also
+`mlflow run . --env-manager local -e sweep -P test_size=100` (`investigate` needs no `-e`, `view` is no entry point),
+and in Python `mlflow_l3d.sweep(test_size=100)`. Python takes numbers, lists, mappings, True and False as they are;
+`None` is `none` if that is allowed, otherwise the default. Parameters of an approach, such as the learning rate, are
+values of the one parameter `hyperparameters` ([hyperparameters and luck](concepts/hyperparameters.md)).
 
 `.ci/write.py` writes this page.
 """
@@ -77,11 +77,10 @@ def declaration(parameter: Parameter) -> str:
 
 def section(verb: Verb) -> str:
     """Return what the page says about one verb."""
-    ways = [f"`mlflow-l3d {' '.join([verb.name, *(word.upper() for word in verb.words)])}`"]
-    project = f"`mlflow run . --env-manager local -e {verb.entry_point}`".replace(" -e main", "")
-    ways += [project] if verb.entry_point else []
+    ways = [f"`mlflow-l3d {' '.join([verb.name, *(word.upper() for word in verb.words)])}`"] * bool(verb.words)
     ways += [f"`mlflow_l3d.{verb.function}()`"] * (verb.function != verb.name)
-    text = f"\n## {verb.name}\n\n{verb.description[:1].upper()}{verb.description[1:]}.\n\n{' · '.join(ways)}\n"
+    text = f"\n## {verb.name}\n\n{verb.description[:1].upper()}{verb.description[1:]}.\n"
+    text += f"\n{' · '.join(ways)}\n" if ways else ""
     known = like(verb)
     shared = [name for name, parameter in verb.parameters.items() if parameter == known.parameters.get(name)]
     own = {name: parameter for name, parameter in verb.parameters.items() if name not in shared}

@@ -1,0 +1,80 @@
+"""In-context learning behind a server, such as vLLM's, and with the same weights here.
+
+python benchmarks/icl_served.py http://127.0.0.1:8000/v1 NAME FOLDER [--device cuda]
+
+FOLDER has the weights that the server has as NAME. Texts are SST-2; `L3D_DATA` names the folder with the data sets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _common import machine
+from half_precision import _cell, _task
+
+
+def main() -> None:
+    """Ask the server, then compute here in each precision; print what differs."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("url")
+    parser.add_argument("name")
+    parser.add_argument("folder")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--cells", type=int, default=4)
+    parser.add_argument("--test", type=int, default=200)
+    parser.add_argument("--concurrency", type=int, default=8)
+    options = parser.parse_args()
+    if "L3D_DATA" not in os.environ:
+        parser.error("L3D_DATA must name the folder with the data sets")
+    print(f"# {options.name}, served and on {options.device}\n\n{machine()}\n", flush=True)
+    served = {"base_url": options.url, "concurrency": options.concurrency}
+    found = {"server": _run(options, f"openai:{options.name}", "cpu", served)}
+    for dtype in ("float32", "bfloat16"):
+        found[dtype] = _run(options, options.folder, options.device, {"dtype": dtype})
+    for one, other in (("server", "float32"), ("server", "bfloat16"), ("bfloat16", "float32")):
+        print(f"{one} and {other}: {_compared(found[one], found[other])}")
+
+
+def _run(options: argparse.Namespace, model: str, device: str, given: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return predictions and class scores of all cells; print how many texts a second were answered after the first."""
+    from mlflow_l3d import registry
+    from mlflow_l3d.approaches.base import resolve_hyperparameters
+
+    approach: Any = registry.load("approach", "icl")()
+    hyperparameters = approach.complete(resolve_hyperparameters(approach, {"chat": "none", **given}))
+    with tempfile.TemporaryDirectory() as cache:
+        task = _task("sst2", 200, options.test)
+        session = approach.prepare(task, hyperparameters, model=model, device=device, cache=Path(cache))
+        list(session.run(iter([_cell(approach.factors, options.cells)])))
+        begun = time.perf_counter()
+        outcomes = {
+            each.key: each for each in session.run(_cell(approach.factors, seed) for seed in range(options.cells))
+        }
+        seconds = time.perf_counter() - begun
+        session.close()
+    rows = [outcomes[f"seed {seed}"] for seed in range(options.cells)]
+    if failed := next((each for each in rows if each.predictions is None), None):
+        raise SystemExit(f"{model}: {failed.error}")
+    predictions, scores = (np.concatenate([getattr(each, name) for each in rows]) for name in ("predictions", "scores"))
+    print(f"{model} {given}: {len(predictions) / seconds:.1f} texts/s; {dict(rows[0].metrics)}", flush=True)
+    return predictions, scores.astype(float)
+
+
+def _compared(one: tuple[Any, Any], other: tuple[Any, Any]) -> str:
+    (first, scores), (second, others) = one, other
+    gaps = np.abs(scores - others).max(axis=1)
+    return (
+        f"{100 * np.mean(first == second):.2f} % of {len(first)} predictions agree; class scores differ by "
+        f"{gaps.max():.1e} at most, {gaps.mean():.1e} on average"
+    )
+
+
+if __name__ == "__main__":
+    main()
