@@ -28,6 +28,7 @@ class Server:
         self.requests, self.keys, self.under_way, self.most = [], set(), 0, 0
         self.faults, self.retry_after, self.delay = deque(), None, 0.0
         self.models_faults, self.usage = deque(), None
+        self.listed_too = {}
         self.lock = threading.Lock()
         self.start()
 
@@ -118,7 +119,7 @@ class Server:
             choice["logprobs"] = {"tokens": tokens, "token_logprobs": values}
         elif body.get("logprobs") and self.gives != "nothing":
             rows = [{"token": token, "logprob": log_probability(prompt, token)} for token in TOKENS]
-            legacy = {f" {row['token']}": row["logprob"] for row in rows}
+            legacy = {f" {row['token']}": row["logprob"] for row in rows} | self.listed_too
             choice["logprobs"] = {"content": [{"top_logprobs": rows}]} if chat else {"top_logprobs": [legacy]}
         usage = {"prompt_tokens": len(prompt.split()), "completion_tokens": 1}
         named = {"model": self.model, "system_fingerprint": self.fingerprint}

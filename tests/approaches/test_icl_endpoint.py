@@ -92,6 +92,12 @@ def test_scores_are_the_servers_log_probabilities(server, tmp_path, chat, gives)
     assert found.metrics["first_token"] == float(gives == "first")
 
 
+def test_a_likely_token_that_is_no_word_does_not_hide_what_the_server_gives(server, tmp_path):
+    server.listed_too = {"\n": -0.01, "<|im_end|>": -0.02, "positive": -0.03}  # as vLLM lists them
+    (found,) = run(server, tmp_path, chat="none")
+    assert found.metrics["first_token"] == 0
+
+
 def test_without_log_probabilities_answers_are_generated_and_a_line_says_so(server, tmp_path, caplog):
     server.gives = "nothing"
     (found,) = run(server, tmp_path, calibration="batch")

@@ -164,7 +164,9 @@ async def _echo(client: Client, path: str, body: dict[str, Any]) -> Mapping[str,
     The likeliest word behind a prompt must have the same one when it is in the prompt.
     """
     top = replies.first_tokens(await client.send(path, body | listed(_TOP[-1], chat=False)))["top"]
-    word, value = max(((token.strip(), value) for token, value in top if token.strip()), key=lambda pair: pair[1])
+    words = [(token, value) for token, value in top if token.strip().isalpha()]  # the text of an end token is no word
+    token, value = max(words, key=lambda pair: (pair[0].startswith(" "), pair[1]))
+    word = token.strip()
     reply = await client.send(path, echoed(_QUESTION, f" {word}"))
     if abs(replies.end_of_prompt(reply, word)["logprob"] - value) > _NEAR:
         raise ValueError("log-probabilities of other tokens")
