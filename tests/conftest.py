@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from stores import copy_store
-from warm_start import WarmStart
+from warm_start import WarmStart, share_server
 
 DATA_VARIABLES = ("L3D_TEST_DATA", "L3D_TEST_REFERENCE")
 """Folders with data for tests; a test that needs one may be skipped only where the variable is not set."""
@@ -50,6 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     vars(config.pluginmanager.rewrite_hook).get("_must_rewrite", set()).discard("mlflow_l3d")
     if not _is_worker(config):
         os.environ["L3D_CACHE"] = tempfile.mkdtemp(prefix="l3d-test-cache-")
+        if getattr(config.option, "numprocesses", None) and not _is_quick(config):
+            share_server()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -87,7 +89,7 @@ def pytest_make_collect_report(
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the files of most slow tests: no worker should meet one of them last. A quick check draws less."""
-    if "not slow" in config.option.markexpr.split(" and "):
+    if _is_quick(config):
         _draw_fewer({getattr(item.obj, "__func__", item.obj) for item in items if isinstance(item, pytest.Function)})
     if _is_worker(config):
         slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
@@ -116,6 +118,11 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if nextitem is None or nextitem.path != item.path:
         gc.collect()
         gc.freeze()
+
+
+def _is_quick(config: pytest.Config) -> bool:
+    """Return whether slow tests are left out."""
+    return "not slow" in config.option.markexpr.split(" and ")
 
 
 def _is_worker(config: pytest.Config) -> bool:

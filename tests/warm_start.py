@@ -10,7 +10,7 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import mkdtemp
@@ -43,8 +43,26 @@ multiprocessing.get_context("forkserver").set_forkserver_preload(
 )
 
 
+_SHARED = "L3D_TEST_FORKS"
+"""Where workers of pytest-xdist find the process that others are forks of: to import all of it takes 4 s of a core."""
+
+
+def share_server() -> None:
+    """Start that process for all workers that this process starts; from Python 3.14 each of them has its own."""
+    if sys.version_info < (3, 14):
+        start_server()
+        os.environ[_SHARED] = str(forkserver._forkserver._forkserver_address).replace("\0", "@")
+
+
 def start_server() -> None:
     """Start the process that others are forks of, if it does not run."""
+    server, address = forkserver._forkserver, os.environ.get(_SHARED)
+    if address and server._forkserver_address is None:
+        server._forkserver_address = address.replace("@", "\0")
+        server._forkserver_alive_fd = os.open(os.devnull, os.O_RDONLY)
+        server.ensure_running = resource_tracker.ensure_running
+    if address:
+        return
     before = os.environ.get("PYTHONPATH")
     # It begins without our folder, and leaves out what it cannot import.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parent), before)))
