@@ -263,6 +263,7 @@ def test_a_reference_set_counts_where_runs_draw_their_own_tests() -> None:
     assert found[0].std.value > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shares", ["reference", "tests"])
 def test_no_ensemble_takes_the_luck_of_test_examples_away(shares: str) -> None:
     random, tests = np.random.default_rng(0), 264

@@ -58,6 +58,7 @@ class Coin(FunctionApproach):
         return [Remedy("training", changes={"right": right}, words=words) for words, right in changes.items()]
 
 
+@pytest.mark.slow
 def test_a_repeated_cure_trains_nothing_and_says_what_was_tried_and_what_is_next(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

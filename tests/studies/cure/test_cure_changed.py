@@ -48,6 +48,7 @@ def std(right: float) -> float:
     return math.sqrt(right * (1 - right) / EXAMPLES)
 
 
+@pytest.mark.slow
 def test_ensembles_on_top_of_a_trained_remedy_are_predicted_and_verified_from_its_runs(place: Place) -> None:
     common: dict[str, Any] = {"metric": "accuracy", "executor": "inline", "self_test": "skip"}
     with place.entered():

@@ -40,6 +40,7 @@ def test_pairs_are_those_of_scipy(shared: bool) -> None:
     assert study.pairs["p_holm"].tolist() == pytest.approx(holm([*expected.values()]).tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["ab", "abc"])
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_setting_that_alone_forms_the_groups_has_one_verdict(names: str, shared: bool) -> None:

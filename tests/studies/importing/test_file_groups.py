@@ -87,6 +87,7 @@ def test_cure_refuses_a_mix_of_settings(place: Place) -> None:
         cure(mixed)
 
 
+@pytest.mark.slow
 def test_compare_takes_the_difference_of_settings_for_no_luck(place: Place) -> None:
     draw, systems = np.random.default_rng(1), []
     for name, gain, counts in (("one", 0.0, (6, 3)), ("other", 0.1, (3, 5))):
@@ -126,6 +127,7 @@ def sides_of(place: Place, rows: pd.DataFrame) -> list[str]:
     return [of_file(place, f"{model}/scores.csv").run_id for model in rows["model"].unique()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeats", [(6, 6), (6, 1)])
 @pytest.mark.parametrize("heats", [1, 2])
 def test_compare_counts_runs_of_one_seed_once_as_evaluate_does(place: Place, repeats: Any, heats: int) -> None:

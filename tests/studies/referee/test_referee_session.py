@@ -145,6 +145,7 @@ def test_other_luck_is_no_gain(name: str, noise: Draw) -> None:
     assert verdicts.count("keep") <= 1, name
 
 
+@pytest.mark.slow
 def test_the_gain_has_the_variance_that_is_written() -> None:
     random, correlation, gains = np.random.default_rng(5), 0.7, []
     noise = Noise(1.0, correlation, 200.0)
