@@ -277,6 +277,7 @@ def test_all_trials_fail(place: Place) -> None:
     [parent] = searches(place)
     assert parent.info.status == "FAILED"
     assert parent.data.tags["l3d.error"] == str(error.value)
+    assert str(error.value).endswith(". Mend that, and give the same command again.")
     assert parent.data.tags["l3d.state"] == "incomplete"
     assert {run.info.status for run in trials(place)} == {"FAILED"}
     with place.entered(), pytest.raises(ParameterError, match="there is no finished search"):
