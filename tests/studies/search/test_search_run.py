@@ -295,7 +295,7 @@ WRONG = [
     ("--fine-trials=-1", "fine_trials=-1"),
     ("--held-out-runs=-1", "held_out_runs=-1"),
     ("--root-seed=-1", "root_seed=-1"),
-    ("--metric=f1", "must be one of accuracy, average_precision"),
+    ("--metric=f1", "must be one of accuracy, auto, average_precision"),
     ("--hyperparameters=noise=7", "hyperparameters.noise=7"),
     ("--hyperparameters=latest", "there is no finished search of synthetic on synthetic"),
     ("--workers=2", "workers=2"),
