@@ -166,6 +166,14 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def check_tags(labels: Array, predictions: Array) -> None:
+    """Raise a ValueError if no text has as many predicted tags as tokens: the tags are then of other tokens."""
+    sizes = [(len(json.loads(label)), len(json.loads(tags))) for label, tags in zip(labels, predictions, strict=True)]
+    if sizes and all(tokens != tags for tokens, tags in sizes):
+        each = f"in every text, {sizes[0][1]} for {sizes[0][0]} in the first"
+        raise ValueError(f"another number of tags than tokens {each}; give one tag per token (labels are JSON lists)")
+
+
 CLASSES: Final = Form(
     "classification",
     "class numbers",

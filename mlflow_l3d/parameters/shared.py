@@ -138,7 +138,7 @@ class Layout(TypedDict, total=False):
         float,
         Of(
             "0.01",
-            "stop=epsilon: stop if one more row changes the standard deviations (percentage points) and the "
+            "stop=epsilon: stop if one more row changes standard deviations (points or units) and the "
             "importance by less",
         ),
     ]

@@ -215,7 +215,9 @@ def encode_labels(table: Table, column: str) -> tuple[IntArray, tuple[str, ...]]
         raise ParameterError("label_column", column, allowed, fix)
     if types not in ({int}, {bool}, {str}):
         listed = ", ".join(sorted(each.__name__ for each in types)) or "nothing"
-        raise ParameterError("label_column", column, f"must hold either whole numbers or class names, not {listed}")
+        fix = "Use task_kind=tagging, ranking or generation." if types == {list} else ""
+        allowed = f"must hold either whole numbers or class names, not {listed}"
+        raise ParameterError("label_column", column, allowed, fix)
     present = sorted(set(values))
     number = {value: index for index, value in enumerate(present)}
     labels = np.fromiter((number[value] for value in values), dtype=np.int64, count=len(values))

@@ -251,6 +251,23 @@ def run_on_numbers(returned):
     return outcome
 
 
+def tagged(*returned):
+    texts, labels = [f"two{at} words" for at in range(20)], [["O", "B-X"]] * 20
+    task = make_task("tags", [texts], labels, kind="tagging", parts=np.repeat([0, 2], 10))
+    task = replace(task, settings=SplitSettings(source="own"))
+    approach = wrap(lambda *_: [*returned], task_kinds="tagging")
+    [outcome] = approach.prepare(task, {}, model="", device="cpu", cache=None).run([one_cell(approach.factors)])
+    return outcome
+
+
+def test_tags_of_other_tokens_are_an_error():
+    """Such as the letters of a label, which is a JSON text, or tags of [CLS] and [SEP] too."""
+    for size in (1, 4):
+        error = tagged(*[["O"] * size] * 10).error
+        assert f"another number of tags than tokens in every text, {size} for 2 in the first" in error
+    assert tagged(["O", "O"], *[["O"]] * 9).error is None  # one that was cut off is wrong, and no error
+
+
 def test_numbers_for_a_regression():
     outcome = run_on_numbers(list(range(10)))
     assert outcome.predictions.dtype == np.float64

@@ -350,7 +350,7 @@ with open("predictions.jsonl", "w") as file:
     [
         ("texts", "generation", ["3.5 kg", ""], ["3.5 kg", ""]),
         ("texts", "generation", [["NaN", "none"], "nan"], ['["NaN","none"]', "nan"]),
-        ("tags", "tagging", [["O", "B-X"], ["O"]], ['["O","B-X"]', '["O"]']),
+        ("tags", "tagging", [["O", "B-X"], ["O", "O"]], ['["O","B-X"]', '["O","O"]']),
         ("rankings", "ranking", [{"a": 2}, ["b", "a"]], ['{"a":2}', '["b","a"]']),
     ],
 )
@@ -362,6 +362,14 @@ def test_texts_tags_and_rankings(classes, kind, answer, held, tmp_path):
     (outcome,) = session.run([one_cell(approach.factors)])
     assert outcome.error is None
     assert [outcome.labels[0], outcome.predictions[29]] == held
+
+
+def test_tags_of_other_tokens_are_an_error(tmp_path):
+    (tmp_path / "train.py").write_text(ANSWERS)
+    command = ["python", "-SE", "train.py", "{seed}", json.dumps([["O", "B-X"], ["O", "B-X", "O"]])]
+    approach, _, session = session_of(command, tmp_path, classes="tags")
+    (outcome,) = session.run([one_cell(approach.factors)])
+    assert "another number of tags than tokens in every text, 3 for 2 in the first" in outcome.error
 
 
 def test_texts_are_not_taken_for_classes(tmp_path):

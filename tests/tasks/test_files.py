@@ -333,6 +333,12 @@ def test_no_text_of_an_example_is_in_an_error(tmp_path: Path) -> None:
         ),
         (
             "mine.jsonl",
+            b'{"text": "a", "label": ["x", "y"]}\n{"text": "b", "label": ["x"]}',
+            "label_column=label: must hold either whole numbers or class names, not list. "
+            "Use task_kind=tagging, ranking or generation.",
+        ),
+        (
+            "mine.jsonl",
             b'{"text": "a", "label": 1}\n{"body": "b", "label": 0}\n' * 2,
             "text_column=text: 2 of 4 texts are empty or missing, the first in row 2 of the data. "
             "Fill or remove these rows.",

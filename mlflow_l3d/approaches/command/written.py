@@ -20,7 +20,7 @@ from mlflow_l3d.cells.cell import Cell, Logged, Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS, OF_TEXTS
 from mlflow_l3d.metrics.classification import UNPARSED
-from mlflow_l3d.metrics.forms import form_of
+from mlflow_l3d.metrics.forms import check_tags, form_of
 from mlflow_l3d.tasks.answers import ROLES, Classes, kind_of, labels_of, read_columns, roles_of, text_of
 from mlflow_l3d.tasks.base import Task
 
@@ -169,7 +169,10 @@ def _predictions(path: Path, metrics: dict[str, float], kind: str) -> Written:
             empty = "" if kind in OF_TEXTS else None
             answers = [empty if value is None else value for value in columns["prediction"]]
             truth = form.labels(["" if value is None else value for value in labels])
-            return Written(numbers, truth, form.predictions(answers), metrics=metrics)
+            predictions = form.predictions(answers)
+            if form.has_tags:
+                check_tags(truth, predictions)
+            return Written(numbers, truth, predictions, metrics=metrics)
         except ValueError as error:
             raise L3DError(f"{path.name}: {error}") from None
     scores = {}

@@ -20,6 +20,7 @@ from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Score
+from mlflow_l3d.metrics.forms import check_tags
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.tasks.base import KINDS, Task, TaskKind
 from mlflow_l3d.tasks.identity import own_data
@@ -200,6 +201,8 @@ class CallableSession(CellwiseSession):
             return Outcome(cell.key, metrics=metrics)
         try:
             predictions, scores = _interpret(returned, len(split.test), task)
+            if task.form.has_tags:
+                check_tags(task.labels[split.test], predictions)
         except ValueError as error:
             raise L3DError(f"the function of approach {name} returned {error}") from None
         outcome = answered(cell.key, task, split.test, predictions, scores)

@@ -23,11 +23,11 @@ class _Gate(TypedDict, total=False):
         ),
     ]
     smallest_effect: Annotated[
-        float,
+        float | Auto,
         Of(
-            "1.0",
-            "smallest difference that matters (percentage points, or the unit of the metric); smaller ones are "
-            "equivalent",
+            "auto",
+            "smallest difference that matters (percentage points, or the metric's unit); auto is 1 point, and none in "
+            "other units",
         ),
     ]
     alpha: Annotated[float, Of("0.05", "probability of a false claim, over all interim analyses", high=0.5)]

@@ -107,7 +107,13 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
     if len(known) < FEWEST:
         allowed = f"has {len(known)} golden runs, or seeds, with {metric.name}; a gate plans from {FEWEST} or more"
         raise ParameterError("baseline", baseline.run_id, allowed, "Train more of them.")
-    run_std, effect = float(known.std(ddof=1)), typed["smallest_effect"] / unit_of(metric).scale
+    run_std, effect = float(known.std(ddof=1)), typed["smallest_effect"]
+    if effect == "auto" and not metric.percent:  # one unit may be more than any run scores
+        fix = f"Name one in the unit of {metric.name}; runs of the baseline vary by {run_std:.3g}."
+        raise ParameterError(
+            "smallest_effect", "auto", f"is 1 percentage point, and {metric.name} has another unit", fix
+        )
+    effect = (1.0 if effect == "auto" else effect) / unit_of(metric).scale
     predictions = next(baseline.predictions(client, 1), None)
     examples = (baseline.task or {}).get("test_size") if predictions is None else len(predictions)
     check_effect(effect, metric, known, examples or 0)

@@ -16,6 +16,7 @@ from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.analysis.planning.stopping import EpsilonRule, IntervalRule
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.investigation.run_plan import Plan
 
@@ -29,10 +30,13 @@ class Stopping:
         Its stopping rule, not ``none``.
     factors
         The investigated factors.
+    scale
+        What scores are multiplied by before a look: 100 if people read them as percentage points, as the papers do.
     """
 
-    def __init__(self, plan: Plan, factors: Sequence[str]) -> None:
+    def __init__(self, plan: Plan, factors: Sequence[str], scale: int) -> None:
         self.rows: int | None = None
+        self._scale = scale
         self._design = plan.design
         self._rules: dict[str, EpsilonRule | IntervalRule] = {
             factor: EpsilonRule(plan.epsilon)
@@ -49,8 +53,7 @@ class Stopping:
         scores
             The rows run so far; each row is looked at once, in order.
         """
-        # Scores are fractions, and people give epsilon in percentage points, as the papers do.
-        scores = scores.changed(lambda values: 100 * values)
+        scores = scores.changed(lambda values: self._scale * values)
         for factor, rule in self._rules.items():
             if isinstance(rule, IntervalRule):
                 estimate = partial(self._estimate, scores, factor)
@@ -104,7 +107,7 @@ class Monitor:
         self.design = request.design()
         self.scores = self.design.empty(pooled=plan.golden_pooled)
         self._chance = self.metric.chance_level(len(request.setup.task.class_names))
-        self._stopping = None if plan.stop == "none" else Stopping(plan, request.factors)
+        self._stopping = None if plan.stop == "none" else Stopping(plan, request.factors, unit_of(self.metric).scale)
         self._left = np.array([self.design.step_size(step) for step in range(self.design.steps)])
         self.steps_done = 0
 

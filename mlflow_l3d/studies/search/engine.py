@@ -142,7 +142,9 @@ class StageRun:
         self.finished.sort(key=lambda trial: trial.number)
         if all(trial.state == "failed" for trial in self.finished):
             first = self.finished[0]
-            raise L3DError(f"all {len(self.finished)} {self.stage} trials failed; the first: {first.error}")
+            error = str(first.error).rstrip(".")
+            failed = f"all {len(self.finished)} {self.stage} trials failed; the first: {error}"
+            raise L3DError(f"{failed}. Mend that, and give the same command again.")
         return self.finished
 
     def cells(self) -> Iterator[TrialCell]:

@@ -14,7 +14,7 @@ MOST_TRIALS: Final = 100_000
 
 
 class _Search(TypedDict, total=False):
-    metric: Annotated[Metric, Of("f1_macro", "metric of a trial, computed on the validation part")]
+    metric: Annotated[Metric, Of("auto", "metric of a trial on the validation part; auto as in investigate")]
     hyperparameters: Annotated[
         Settings, Of("default", "fixed hyperparameters and the first trial; same forms as in investigate")
     ]

@@ -214,14 +214,15 @@ def answers(result: SearchResult) -> tuple[Answer, Answer, Answer]:
 def _validation(result: SearchResult) -> tuple[str, str]:
     """Return the scores by which the search chose, and why that of the winner is too good."""
     name, trials = result.metric.name, counted(result.trials_run, "trial")
+    shown = name if result.metric.greater_is_better else f"{name} (smaller is better)"
     found, default = (unit_of(result.metric).text(score, 1) for score in (result.best_score, result.default_score))
     gain = _change(result.metric, result.best_score - result.default_score)
     bias = f"The best of {trials} looks better on the examples that chose it than it is."
-    lead = f"{gain} {name} is **{found}** with the found setting, **{default}** with the default. {bias}"
+    lead = f"{gain} {shown} is **{found}** with the found setting, **{default}** with the default. {bias}"
     if result.kept_default:
-        lead = f"There is none: no trial beat the default, whose {name} is **{found}**."
+        lead = f"There is none: no trial beat the default, whose {shown} is **{found}**."
     elif not math.isfinite(result.default_score):
-        lead = f"The default has no score; {name} is **{found}** with the found setting. {bias}"
+        lead = f"The default has no score; {shown} is **{found}** with the found setting. {bias}"
     each = "" if result.configurations == 1 else f" of each of {result.configurations} configurations"
     examples = f"{counted(result.validation_examples, 'validation example')}{each}"
     return lead, f"{trials} in {duration(result.seconds)}, scored by {name} on {examples}."
@@ -237,7 +238,8 @@ def _elsewhere(result: SearchResult) -> tuple[str, ...]:
     found, default = (unit.text(math.fsum(scores) / len(scores), 1) for scores in (held.found, held.default))
     interval = "One configuration gives no interval"
     if math.isfinite(held.ci_low):
-        ends = f"{unit.change(held.ci_low, 1)} to {unit.change(held.ci_high, 1)}"
+        low, high = sorted((result.metric.sign * held.ci_low, result.metric.sign * held.ci_high))
+        ends = f"{unit.change(low, 1)} to {unit.change(high, 1)}"
         interval = f"{percent(held.level)} interval **{ends}**"
     gain = f"{_change(result.metric, held.difference)} **{found}** against **{default}**"
     lost = [f"{counted(held.missing, 'pair')} without a score left out."] if held.missing else []
@@ -252,10 +254,9 @@ def _elsewhere(result: SearchResult) -> tuple[str, ...]:
 
 
 def _change(metric: Metric, difference: float) -> str:
-    """Return a difference of scores with its unit, and how to read it if smaller is better."""
+    """Return a gain with its unit, from a difference of scores: above 0 if the found setting is better."""
     unit = unit_of(metric)
-    more = " points" * (unit.scale > 1) + " (smaller is better)" * (not metric.greater_is_better)
-    return f"**{unit.change(difference, 1)}{more}:**"
+    return f"**{unit.change(metric.sign * difference, 1)}{' points' * (unit.scale > 1)}:**"
 
 
 def _matters(result: SearchResult) -> tuple[str, ...]:

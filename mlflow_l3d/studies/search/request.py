@@ -11,10 +11,9 @@ from typing import Any, ClassVar, Literal
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell, cell_key, content_key
 from mlflow_l3d.cells.factors import HELD_OUT_BASE, SEARCH_BASE, configuration_seed
-from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.published import as_published
 from mlflow_l3d.parameters.search_document import Searches, validated_on
-from mlflow_l3d.parameters.setup import read_parameters, set_up
+from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
 from mlflow_l3d.studies.request import CellRequest, StudyRequest, context_of, identity
 from mlflow_l3d.studies.search.optimiser import Stage, pruner_name, sampler_name
 from mlflow_l3d.studies.search.parameters import SEARCH
@@ -214,7 +213,8 @@ def specify_search(
         coarse_trials = min(space.grid_size + (not is_on_grid), 40)
     on_validation = evaluated_on(setup.task, "validation")
     shared = identity(on_validation, approach, model_revision=setup.model_revision, numerics=setup.numerics)
-    context_key = content_key({"search": 1, **shared, "metric": typed["metric"]})
+    metric = headline_metric(setup)
+    context_key = content_key({"search": 1, **shared, "metric": metric.name})
     layout = {
         "context": context_key,
         "hyperparameters": approach.identity(setup.hyperparameters),
@@ -228,7 +228,7 @@ def specify_search(
     return SearchRequest(
         given=typed.texts,
         setup=setup,
-        metric=setup.metric or named(typed["metric"]),
+        metric=metric,
         space=space,
         coarse_trials=coarse_trials,
         samplers=samplers,

@@ -67,6 +67,10 @@ def test_a_lower_loss_of_the_candidate_is_better(
         sides: dict[str, Any] = {"baseline": runs[0].run_id, "candidate": runs[1].run_id}
         sides |= {"smallest_effect": 0.01, "most_runs": 12}
         assert gate(metric=metric, **sides).answer.decision == decision
+        with pytest.raises(
+            ParameterError, match=rf"auto'?: is 1 percentage point, and {name} has another unit\. Name one"
+        ):
+            gate(metric=metric, **sides | {"smallest_effect": "auto"})
         with pytest.raises(ParameterError, match=r"^candidate: approach='loss': .* Investigate the candidate, too"):
             gate(metric=metric, **sides | {"candidate": {"hyperparameters": {"shift": shift}}})
         if metric == name:
@@ -448,7 +452,7 @@ def test_runs_that_fail_do_not_count_and_are_told(place: Place, baseline: str) -
         ),
         ({"alpha": 0.7}, "alpha=0.7: must be a number above 0 and below 0.5"),
         ({"smallest_effect": 0.2, "metric": "accuracy"}, "smallest_effect=0.2: must be at least 0.25: one of 400 test"),
-        ({"smallest_effect": 0}, "smallest_effect=0: must be a number above 0"),
+        ({"smallest_effect": 0}, "smallest_effect=0: must be auto or a number above 0"),
         ({"most_runs": 4}, "most_runs=4: must be auto or a whole number from 5"),
         ({"metric": "rougeX"}, "metric=rougeX: the golden runs of baseline .* do not have it"),
         ({"metric": "duration_seconds"}, "metric=duration_seconds: is not a score"),

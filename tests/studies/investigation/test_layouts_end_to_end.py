@@ -19,8 +19,10 @@ from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
 from mlflow_l3d.analysis.importance.importance import importance, radial_importance
 from mlflow_l3d.analysis.importance.verdicts import joint_level
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS, IntervalRule
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.synthetic import score
 from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.report.details import early_stops
 from mlflow_l3d.studies.investigation.run import Investigation
@@ -231,6 +233,22 @@ def test_stop_by_epsilon(place: Place) -> None:
     assert (last["change"] < 2.0).all()
     assert (interim_analyses["change"].dropna() > 0.02).any()
     assert_back_again(place, result)
+
+
+def test_epsilon_is_in_the_unit_of_the_metric(place: Place) -> None:
+    def loss(task: Any, split: Any, seeds: Any, hyperparameters: Any) -> dict[str, float]:
+        return {"loss": 5000 + 1000 * sum(stream(seed, name).normal() for name, seed in seeds.items())}
+
+    factors = ["data_order", "model_randomness"]
+    approach = FunctionApproach(loss, name="loss", version="1", factors=factors, metrics=["loss"])
+    sizes = {"investigation_runs": 3, "golden_runs": 9, "mitigation_runs": 30}
+    result = place.investigate(
+        approach=approach, metric="auto", factor="data_order", stop="epsilon", epsilon=200, **sizes
+    )
+    last, table = result.analysis.interim_analyses.iloc[-1], result.analysis.importances["data_order"].table
+    assert last["decision"] == "stop"
+    stds = [(rows.std(axis=1).mean(), rows.mean(axis=1).std()) for rows in (table[:-1], table)]
+    assert last["change"] == pytest.approx(np.abs(np.diff(stds, axis=0)).max())
 
 
 @pytest.mark.usefixtures("sooner")

@@ -11,10 +11,15 @@ from optuna.trial import TrialState
 from search_cases import BEST, Climb
 from search_stages import Search
 
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import ProcessExecutor
+from mlflow_l3d.studies.search.request import specify_search
 from mlflow_l3d.studies.search.space import grid_settings
 from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial
+from mlflow_l3d.tasks.base import TaskKind
+from mlflow_l3d.tasks.identity import make_task
 
 
 def test_the_best_setting_is_found_with_the_defaults_first(tmp_path: Path) -> None:
@@ -237,3 +242,25 @@ def test_every_pruner_works_from_reports(tmp_path: Path, pruner: str) -> None:
     assert all(trial.reports for trial in trials if trial.key)
     if pruner != "wilcoxon":
         assert "pruned" in {trial.state for trial in trials}
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "metric"),
+    [
+        ("classification", [0, 1], "f1_macro"),
+        ("regression", [0.5, 2.5], "pearson"),
+        ("multiple_choice", [0, 1], "accuracy"),
+        ("tagging", [["O"], ["B-X"]], "token_accuracy"),
+    ],
+)
+def test_by_default_trials_are_scored_as_an_investigation_is(kind: TaskKind, labels: Any, metric: str) -> None:
+    texts = [f"word{number}" for number in range(80)]
+    given: dict[str, Any] = {"class_names": ("a", "b")} if kind == "classification" else {}
+    given |= {"choices": [texts, texts[::-1]]} if kind == "multiple_choice" else {}
+    task = make_task("any", [texts], labels * 40, kind=kind, **given)
+    declared = {"x": Hyperparameter(0.5, "any", 0.0, 1.0)}
+    given = {"factors": (), "hyperparameters": declared, "task_kinds": [kind]}
+    approach = FunctionApproach(lambda *_: [], name="any", version="1", **given)
+    sizes = {"space": "x", "num_labelled": 20, "test_size": 10}
+    request = specify_search(sizes, approach=approach, task=task)
+    assert request.metric.name == metric

@@ -111,7 +111,9 @@ def test_second_answer_holds_means_difference_and_interval_of_new_configurations
     ends = f"{100 * BETTER.ci_low:+.1f} to {100 * BETTER.ci_high:+.1f}"
     assert said(RESULT, 1) == f"+1.7 points: 82.0 against 80.3 with the default. 95 % interval {ends}."
     mse = compared([0.70, 0.7101], [0.8, 0.81], metric=named("mse"))
-    assert said(mse, 1).startswith("-0.100 (smaller is better): 0.705 against 0.805")
+    ends = f"{-mse.held_out.ci_high:+.3f} to {-mse.held_out.ci_low:+.3f}"
+    assert said(mse, 1) == f"+0.100: 0.705 against 0.805 with the default. 95 % interval {ends}."  # a gain, as drawn
+    assert "mse (smaller is better) is" in said(mse, 0)
     assert said(compared([0.8], [0.7]), 1).endswith("One configuration gives no interval.")
     assert "1 pair without a score left out." in answers(compared([0.8, math.nan], [0.7, 0.7]))[1].sentences
     assert said(result(), 1).startswith("Not known:")

@@ -277,6 +277,7 @@ def test_all_trials_fail(place: Place) -> None:
     [parent] = searches(place)
     assert parent.info.status == "FAILED"
     assert parent.data.tags["l3d.error"] == str(error.value)
+    assert str(error.value).endswith(". Mend that, and give the same command again.")
     assert parent.data.tags["l3d.state"] == "incomplete"
     assert {run.info.status for run in trials(place)} == {"FAILED"}
     with place.entered(), pytest.raises(ParameterError, match="there is no finished search"):
@@ -294,7 +295,7 @@ WRONG = [
     ("--fine-trials=-1", "fine_trials=-1"),
     ("--held-out-runs=-1", "held_out_runs=-1"),
     ("--root-seed=-1", "root_seed=-1"),
-    ("--metric=f1", "must be one of accuracy, average_precision"),
+    ("--metric=f1", "must be one of accuracy, auto, average_precision"),
     ("--hyperparameters=noise=7", "hyperparameters.noise=7"),
     ("--hyperparameters=latest", "there is no finished search of synthetic on synthetic"),
     ("--workers=2", "workers=2"),

@@ -245,6 +245,10 @@ def test_next_step_is_what_changes_the_answer_most(studies):
     script = {"approach": "command", "command": "python train.py --seed {seed}"}
     (gated,) = steps(studies[3], Source(run_id=RUN, approach="command", given=script), 0)
     assert gated.command == f"mlflow-l3d gate --baseline {RUN} --candidate 'command=python train.py --seed {{seed}}'"
+    losses = pd.DataFrame({"seed": [1, 2, 3], "loss": [0.2, 0.25, 0.3]})
+    loss = seeds_study(losses, losses.iloc[:0], metric="loss")
+    (gated,) = steps(loss, Source(run_id=RUN, approach="command", given=script), 0)
+    assert gated.command.endswith(" --smallest-effect 0.05")  # a gate has a default in percentage points only
     assert steps(studies[3], Source(), 0) == []
     everything = replace(SOURCE, given=dict.fromkeys(PARAMETERS, "x"))
     options = re.findall(r"--([\w-]+)", investigate_command(everything))

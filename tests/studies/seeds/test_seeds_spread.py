@@ -93,6 +93,9 @@ def test_intervals_claim_nothing_that_cannot_be():
     found = metric_spread(scores, Metric("share", range=(0, 1)))
     assert (found.mean_ci_high, found.std_ci_high) == (1, 0.5)
     assert (found.mean_ci_low, found.std_ci_low) == (wide.mean_ci_low, wide.std_ci_low)
+    errors = metric_spread([0.1, 0.2, 0.1, 0.2, 9.0], Metric("mse", greater_is_better=False, range=(0, math.inf)))
+    assert errors.mean_ci_low == 0
+    assert math.isfinite(errors.std_ci_high)
 
 
 @pytest.mark.slow

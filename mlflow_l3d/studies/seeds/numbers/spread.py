@@ -58,15 +58,14 @@ def metric_spread(scores: npt.ArrayLike, metric: Metric, *, level: float = LEVEL
     scores
         Shape (S,): one score a seed; nan if it is missing.
     metric
-        Intervals claim nothing beyond its range, and no standard deviation above half of it. A range without a highest
-        value limits nothing.
+        Intervals claim nothing beyond its range, and no standard deviation above half of it.
     level
         Confidence level of both intervals.
     """
     usable_scores = usable(scores)
     finite_scores = usable_scores[np.isfinite(usable_scores)]
     several = len(finite_scores) >= 2
-    lowest, highest = metric.range if math.isfinite(metric.range[1]) else (-math.inf, math.inf)
+    lowest, highest = metric.range
     mean_low, mean_high = mean_interval(finite_scores, level=level)
     std_low, std_high = std_interval(finite_scores, level=level)
     return MetricSpread(

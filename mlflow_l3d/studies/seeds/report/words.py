@@ -14,6 +14,7 @@ from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.intervals import unseen_share
 from mlflow_l3d.metrics.known import assumed_direction
+from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import MISSING, UNITS, between, counted, plain, points, unit_of
 from mlflow_l3d.report.source import Source
@@ -271,7 +272,9 @@ def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step
         other = "Is the data split a larger one?" if "data_split" in source.factors else "Which one is the largest?"
         yield Step(f"Seeds are one kind of luck. {other}", investigate)
     elif source.run_id and "command" in source.given:
-        gate = source.on_runs("gate", baseline=source.run_id, candidate=source.another)
+        std, is_share = study.own.std, study.own.metric.percent  # in other units a gate has no default
+        effect = {} if is_share or not std > 0 else {"smallest_effect": f"{nice_step(0.6 * std):g}"}
+        gate = source.on_runs("gate", baseline=source.run_id, candidate=source.another, **effect)
         yield Step("Is a changed command better? Both are trained until that is clear:", gate)
     elif source.run_id:
         compare = source.on_runs("compare", runs=f"{source.run_id},RUN_ID")
