@@ -26,7 +26,7 @@ class _Gate(TypedDict, total=False):
         float,
         Of(
             "1.0",
-            "smallest difference that matters (percentage points, or the unit of the metric); smaller ones are "
+            "smallest difference that matters (percentage points; in another unit it must be given); smaller ones are "
             "equivalent",
         ),
     ]

@@ -81,7 +81,7 @@ def run_notes(request: GateRequest, scores: Mapping[str, FloatArray]) -> Iterato
     chance = request.metric.chance_level(classes)
     for name, values in scores.items():
         if missing := int(np.isnan(values).sum()):
-            yield f"{counted(missing, 'run')} of the {name} have no score and do not count. Look at why they failed."
+            yield f"{counted(missing, 'run')} of the {name} without a score: not counted. Look at why."
     if chance is None:
         return
     collapsed = {name: int((values < chance).sum()) for name, values in scores.items()}

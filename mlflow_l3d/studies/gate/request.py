@@ -108,6 +108,10 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
         allowed = f"has {len(known)} golden runs, or seeds, with {metric.name}; a gate plans from {FEWEST} or more"
         raise ParameterError("baseline", baseline.run_id, allowed, "Train more of them.")
     run_std, effect = float(known.std(ddof=1)), typed["smallest_effect"] / unit_of(metric).scale
+    if not metric.percent and given["smallest_effect"] == GATE["smallest_effect"].default:
+        allowed = f"is meant for percentage points, and {metric.name} has its own unit"
+        fix = f"Name the smallest difference that matters (1.0 as 1). Runs of the baseline vary by {run_std:.2g}."
+        raise ParameterError("smallest_effect", given["smallest_effect"], allowed, fix)
     predictions = next(baseline.predictions(client, 1), None)
     examples = (baseline.task or {}).get("test_size") if predictions is None else len(predictions)
     check_effect(effect, metric, known, examples or 0)

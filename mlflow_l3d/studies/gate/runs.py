@@ -113,6 +113,19 @@ def systems_of(
     return dict(zip(sides, read, strict=True))
 
 
+def check_examples(sides: Mapping[str, SideRuns]) -> None:
+    """Raise ParameterError if all runs of the baseline have the same test examples, and the candidate has others."""
+    two, first = list(sides["baseline"].predictions(2)), next(sides["candidate"].predictions(1), None)
+    tables = [each for each in (first, *two) if each is not None]
+    if len(tables) < 3:
+        return
+    own, *others = (frozenset(each["example_id"]) for each in tables)
+    if len(set(others)) == 1 and own != others[0]:
+        shared = f"{len(own & others[0])} of its {len(own)} are among the {len(others[0])} of the baseline"
+        fix = "Evaluate both on the same ones. An example without an answer needs an empty prediction: it is wrong."
+        raise ParameterError("candidate", sides["candidate"].side.title, f"has other test examples: {shared}", fix)
+
+
 def outstanding(request: GateRequest, systems: Mapping[str, System], look: Look, spread: Spread) -> Outstanding:
     """Return what a look leaves open, by the runs of both sides and the spread of their difference."""
     effect, level = request.plan.smallest_effect, 1 - request.plan.alpha
