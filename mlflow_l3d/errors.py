@@ -54,7 +54,7 @@ def disk_line(error: BaseException | None) -> str:
     while error is not None:
         number, place = getattr(error, "errno", None), getattr(error, "filename", None)
         if number in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error):
-            return "The disk is full. Make room; the same command continues where it stopped."
+            return "The disk is full. Make room, then give the same command again."
         if number in (errno.EROFS, errno.EACCES) and place:
             return f"{place} may not be written or read. Change its permissions, or name another place."
         if "readonly database" in str(error):

@@ -283,7 +283,7 @@ def test_unforeseen_error_has_a_traceback_and_a_last_line(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("error", "line"),
     [
-        (OSError(errno.ENOSPC, "full"), "The disk is full. Make room; the same command continues where it stopped."),
+        (OSError(errno.ENOSPC, "full"), "The disk is full. Make room, then give the same command again."),
         (PermissionError(errno.EACCES, "no", "/a"), "/a may not be written or read. Change its permissions, or name"),
         (RuntimeError("(sqlite3.OperationalError) attempt to write a readonly database"), "The database is read-only."),
     ],
