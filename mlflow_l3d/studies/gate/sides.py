@@ -242,7 +242,7 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
                 f"is a seeds study, of which a gate trains golden runs, and none can be trained here: {side.reason}"
             )
             fix = (
-                "Use the machine that made it; leave its files as they were, and give changed ones other names. If both "
+                "Keep its files and libraries as they were, and give changed files other names. If both "
                 f"versions have a seeds study, use mlflow-l3d compare --runs {baseline.run_id},RUN_ID."
             )
             raise ParameterError(side.name, side.run_id, allowed, fix)
