@@ -381,7 +381,7 @@ def test_a_script_with_one_seed_is_gated_by_its_seeds_study(
     Path("train.py").write_text("\n".join([*lines, shift.replace("0.7", "0.6")]))
     with place.entered():
         with pytest.raises(
-            ParameterError, match=r"none can be trained here: its data, files, .* give changed ones other"
+            ParameterError, match=r"none can be trained here: its data, files, .* give changed files other"
         ):
             gate(baseline=study.run_id, candidate={"command": f"{command} --fast"})
         Path("once.py").write_text("print('acc:', 0.7)\nwith open('ran', 'x'): pass")
@@ -404,7 +404,11 @@ print("example_id,label,prediction", *rows[:count], sep="\\n", file=open(f"{out}
     Path("train.py").write_text(script)
     with place.entered():
         command = "python train.py {seed} {output}"
-        study = seeds(approach="command", command=f"{command} 20", seeds=6, executor="inline")
+        study, less = (
+            seeds(approach="command", command=f"{command} {count}", seeds=6, executor="inline") for count in (20, 19)
+        )
+        notes = compare(runs=f"{study.run_id},{less.run_id}").comparison.notes
+        assert any("different test examples (20 and 19, 19 of them in common)" in note for note in notes)
         with pytest.raises(
             ParameterError, match="has other test examples: 19 of its 19 are among the 20 of the baseline"
         ):
