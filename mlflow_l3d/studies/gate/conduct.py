@@ -167,7 +167,8 @@ class Conduct:
         request, plan = self.request, self.request.plan
         random = request.examples == "random"
         if not self.answer.looks:
-            check_examples(self.runs)
+            one, other = self.runs["baseline"], self.runs["candidate"]
+            check_examples(one.predictions(2), next(other.predictions(1), None), other.side.title)
         systems = systems_of(self.runs, runs, request, predictions=random)
         both = systems["candidate"], systems["baseline"]
         measured, spread = measure(*both, request.metric.sign, count_examples=random)

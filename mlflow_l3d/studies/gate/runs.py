@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -113,17 +113,24 @@ def systems_of(
     return dict(zip(sides, read, strict=True))
 
 
-def check_examples(sides: Mapping[str, SideRuns]) -> None:
-    """Raise ParameterError if all runs of the baseline have the same test examples, and the candidate has others."""
-    two, first = list(sides["baseline"].predictions(2)), next(sides["candidate"].predictions(1), None)
-    tables = [each for each in (first, *two) if each is not None]
-    if len(tables) < 3:
+def check_examples(baseline: Iterable[pd.DataFrame | None], first: pd.DataFrame | None, title: str) -> None:
+    """Raise ParameterError if a candidate has other test examples than the baseline, whose runs all have the same.
+
+    Parameters
+    ----------
+    baseline
+        Predictions of two of its runs.
+    first, title
+        Predictions of a run of the candidate, and its title.
+    """
+    tables = [each for each in (first, *baseline) if each is not None]
+    if first is None or len(tables) < 3:
         return
     own, *others = (frozenset(each["example_id"]) for each in tables)
     if len(set(others)) == 1 and own != others[0]:
         shared = f"{len(own & others[0])} of its {len(own)} are among the {len(others[0])} of the baseline"
         fix = "Evaluate both on the same ones. An example without an answer needs an empty prediction: it is wrong."
-        raise ParameterError("candidate", sides["candidate"].side.title, f"has other test examples: {shared}", fix)
+        raise ParameterError("candidate", title, f"has other test examples: {shared}", fix)
 
 
 def outstanding(request: GateRequest, systems: Mapping[str, System], look: Look, spread: Spread) -> Outstanding:

@@ -92,6 +92,10 @@ class Side:
         finite_scores: FloatArray = scores[np.isfinite(scores)]
         return finite_scores
 
+    def first_predictions(self, client: Client) -> Iterator[pd.DataFrame | None]:
+        """Yield the predictions of two of its runs, or of a study of its seed."""
+        return self.predictions(client, [] if self.cells is None else [*self.cells.index[:2]])
+
     def predictions(self, client: Client, runs: int | list[int]) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of the first `runs` golden runs or those with these numbers, None if one has none."""
         cells = pd.DataFrame(columns=["run_id", "artifact_uri"]) if self.cells is None else self.cells

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from run_helpers import Place, copied, sqlite_place, wait_until
 
-from mlflow_l3d import FunctionApproach, Hyperparameter, cli, compare, investigate, seeds
+from mlflow_l3d import FunctionApproach, Hyperparameter, cli, compare, investigate, referee, seeds
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -413,6 +413,9 @@ print("example_id,label,prediction", *rows[:count], sep="\\n", file=open(f"{out}
             ParameterError, match="has other test examples: 19 of its 19 are among the 20 of the baseline"
         ):
             gate(baseline=study.run_id, candidate={"command": f"{command} 19"}, most_runs=5, executor="inline")
+        referee(action="start", baseline=study.run_id, baseline_runs=3, executor="inline")
+        with pytest.raises(ParameterError, match="has other test examples: 19 of its 19"):
+            referee(action="judge", candidate={"command": f"{command} 19"}, executor="inline")
 
 
 def test_a_seeds_study_is_no_baseline_and_names_the_command_that_makes_one(place: Place) -> None:
