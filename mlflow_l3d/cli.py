@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn
 
 from mlflow_l3d import __version__, registry
 from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
-from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.errors import L3DError, ParameterError, disk_line, unknown_name
 from mlflow_l3d.parameters.shared import DRY_RUN
 from mlflow_l3d.parameters.values import Flag
 from mlflow_l3d.parameters.verbs import Verb, verbs
@@ -47,7 +47,6 @@ studies:
 
 helpers:
 {helpers}"""
-_OPTIONS = "[--NAME VALUE ...]"
 _MORE = """mlflow-l3d COMMAND --help has examples and the parameters that most people need; --help-all has all of them.
 Studies, plan and evaluate are entry points of the MLflow Project, and functions of the package (docs/parameters.md):
 mlflow run . --env-manager local -e COMMAND -P NAME=VALUE; the entry point of investigate is main.
@@ -90,7 +89,7 @@ def parser(words: Sequence[str] = (), *, everything: bool = False) -> argparse.A
     )
     root = _Parser(
         prog="mlflow-l3d",
-        usage=f"mlflow-l3d COMMAND {_OPTIONS}",
+        usage="mlflow-l3d COMMAND [--NAME VALUE ...]",
         description=_ABOUT.format(studies=studies, helpers=helpers),
         epilog=_MORE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -102,7 +101,7 @@ def parser(words: Sequence[str] = (), *, everything: bool = False) -> argparse.A
     for name, verb in verbs().items():
         sub = subparsers.add_parser(
             name,
-            usage=" ".join([f"mlflow-l3d {name}", *_words(verb), *([_OPTIONS] if verb.parameters else [])]),
+            usage=" ".join([f"mlflow-l3d {name}", *_words(verb), *["[--NAME VALUE ...]"] * bool(verb.parameters)]),
             description=f"{verb.question} " * bool(verb.question)
             + f"{verb.description[:1].upper()}{verb.description[1:]}{'.' * (not verb.description.endswith('.'))}",
             epilog=_epilog(verb, everything=everything),
@@ -151,8 +150,7 @@ def _epilog(verb: Verb, *, everything: bool) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return 0, 1 (failed), 2 (wrong option), 130 (Ctrl-C), or a status that the command has."""
-    words = sys.argv[1:] if argv is None else argv
-    if not words:
+    if not (words := sys.argv[1:] if argv is None else argv):
         parser().print_help(sys.stderr)
         return 2
     failed = _status_if_failed(words)
@@ -172,8 +170,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("mlflow-l3d: interrupted; the same command continues where it stopped.", file=sys.stderr)  # noqa: T201
         return 130
     except Exception as error:  # noqa: BLE001 - an unforeseen error still ends in one line, after its traceback
-        print(public_text(traceback.format_exc()), end="", file=sys.stderr)  # noqa: T201
-        print(f"mlflow-l3d: unexpected error: {type(error).__name__}: {public_text(str(error))}", file=sys.stderr)  # noqa: T201
+        if not (line := disk_line(error)):
+            print(public_text(traceback.format_exc()), end="", file=sys.stderr)  # noqa: T201
+        line = f"error: {line}" if line else f"unexpected error: {type(error).__name__}: {error}"
+        print(f"mlflow-l3d: {public_text(line)}", file=sys.stderr)  # noqa: T201
         return failed or 1
     finally:
         for number, handler in previous.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 from mlflow_l3d.privacy import public_text
@@ -46,6 +47,20 @@ class ParameterError(L3DError, ValueError):
     def __reduce__(self) -> tuple[type, tuple[str, object, str, str], dict[str, object]]:
         """Keep the parts, and notes, when the error crosses a process boundary."""
         return type(self), (self.name, self.value, self.allowed, self.fix), self.__dict__
+
+
+def disk_line(error: BaseException | None) -> str:
+    """Return what to do about a disk that is full, or that may not be written; the empty text for any other error."""
+    while error is not None:
+        number, place = getattr(error, "errno", None), getattr(error, "filename", None)
+        if number in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error):
+            return "The disk is full. Make room, then give the same command again."
+        if number in (errno.EROFS, errno.EACCES) and place:
+            return f"{place} may not be written or read. Change its permissions, or name another place."
+        if "readonly database" in str(error):
+            return "The database is read-only. Copy it, and set MLFLOW_TRACKING_URI to the copy."
+        error = error.__cause__
+    return ""
 
 
 def leave_out(what: str, label_column: str, classes: Iterable[str]) -> str:

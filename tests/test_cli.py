@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import inspect
 import io
@@ -277,6 +278,25 @@ def test_unforeseen_error_has_a_traceback_and_a_last_line(monkeypatch: pytest.Mo
     assert shown.out == ""
     assert shown.err.startswith("Traceback")
     assert shown.err.endswith("mlflow-l3d: unexpected error: ZeroDivisionError: by nothing\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(errno.ENOSPC, "full"), "The disk is full. Make room, then give the same command again."),
+        (PermissionError(errno.EACCES, "no", "/a"), "/a may not be written or read. Change its permissions, or name"),
+        (RuntimeError("(sqlite3.OperationalError) attempt to write a readonly database"), "The database is read-only."),
+    ],
+)
+def test_a_disk_that_cannot_be_written_is_one_line(
+    error: Exception, line: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def fail(*_: object) -> int:
+        raise RuntimeError("the store failed") from error
+
+    monkeypatch.setattr(cli, "_run", fail)
+    assert cli.main(["investigate"]) == 1
+    assert capsys.readouterr().err.startswith(f"mlflow-l3d: error: {line}")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

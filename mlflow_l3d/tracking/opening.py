@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, disk_line
 from mlflow_l3d.paths import cache_folder, private_folder
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
@@ -86,7 +86,8 @@ def open_recorder(
             parents.end_unopened(client, experiment_id, spool.identity, status, error_line(error))
         lock.release()
         if getattr(error, "error_code", None) is not None and is_outage(error):
-            raise L3DError(f"The tracking server does not answer: {error_line(error)}") from error
+            line = disk_line(error) or f"The tracking server does not answer: {error_line(error)}"
+            raise L3DError(line) from error
         raise
     return recorder
 

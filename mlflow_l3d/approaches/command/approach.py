@@ -183,7 +183,13 @@ class Command(Approach):
         _log.warning("%s is run once to see its classes or scores; classes=a|b|... saves that", self.what.capitalize())
         for seed in range(_MOST_FIRST_RUNS):
             self.first = None
-            written = self.execute(dict.fromkeys(self.factors, seed), hyperparameters)
+            try:
+                written = self.execute(dict.fromkeys(self.factors, seed), hyperparameters)
+            except L3DError as error:
+                if " ended with " not in str(error):
+                    raise
+                why = f"That was a first run with seed {seed}, to see what {self.what} writes. Correct its error, then"
+                raise L3DError(f"{str(error).rstrip('.')}. {why} give the same command again.") from error
             first = self._described(written)
             if self._has_sure_outputs and first.shows_scale(self._score):
                 break

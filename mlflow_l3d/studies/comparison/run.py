@@ -196,7 +196,7 @@ def compare_parents(client: Client, parents: _Matched, arguments: Arguments, run
         ]
         runs = {name: read_runs(client, parent, metric) for name, parent in systems.items()}
         tasks[task], task_notes = systems_of(runs, metric)
-        remarks += task_notes
+        remarks += [*task_notes, *_other_examples(tasks[task])]
         of_differences.append(importances_of_differences(task, runs, metric, arguments["level"]))
     comparison = compare_systems(
         tasks,
@@ -209,6 +209,18 @@ def compare_parents(client: Client, parents: _Matched, arguments: Arguments, run
     importances = pd.concat(of_differences, ignore_index=True)
     source = _source(client, compared, arguments, run_id)
     return ComparedRuns(run_id, tuple(compared), comparison, _scores(tasks), importances, tuple(checks), source)
+
+
+def _other_examples(systems: Sequence[System]) -> Iterator[str]:
+    """Yield a note for two systems of which each has one test set in all its runs, if these differ."""
+    fixed = [each for each in systems if each.units and len(each.unit) == each.runs * int(each.seen.sum())]
+    for one, other in combinations(fixed, 2):
+        if (one.seen != other.seen).any():
+            counts = f"{one.seen.sum()} and {other.seen.sum()}, {(one.seen & other.seen).sum()} of them in common"
+            yield (
+                f"{one.name} and {other.name} have different test examples ({counts}): those of one alone count as its "
+                "merit or fault. Evaluate both on the same ones."
+            )
 
 
 def _source(client: Client, compared: Sequence[ComparedParent], arguments: Arguments, run_id: str) -> Source:

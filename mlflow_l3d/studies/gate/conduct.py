@@ -24,7 +24,7 @@ from mlflow_l3d.studies.gate.record import PROGRESS, RESUMED, append_summary, fi
 from mlflow_l3d.studies.gate.report.page import gate_document, gate_markdown
 from mlflow_l3d.studies.gate.report.words import GateSource, advice_on, look_line
 from mlflow_l3d.studies.gate.request import GateRequest
-from mlflow_l3d.studies.gate.runs import SideRuns, outstanding, systems_of
+from mlflow_l3d.studies.gate.runs import SideRuns, check_examples, outstanding, systems_of
 from mlflow_l3d.studies.result_file import LEFT_OUT, write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress
 from mlflow_l3d.tracking import names
@@ -166,6 +166,9 @@ class Conduct:
         """Look once, at the first `runs` runs of either side."""
         request, plan = self.request, self.request.plan
         random = request.examples == "random"
+        if not self.answer.looks:
+            one, other = self.runs["baseline"], self.runs["candidate"]
+            check_examples(one.predictions(2), next(other.predictions(1), None), other.side.title)
         systems = systems_of(self.runs, runs, request, predictions=random)
         both = systems["candidate"], systems["baseline"]
         measured, spread = measure(*both, request.metric.sign, count_examples=random)

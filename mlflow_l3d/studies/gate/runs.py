@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -111,6 +111,26 @@ def systems_of(
     if predictions and why:
         raise ParameterError("examples", "random", f"the luck of test examples is not known: {why}")
     return dict(zip(sides, read, strict=True))
+
+
+def check_examples(baseline: Iterable[pd.DataFrame | None], first: pd.DataFrame | None, title: str) -> None:
+    """Raise ParameterError if a candidate has other test examples than the baseline, whose runs all have the same.
+
+    Parameters
+    ----------
+    baseline
+        Predictions of two of its runs.
+    first, title
+        Predictions of a run of the candidate, and its title.
+    """
+    tables = [each for each in (first, *baseline) if each is not None]
+    if first is None or len(tables) < 3:
+        return
+    own, *others = (frozenset(each["example_id"]) for each in tables)
+    if len(set(others)) == 1 and own != others[0]:
+        shared = f"{len(own & others[0])} of its {len(own)} are among the {len(others[0])} of the baseline"
+        fix = "Evaluate both on the same ones. An example without an answer needs an empty prediction: it is wrong."
+        raise ParameterError("candidate", title, f"has other test examples: {shared}", fix)
 
 
 def outstanding(request: GateRequest, systems: Mapping[str, System], look: Look, spread: Spread) -> Outstanding:

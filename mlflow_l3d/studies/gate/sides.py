@@ -13,7 +13,6 @@ from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.sources import OF_RUN, parse
 from mlflow_l3d.parameters.values import as_text
-from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.gate.changes import differences_from, typed_changes
 from mlflow_l3d.studies.gate.golden import GoldenRequest, specify_golden
 from mlflow_l3d.studies.gate.numbers.power import MOST_AUTO
@@ -93,6 +92,10 @@ class Side:
         finite_scores: FloatArray = scores[np.isfinite(scores)]
         return finite_scores
 
+    def first_predictions(self, client: Client) -> Iterator[pd.DataFrame | None]:
+        """Yield the predictions of two of its runs, or of a study of its seed."""
+        return self.predictions(client, [] if self.cells is None else [*self.cells.index[:2]])
+
     def predictions(self, client: Client, runs: int | list[int]) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of the first `runs` golden runs or those with these numbers, None if one has none."""
         cells = pd.DataFrame(columns=["run_id", "artifact_uri"]) if self.cells is None else self.cells
@@ -166,7 +169,7 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
         return replace(side, reason=str(error))
     if request.context_key == context:
         return replace(side, request=request, task=_task_of(request) if is_pilot else side.task)
-    reason = "its data, model, hyperparameters or versions of libraries are not those of this machine"
+    reason = "its data, files, model, hyperparameters or versions of libraries are not those of this machine"
     return replace(side, reason=reason)
 
 
@@ -237,6 +240,16 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
     if dict(candidate.identity) == dict(baseline.identity):
         allowed = f"is what {the_baseline} is: their runs are the same"
         raise ParameterError("candidate", candidate.run_id or candidate.title, allowed, "Name what is to differ.")
+    for side in (baseline, candidate):  # a study of seeds has no golden run
+        if side.request is None and side.cells is not None and side.cells.index.max() < 0:
+            allowed = (
+                f"is a seeds study, of which a gate trains golden runs, and none can be trained here: {side.reason}"
+            )
+            fix = (
+                "Keep its files and libraries as they were, and give changed files other names. If both "
+                f"versions have a seeds study, use mlflow-l3d compare --runs {baseline.run_id},RUN_ID."
+            )
+            raise ParameterError(side.name, side.run_id, allowed, fix)
     if baseline.task is None or candidate.task is None:
         return
     of_baseline, typed = f"of {the_baseline}", candidate.run_id or candidate.title
@@ -270,10 +283,12 @@ def _is_pilot(client: Client, name: str, run: Run) -> bool:
         raise ParameterError(name, run.info.run_id, f"must be the run of an investigation, and is one of a {role}")
     if design == "seeds":
         study = read_result(client, str(run.info.run_id))
-        source = Source() if study is None else study.about.source
+        if study is None:
+            raise ParameterError(name, run.info.run_id, "is a seeds study without a result", "Run its command again.")
+        source = study.about.source
         command, again = investigate_command(source), source.command("seeds")
         if command or not again:
-            allowed = "is a seeds study, and a gate compares golden runs"
+            allowed = "is a seeds study, and golden runs are compared"
             fix = (
                 f"Train a {name}: {command}" if command else f"Use mlflow-l3d compare --runs {run.info.run_id},RUN_ID."
             )

@@ -24,6 +24,7 @@ from mlflow_l3d.report.numbers import shorten, unit_of
 from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRuns
 from mlflow_l3d.studies.gate.request import metric_of
+from mlflow_l3d.studies.gate.runs import check_examples
 from mlflow_l3d.studies.gate.sides import Side, changed_side, check_comparable, paired, recorded_side
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.referee.halves import Halves, luck_of_examples
@@ -165,9 +166,8 @@ class GoldenSource:
         champion = self.baseline if content is None else self._side(content)
         machine = {**self.machine, "self_test": "skip"}
         side = _complete(changed_side(candidate, champion, self.client, **machine))
-        if (
-            content is not None and side.identity == champion.identity
-        ):  # its judgement was interrupted, or is asked again
+        # Its judgement was interrupted, or is asked again
+        if content is not None and side.identity == champion.identity:
             return self.restore(content)
         check_comparable(self.baseline, side)
         if self.shares_seeds and not paired(self.baseline, side):
@@ -196,13 +196,13 @@ class GoldenSource:
         scores = side.scores(self.metric.name, max(wanted, default=-1) + 1)
         for number in wanted:
             if np.isfinite(scores[number]):
-                answers = next(side.predictions(self.client, [number])) if self.has_fresh_half else None
+                answers = next(side.predictions(self.client, [number])) if self.has_fresh_half or number == 0 else None
                 yield number, self._of_half(candidate, number, float(scores[number]), answers)
         for number in wanted:
             if not np.isfinite(scores[number]):
                 runs = self._begun(candidate, side, number)
                 runs.advance(number + 1)
-                answers = runs.prediction(number) if self.has_fresh_half else None
+                answers = runs.prediction(number) if self.has_fresh_half or number == 0 else None
                 score = self._of_half(candidate, number, float(runs.scores[number]), answers)
                 say([f"{shorten(candidate.title, 40)}, run {number}: {unit_of(self.metric).text(score)}"])
                 yield number, score
@@ -214,6 +214,8 @@ class GoldenSource:
 
     def _of_half(self, candidate: Candidate, number: int, score: float, answers: pd.DataFrame | None) -> float:
         """Return a run's score, or that of the half that judges; the fresh half's is kept."""
+        if number == 0:
+            check_examples(self.baseline.first_predictions(self.client), answers, candidate.title)
         if not self.has_fresh_half or math.isnan(score):
             return score
         judged, self._fresh[candidate.key, number] = self._halves.scores(answers, candidate.title)

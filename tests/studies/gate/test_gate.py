@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from run_helpers import Place, copied, sqlite_place, wait_until
 
-from mlflow_l3d import FunctionApproach, Hyperparameter, cli, compare, investigate, seeds
+from mlflow_l3d import FunctionApproach, Hyperparameter, cli, compare, investigate, referee, seeds
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -370,7 +370,7 @@ def test_a_script_with_one_seed_is_gated_by_its_seeds_study(
     with place.entered():
         few, study = (seeds(approach="command", command=command, seeds=count, executor="inline") for count in (4, 6))
         function = seeds(lambda seed: {"acc": 0.7 + seed / 1000}, seeds=6)
-        with pytest.raises(ParameterError, match=r"a gate compares golden runs. Use mlflow-l3d compare --runs"):
+        with pytest.raises(ParameterError, match=r"golden runs are compared. Use mlflow-l3d compare --runs"):
             gate(baseline=function.run_id, candidate={"command": command})
         with pytest.raises(ParameterError, match="has 4 golden runs, or seeds, with acc"):
             gate(baseline=few.run_id, candidate={"command": f"{command} --fast"})
@@ -378,6 +378,44 @@ def test_a_script_with_one_seed_is_gated_by_its_seeds_study(
     assert (found.decision, found.exit_status) == ("worse", 1)
     assert (found.request.candidate.title, found.computed) == ("fast=yes", 10)  # golden runs have seeds of their own
     assert found.request.run_std == pytest.approx(study.study.own.std)
+    Path("train.py").write_text("\n".join([*lines, shift.replace("0.7", "0.6")]))
+    with place.entered():
+        with pytest.raises(
+            ParameterError, match=r"none can be trained here: its data, files, .* give changed files other"
+        ):
+            gate(baseline=study.run_id, candidate={"command": f"{command} --fast"})
+        Path("once.py").write_text("print('acc:', 0.7)\nwith open('ran', 'x'): pass")
+        with pytest.raises(L3DError, match="a trial run before the study failed"):
+            seeds(approach="command", command="python once.py {seed}", seeds=6, executor="inline")
+        with pytest.raises(ParameterError, match=r"is a seeds study without a result. Run its command again"):
+            gate(baseline="latest", candidate={"command": f"{command} --fast"})
+
+
+def test_a_candidate_that_is_evaluated_on_other_examples_is_not_compared(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = """
+import random, sys
+draw, out, count = random.Random(sys.argv[1]).random, sys.argv[2], int(sys.argv[3])
+rows = [f"{i},{i % 2},{(i + (draw() < 0.2 + (i == 19))) % 2}" for i in range(20)]  # the last one is always wrong
+print("example_id,label,prediction", *rows[:count], sep="\\n", file=open(f"{out}/predictions.csv", "w"))
+"""
+    Path("train.py").write_text(script)
+    with place.entered():
+        command = "python train.py {seed} {output}"
+        study, less = (
+            seeds(approach="command", command=f"{command} {count}", seeds=6, executor="inline") for count in (20, 19)
+        )
+        notes = compare(runs=f"{study.run_id},{less.run_id}").comparison.notes
+        assert any("different test examples (20 and 19, 19 of them in common)" in note for note in notes)
+        with pytest.raises(
+            ParameterError, match="has other test examples: 19 of its 19 are among the 20 of the baseline"
+        ):
+            gate(baseline=study.run_id, candidate={"command": f"{command} 19"}, most_runs=5, executor="inline")
+        referee(action="start", baseline=study.run_id, baseline_runs=3, executor="inline")
+        with pytest.raises(ParameterError, match="has other test examples: 19 of its 19"):
+            referee(action="judge", candidate={"command": f"{command} 19"}, executor="inline")
 
 
 def test_a_seeds_study_is_no_baseline_and_names_the_command_that_makes_one(place: Place) -> None:
