@@ -138,8 +138,8 @@ class Layout(TypedDict, total=False):
         float,
         Of(
             "0.01",
-            "stop=epsilon: stop if one more row changes standard deviations (points or units) and the "
-            "importance by less",
+            "stop=epsilon: stop if one more row changes the standard deviations (percentage points, or the metric's "
+            "unit) and the importance by less",
         ),
     ]
 

@@ -218,8 +218,8 @@ def _other_examples(systems: Sequence[System]) -> Iterator[str]:
         if (one.seen != other.seen).any():
             counts = f"{one.seen.sum()} and {other.seen.sum()}, {(one.seen & other.seen).sum()} of them in common"
             yield (
-                f"{one.name} and {other.name} have different test examples ({counts}): those of one alone count as its "
-                "merit or fault. Evaluate both on the same ones."
+                f"{one.name} and {other.name} have different test examples ({counts}). If those of one are easier, it "
+                "looks better. Evaluate both on the same ones."
             )
 
 
