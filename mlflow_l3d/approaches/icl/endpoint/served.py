@@ -18,7 +18,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 CHAT: Final = "/chat/completions"
 TEXT: Final = "/completions"
 _TOP: Final = (20, 5)
-_NEAR: Final = 0.1
+_NEAR: Final = 0.3  # two steps of a logit between 16 and 32 in bfloat16, and a bit
 _QUESTION: Final = "Answer with yes or no.\nAnswer:"
 _DESCRIBES: Final = ("id", "root", "parent", "owned_by", "max_model_len", "meta")
 
