@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from endpoint_server import Server, first_token, log_probability
+from endpoint_server import TOKENS, Server, first_token, log_probability
 from finetuning_helpers import handmade_task
 from icl_helpers import APPROACH, cell, complete
 from run_helpers import wait_until
@@ -30,6 +30,7 @@ from mlflow_l3d.approaches.icl.endpoint.replies import (
     tell_apart,
     written,
 )
+from mlflow_l3d.approaches.icl.endpoint.served import _QUESTION
 from mlflow_l3d.approaches.icl.endpoint.store import BudgetError, Endpoint, Store
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -92,10 +93,24 @@ def test_scores_are_the_servers_log_probabilities(server, tmp_path, chat, gives)
     assert found.metrics["first_token"] == float(gives == "first")
 
 
-def test_a_likely_token_that_is_no_word_does_not_hide_what_the_server_gives(server, tmp_path):
-    server.listed_too = {"\n": -0.01, "<|im_end|>": -0.02, "positive": -0.03}  # as vLLM lists them
+@pytest.mark.parametrize(
+    "listed",
+    [
+        {"\n": -0.01, "<|im_end|>": -0.02, "positive": -0.03},  # as vLLM lists them
+        {f" {token}": log_probability(_QUESTION, token) + 0.25 for token in TOKENS},  # logits in bfloat16
+    ],
+    ids=["no words", "rounded"],
+)
+def test_neither_other_tokens_nor_rounding_hide_what_the_server_gives(server, tmp_path, listed):
+    server.listed_too = listed
     (found,) = run(server, tmp_path, chat="none")
     assert found.metrics["first_token"] == 0
+
+
+def test_echoed_log_probabilities_of_other_tokens_are_not_used(server, tmp_path):
+    server.listed_too = {f" {token}": log_probability(_QUESTION, token) - 0.5 for token in TOKENS}
+    (found,) = run(server, tmp_path, chat="none")
+    assert found.metrics["first_token"] == 1
 
 
 def test_without_log_probabilities_answers_are_generated_and_a_line_says_so(server, tmp_path, caplog):

@@ -18,7 +18,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 CHAT: Final = "/chat/completions"
 TEXT: Final = "/completions"
 _TOP: Final = (20, 5)
-_NEAR: Final = 0.1
+_NEAR: Final = 0.3  # two steps of a logit between 16 and 32 in bfloat16, and a bit
 _QUESTION: Final = "Answer with yes or no.\nAnswer:"
 _DESCRIBES: Final = ("id", "root", "parent", "owned_by", "max_model_len", "meta")
 
@@ -93,10 +93,8 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
             same_gives = not more or ("top" in replies.if_given(replies.first_tokens, reply)) == (
                 served.gives == "first"
             )
-            if same_gives and _names(replies.common(reply)) == {
-                "model": served.model,
-                "fingerprint": served.fingerprint,
-            }:
+            said = {"model": served.model, "fingerprint": served.fingerprint}
+            if same_gives and _names(replies.common(reply)) == said:
                 return served
     refused: RefusedError | EndpointError | None = None
     for chat in tried:
@@ -164,11 +162,10 @@ async def _echo(client: Client, path: str, body: dict[str, Any]) -> Mapping[str,
     The likeliest word behind a prompt must have the same one when it is in the prompt.
     """
     top = replies.first_tokens(await client.send(path, body | listed(_TOP[-1], chat=False)))["top"]
-    words = [(token, value) for token, value in top if token.strip().isalpha()]  # the text of an end token is no word
-    token, value = max(words, key=lambda pair: (pair[0].startswith(" "), pair[1]))
-    word = token.strip()
-    reply = await client.send(path, echoed(_QUESTION, f" {word}"))
-    if abs(replies.end_of_prompt(reply, word)["logprob"] - value) > _NEAR:
+    words = {token: value for token, value in top if token.strip().isalpha()}  # the text of an end token is no word
+    best = max(words, key=lambda token: (token.startswith(" "), words[token]))
+    reply = await client.send(path, echoed(_QUESTION, f" {best.strip()}"))
+    if abs(replies.end_of_prompt(reply, best.strip())["logprob"] - words[best]) > _NEAR:
         raise ValueError("log-probabilities of other tokens")
     return reply
 
