@@ -49,8 +49,8 @@ PAGE = """\
 # Parameters
 
 Which parameters does a command have, and what may they be? `mlflow-l3d sweep --test-size 100` is also
-`mlflow run . --env-manager local -e sweep -P test_size=100` (`investigate` needs no `-e`, `view` is no entry point),
-and in Python `mlflow_l3d.sweep(test_size=100)`. Python takes numbers, lists, mappings, True and False as they are;
+`mlflow run . --env-manager local -e sweep -P test_size=100` (without `-e` for `investigate`; not `view`), and in
+Python `mlflow_l3d.sweep(test_size=100)`. Python takes numbers, lists, mappings, True and False as they are;
 `None` is `none` if that is allowed, otherwise the default. Parameters of an approach, such as the learning rate, are
 values of the one parameter `hyperparameters` ([hyperparameters and luck](concepts/hyperparameters.md)).
 

@@ -52,7 +52,7 @@ def test_commands_of_mlflow_run_need_no_conda() -> None:
     """Without an environment manager `mlflow run` looks for conda, which most people do not have."""
     project = re.compile(r"mlflow run (?:\.|projects/).*")
     commands = [(page, each) for page, text in SHOWN.items() for each in project.findall(text)]
-    assert len(commands) > 20
+    assert len(commands) > 10
     assert not [(page, each) for page, each in commands if not re.match(r"mlflow run \S+ --env-manager", each)]
 
 
