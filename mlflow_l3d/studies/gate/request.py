@@ -45,8 +45,8 @@ class GateRequest:
         Whether golden runs with equal numbers share what both draw.
     test_examples
         Test examples of a run; None if not known.
-    run_std
-        Standard deviation of single runs of the baseline, before the first look.
+    noise
+        What the difference of one run of each varies by, as runs of the baseline say: these share nothing.
     key, pair
         Equal for the same question, and for the same two.
     """
@@ -59,7 +59,7 @@ class GateRequest:
     examples: Literal["fixed", "random"]
     paired: bool
     test_examples: int | None
-    run_std: float
+    noise: Noise
     key: str
     pair: str
 
@@ -114,6 +114,7 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
             "smallest_effect", "auto", f"is 1 percentage point, and {metric.name} has another unit", fix
         )
     effect = (1.0 if effect == "auto" else effect) / unit_of(metric).scale
+    noise = Noise(math.sqrt(2) * run_std, degrees=len(known) - 1.0)
     predictions = next(baseline.predictions(client, 1), None)
     examples = (baseline.task or {}).get("test_size") if predictions is None else len(predictions)
     check_effect(effect, metric, known, examples or 0)
@@ -123,7 +124,7 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
 
     most = typed["most_runs"]
     if most == "auto":
-        most = runs_for_power(typed["power"], planned, Noise(math.sqrt(2) * run_std))
+        most = runs_for_power(typed["power"], planned, noise)
     judged = metric.name if metric == named(metric.name) else given["metric"]  # the other direction is another question
     identity = {"baseline": dict(baseline.identity), "candidate": dict(candidate.identity), "metric": judged}
     asked = ("smallest_effect", "alpha", "power", "most_runs", "looks", "spending", "examples")
@@ -136,7 +137,7 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
         examples=typed["examples"],
         paired=paired(baseline, candidate),
         test_examples=examples,
-        run_std=run_std,
+        noise=noise,
         key=content_key({**identity, **{name: given[name] for name in asked}}),
         pair=content_key(identity),
     )

@@ -17,7 +17,7 @@ from mlflow_l3d.studies.base import entry_point, expected_workers, say
 from mlflow_l3d.studies.dry_run import record_plan
 from mlflow_l3d.studies.gate.conduct import Conduct, Gate
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
-from mlflow_l3d.studies.gate.numbers.power import Forecast, Noise, power
+from mlflow_l3d.studies.gate.numbers.power import Forecast, power
 from mlflow_l3d.studies.gate.parameters import GateOptions
 from mlflow_l3d.studies.gate.record import find_earlier
 from mlflow_l3d.studies.gate.report.page import plan_text
@@ -71,7 +71,7 @@ def make_plan(request: GateRequest, client: Client) -> GatePlan:
     them, and so are test examples if they count: with what they share, power is higher.
     """
     most = request.plan.looks[-1]
-    noise = Noise(math.sqrt(2) * request.run_std)  # as far as is known before: runs that share nothing
+    noise = request.noise
     if request.examples == "random":
         # Golden runs of the baseline that say how much of its mean is luck of the test examples.
         side = {"baseline": SideRuns(request.baseline, request, client)}

@@ -155,6 +155,15 @@ def test_power_is_what_scores_drawn_anew_give(rng):
         assert (decided == ("worse" if shift else "equivalent")).mean() == pytest.approx(stated, abs=0.02)
 
 
+def test_power_from_few_runs_is_the_mean_over_what_the_true_deviation_may_be():
+    """Its square is s² times the degrees of freedom over a chi-squared number."""
+    plan = SequentialPlan(planned_looks(20, 3), 1.0)
+    stds = 1.2 * np.sqrt(9 / stats.chi2.ppf((np.arange(40) + 0.5) / 40, 9))
+    each = np.mean([outlook(plan, -1.0, Noise(std), stream(), 1000).worse for std in stds])
+    assert outlook(plan, -1.0, Noise(1.2, degrees=9.0), stream(), 20_000).worse == pytest.approx(each, abs=0.02)
+    assert each < outlook(plan, -1.0, Noise(1.2), stream(), 20_000).worse - 0.04
+
+
 @pytest.mark.slow
 def test_luck_of_test_examples_is_counted_and_does_not_shrink_with_runs(rng):
     plan = SequentialPlan(planned_looks(50, 5), 1e-9)

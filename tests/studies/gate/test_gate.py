@@ -377,7 +377,7 @@ def test_a_script_with_one_seed_is_gated_by_its_seeds_study(
         found = gate(baseline=study.run_id, candidate={"command": f"{command} --fast"}, most_runs=10, looks=2)
     assert (found.decision, found.exit_status) == ("worse", 1)
     assert (found.request.candidate.title, found.computed) == ("fast=yes", 10)  # golden runs have seeds of their own
-    assert found.request.run_std == pytest.approx(study.study.own.std)
+    assert found.request.noise.std == pytest.approx(np.sqrt(2) * study.study.own.std)
     Path("train.py").write_text("\n".join([*lines, shift.replace("0.7", "0.6")]))
     with place.entered():
         with pytest.raises(
@@ -442,7 +442,7 @@ def test_dry_run_says_what_there_is_to_do_and_starts_nothing(
 def test_budget_is_planned_from_the_spread_of_the_baseline(place: Place, baseline: str) -> None:
     with place.entered():
         planned = plan_gate(baseline=baseline, candidate=ALIKE, smallest_effect=20, executor="inline")
-    assert planned.forecast.std == pytest.approx(np.sqrt(2) * planned.request.run_std)  # type: ignore[union-attr]
+    assert planned.forecast.std == planned.request.noise.std  # type: ignore[union-attr]
     assert planned.forecast.worse.worse >= 0.79  # type: ignore[union-attr]
     assert planned.forecast.same.equivalent >= 0.79  # type: ignore[union-attr]
 

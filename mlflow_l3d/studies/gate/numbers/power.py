@@ -40,12 +40,15 @@ class Noise:
         Degrees of freedom that it is known with.
     step
         What one test example moves the score of a run by; 0 if not known.
+    degrees
+        Degrees of freedom of `std`, if it is the standard deviation of some runs; infinite if it is the true one.
     """
 
     std: float
     of_examples: float = 0.0
     degrees_examples: float = math.inf
     step: float = 0.0
+    degrees: float = math.inf
 
     def fractions(self, looks: tuple[int, ...]) -> list[float]:
         """Return the information at each look as a fraction of that at the last one."""
@@ -118,7 +121,10 @@ def outlook(
     while left:
         now = min(left, max(1, _AT_ONCE // most))
         shift = math.sqrt(noise.of_examples) * generator.standard_normal(now)
-        differences = difference + noise.std * generator.standard_normal((now, most))
+        std: float | FloatArray = noise.std
+        if math.isfinite(noise.degrees):  # what the true one may be
+            std = std * np.sqrt(noise.degrees / generator.chisquare(noise.degrees, (now, 1)))
+        differences = difference + std * generator.standard_normal((now, most))
         decided, when = simulate(plan, differences, noise, shift)
         for name, count in zip(*np.unique(decided, return_counts=True), strict=True):
             counts[str(name)] += int(count)
