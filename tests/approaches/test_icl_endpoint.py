@@ -223,9 +223,8 @@ def test_answers_that_are_under_way_at_an_interruption_are_kept(server, tmp_path
     wait_until(lambda: len(server.requests) > asked, "a request")  # one that takes so long is under way
     outcomes.close()
     server.delay, paid = 0.2, len(server.requests)
-    assert (
-        last < 1 or paid <= asked + 6
-    )  # three at a time, and those that were about to begin: the call goes no further
+    # Three at a time, and those that were about to begin: the call goes no further.
+    assert last < 1 or paid <= asked + 6
     found = run(server, tmp_path, range(4))
     assert [one.error for one in found] == [None] * 4
     assert paid < len(server.requests)

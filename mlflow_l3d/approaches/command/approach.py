@@ -19,7 +19,7 @@ from mlflow_l3d.approaches.command.folder import Stamps, alone_in, changed_name,
 from mlflow_l3d.approaches.command.in_place import FirstRun, logged_metrics, run_in_place, tracking
 from mlflow_l3d.approaches.command.said import is_public, printed_scores
 from mlflow_l3d.approaches.command.scores import Printed, chosen_score, has_result, scale_of, unscaled
-from mlflow_l3d.approaches.command.template import Output, Template, environment, last_lines, listed, run
+from mlflow_l3d.approaches.command.template import EndedError, Output, Template, environment, last_lines, listed, run
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, CommandSession, Written, read, warn_once
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.own_parameters import CommandParameters
@@ -185,9 +185,7 @@ class Command(Approach):
             self.first = None
             try:
                 written = self.execute(dict.fromkeys(self.factors, seed), hyperparameters)
-            except L3DError as error:
-                if " ended with " not in str(error):
-                    raise
+            except EndedError as error:
                 why = f"That was a first run with seed {seed}, to see what {self.what} writes. Correct its error, then"
                 raise L3DError(f"{str(error).rstrip('.')}. {why} give the same command again.") from error
             first = self._described(written)

@@ -210,6 +210,10 @@ _idle: dict[int, list[subprocess.Popen[bytes]]] = {}
 """Process -> supervisors that it has started and that run nothing; a fork must not use those of its parent."""
 
 
+class EndedError(L3DError):
+    """A command ran, and ended with another status than 0."""
+
+
 class Output(NamedTuple):
     """The ends of what a command wrote to its streams, 1 MiB of each at most."""
 
@@ -253,7 +257,7 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
     if status:
         how = f"exit status {status}" if status > 0 else f"signal {signal.Signals(-status).name}"
         last = "".join(last_lines(output.stderr.strip() or output.stdout, 1))
-        raise L3DError(f"the command ended with {how}: {last or 'it said nothing'}")
+        raise EndedError(f"the command ended with {how}: {last or 'it said nothing'}")
     return output
 
 

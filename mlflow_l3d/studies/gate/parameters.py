@@ -26,8 +26,8 @@ class _Gate(TypedDict, total=False):
         float | Auto,
         Of(
             "auto",
-            "smallest difference that matters (percentage points, or the metric's unit); auto is 1 point, and none in "
-            "other units",
+            "smallest difference that matters: auto is 1 percentage point; a metric in another unit needs a number in "
+            "that unit",
         ),
     ]
     alpha: Annotated[float, Of("0.05", "probability of a false claim, over all interim analyses", high=0.5)]

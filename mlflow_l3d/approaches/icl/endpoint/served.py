@@ -162,7 +162,7 @@ async def _echo(client: Client, path: str, body: dict[str, Any]) -> Mapping[str,
     The likeliest word behind a prompt must have the same one when it is in the prompt.
     """
     top = replies.first_tokens(await client.send(path, body | listed(_TOP[-1], chat=False)))["top"]
-    words = {token: value for token, value in top if token.strip().isalpha()}  # the text of an end token is no word
+    words = {token: value for token, value in top if token.strip().isalpha()}  # not end tokens and line breaks
     best = max(words, key=lambda token: (token.startswith(" "), words[token]))
     reply = await client.send(path, echoed(_QUESTION, f" {best.strip()}"))
     if abs(replies.end_of_prompt(reply, best.strip())["logprob"] - words[best]) > _NEAR:
