@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,64 +25,13 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import Estimate, Variances, leave_out
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.tables import known_std, rounding_variance, usable
+from mlflow_l3d.analysis.importance.tables import known_std, rounding_variance, usable, with_scores
 from mlflow_l3d.analysis.importance.variances import MeanSquares, VarianceComponents
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError
 
 _SINGULAR = 1e-9
 """Eigenvalues below this share of the largest are zero: directions that the scores say nothing about."""
-
-
-class _Sums(NamedTuple):
-    """Sums over the scores of T tables, of which the first axis is the table."""
-
-    scores: FloatArray
-    """(T,): number of scores."""
-    rows: FloatArray
-    """(T,): rows with a score."""
-    in_column: FloatArray
-    """(T, N): number of scores of each column."""
-    of_columns: FloatArray
-    """(T, N): their sums."""
-    squares: FloatArray
-    """(T,): sum of squares."""
-    within_rows: FloatArray
-    """(T,): sum of squares about the means of rows."""
-    matrix: FloatArray
-    """(T, N, N): of the normal equations for column effects, rows fitted, ..."""
-    right: FloatArray
-    """(T, N): ... and their right-hand sides."""
-
-
-class _Fit(NamedTuple):
-    """Sums of squares of T tables, shape (T,) each, and what their expectations are made of."""
-
-    of_rows: FloatArray
-    of_columns: FloatArray
-    residual: FloatArray
-    row_degrees: FloatArray
-    column_degrees: FloatArray
-    degrees: FloatArray
-    row_weight: FloatArray
-    """n - N: what s2_R counts for in the expectation of `of_rows`."""
-    column_weight: FloatArray
-    """n - M."""
-
-    def variances(self, *, turned: bool = False) -> Variances:
-        """Return contributed and (untruncated) mitigated variance; nan if a degree of freedom is missing.
-
-        `turned` exchanges rows and columns.
-        """
-        rows = self.of_rows, self.row_degrees, self.row_weight
-        columns = self.of_columns, self.column_degrees, self.column_weight
-        with np.errstate(divide="ignore", invalid="ignore"):
-            residual = self.residual / np.where(self.degrees > 0, self.degrees, np.nan)
-            of_rows, of_columns = (
-                (squares - degrees * residual) / weight for squares, degrees, weight in (rows, columns)
-            )
-        of_factor, mitigated = (of_rows, of_columns) if turned else (of_columns, of_rows)
-        return of_factor + residual, mitigated
 
 
 def unbalanced_components(table: FloatArray) -> MeanSquares | None:
@@ -97,74 +47,48 @@ def unbalanced_components(table: FloatArray) -> MeanSquares | None:
     MeanSquares or None
         None if no degree of freedom is left for rows, columns or the residual.
     """
-    fit = _solved(_total(_of_each_row(table - np.nanmean(table))), rounding_variance(table[np.isfinite(table)]))
-    of_rows, of_columns, rest, row_degrees, column_degrees, degrees, row_weight, column_weight = (
-        float(each[0]) for each in fit
-    )
-    if min(row_degrees, column_degrees, degrees) < 1:
+    finite, (rows, columns) = np.isfinite(table), table.shape
+    count, in_row, in_column = int(finite.sum()), finite.sum(axis=1), finite.sum(axis=0)
+    scores = np.where(finite, table - np.nanmean(table), 0.0)
+    within_rows = np.where(finite, scores - (scores.sum(axis=1) / in_row)[:, None], 0.0)
+    # The normal equations for column effects, rows fitted.
+    values, vectors = np.linalg.eigh(np.diag(in_column) - (finite / in_row[:, None]).T @ finite)
+    used = values > _SINGULAR * max(values.max(), 1.0)
+    of_columns = float((np.square(within_rows.sum(axis=0) @ vectors)[used] / values[used]).sum())
+    residual = float(np.square(within_rows).sum()) - of_columns
+    within_columns = float(np.square(scores).sum() - (np.square(scores.sum(axis=0)) / in_column).sum())
+    rank = int(used.sum())
+    degrees = rows + rank - columns, count - rows - rank, rank
+    if min(degrees) < 1:
         return None
-    squares = of_rows / row_degrees, rest / degrees, of_columns / column_degrees
-    sizes = row_weight / row_degrees, column_weight / column_degrees
-    return MeanSquares(len(table), table.shape[1], *squares, *sizes, int(degrees))
+    floor, parts = rounding_variance(table[finite]), (within_columns - residual, residual, of_columns)
+    of_rows, rest, column_square = (
+        part / free if part > floor * free else 0.0 for part, free in zip(parts, degrees, strict=True)
+    )
+    sizes = (count - columns) / degrees[0], (count - rows) / rank
+    return MeanSquares(rows, columns, of_rows, rest, column_square, *sizes, degrees[1])
 
 
-def variances_without_each(table: FloatArray) -> tuple[Variances, Variances]:
-    """Return contributed and mitigated variance without each row in turn, shape (M,), and without each column, (N,).
+def variances_without_each(
+    table: FloatArray,
+    estimated: Callable[[FloatArray], MeanSquares | VarianceComponents | None] = unbalanced_components,
+) -> tuple[Variances, Variances]:
+    """Return contributed and (untruncated) mitigated variance without each row in turn, and without each column.
 
     Parameters
     ----------
     table
         As for :func:`unbalanced_components`.
+    estimated
+        Estimates both from a table; they are nan if it returns None.
     """
-    wide = table.shape[1] > table.shape[0]
-    values, floor = (table.T if wide else table) - np.nanmean(table), rounding_variance(table[np.isfinite(table)])
-    parts = _of_each_row(values)
-    long = _solved(_Sums(*(total - part for total, part in zip(_total(parts), parts, strict=True))), floor)
-    # The short side has few members, so that each table is summed up anew; a column of nan takes no part.
-    columns = np.arange(values.shape[1])
-    each = [_total(_of_each_row(np.where(columns == j, np.nan, values))) for j in columns]
-    short = _solved(_Sums(*(np.concatenate(variances) for variances in zip(*each, strict=True))), floor)
-    variances = long.variances(turned=wide), short.variances(turned=wide)
-    return variances[::-1] if wide else variances
-
-
-def _of_each_row(values: FloatArray) -> _Sums:
-    """Return what each row adds to the sums of its table, nan if a score is missing."""
-    finite = np.isfinite(values)
-    count = finite.sum(axis=1, dtype=np.float64)
-    scores = np.where(finite, values, 0.0)
-    share = finite / np.maximum(count, 1)[:, None]
-    about_mean = np.where(finite, values - (share * scores).sum(axis=1)[:, None], 0.0)
-    weights = finite.astype(np.float64)
-    matrix = -weights[:, :, None] * share[:, None, :]
-    matrix[:, np.arange(values.shape[1]), np.arange(values.shape[1])] += weights
-    within = np.square(about_mean).sum(axis=1)
-    squares = np.square(scores).sum(axis=1)
-    return _Sums(count, np.minimum(count, 1), weights, scores, squares, within, matrix, about_mean)
-
-
-def _total(parts: _Sums) -> _Sums:
-    """Return the sums of one table from those of its rows."""
-    return _Sums(*(part.sum(axis=0, keepdims=True) for part in parts))
-
-
-def _solved(sums: _Sums, floor: float) -> _Fit:
-    """Fit rows and columns; sums of squares of no more than `floor` a degree of freedom are rounding, and zero."""
-    values, vectors = np.linalg.eigh(sums.matrix)
-    used = values > _SINGULAR * np.maximum(values.max(axis=1, keepdims=True), 1)
-    along = np.einsum("tij,ti->tj", vectors, sums.right)
-    of_columns = (np.square(along) / np.where(used, values, np.inf)).sum(axis=1)
-    rank = used.sum(axis=1, dtype=np.float64)
-    columns = (sums.in_column > 0).sum(axis=1, dtype=np.float64)
-    within_columns = sums.squares - (np.square(sums.of_columns) / np.maximum(sums.in_column, 1)).sum(axis=1)
-    residual = sums.within_rows - of_columns
-    expected_squares = (within_columns - residual, of_columns, residual)
-    degrees = (sums.rows + rank - columns, rank, sums.scores - sums.rows - rank)
-    of_rows, of_columns, residual = (
-        np.where(each <= floor * np.maximum(free, 1), 0.0, each)
-        for each, free in zip(expected_squares, degrees, strict=True)
-    )
-    return _Fit(of_rows, of_columns, residual, *degrees, sums.scores - columns, sums.scores - sums.rows)
+    without = []
+    for axis, members in enumerate(table.shape):
+        found = [estimated(with_scores(np.delete(table, one, axis))) for one in range(members)]
+        parts = [(math.nan, math.nan) if each is None else (each.contributed, each.mitigated) for each in found]
+        contributed, mitigated = np.array(parts).T
+        without.append((contributed, mitigated))
+    return without[0], without[1]
 
 
 Missing = Literal["anova", "reml"]
@@ -228,15 +152,13 @@ def reml_estimate(table: npt.ArrayLike) -> Estimate | None:
         zero with or without some row or column, and above :data:`MOST_FITS` rows and columns together, for every one
         of them takes a fit of its own.
     """
-    scores = usable(table)
+    scores = with_scores(usable(table))
     components = reml_components(scores)
     if components is None:
         return None
-    rows = np.flatnonzero(np.isfinite(scores).any(axis=1))
-    columns = np.flatnonzero(np.isfinite(scores).any(axis=0))
-    if min(len(rows), len(columns)) < 3 or len(rows) + len(columns) > MOST_FITS:
+    if min(scores.shape) < 3 or sum(scores.shape) > MOST_FITS:
         return Estimate(components)
-    without = tuple(_without_each(scores, places, axis) for axis, places in enumerate((rows, columns)))
+    without = variances_without_each(scores, reml_components)
     # A part that is zero, or not known, gives no logit.
     if not (components.contributed > 0 and components.mitigated > 0):
         return Estimate(components)
@@ -253,13 +175,6 @@ def with_reml(record: Importance) -> Importance:
     except L3DError:  # the likelihood has no clear maximum: L3D002 says which estimate was taken
         return record
     return record if estimate is None else record.estimated(estimate)
-
-
-def _without_each(scores: FloatArray, places: npt.NDArray[np.intp], axis: int) -> Variances:
-    components = [reml_components(np.delete(scores, one, axis)) for one in places]
-    parts = [(math.nan, math.nan) if each is None else (each.contributed, each.mitigated) for each in components]
-    contributed, mitigated = np.array(parts).T
-    return contributed, mitigated
 
 
 def _fit(frame: pd.DataFrame) -> tuple[float, float, float]:
