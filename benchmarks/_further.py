@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from _tables import SETTINGS, Array, Shape, Variances, crossed, exponential, generator_of, normal, text_of, truth
 
-from mlflow_l3d.analysis.importance.checks.classes import rare_classes
 from mlflow_l3d.analysis.importance.checks.evidence import Answers, Evidence, PlanFacts
+from mlflow_l3d.analysis.importance.checks.scores import rare_classes
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.tables import Tables, std_interval

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.planning.result import Plan
     from mlflow_l3d.studies.planning.run import plan
     from mlflow_l3d.studies.referee.door import Referee, referee
-    from mlflow_l3d.studies.referee.judgement import Judgement
+    from mlflow_l3d.studies.referee.numbers.judge import Judgement
     from mlflow_l3d.studies.referee.results import RefereeSession
     from mlflow_l3d.studies.referee.trials import RefereedStudy
     from mlflow_l3d.studies.search.engine import plan_search

@@ -36,7 +36,7 @@ from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import WIDTH, marked
 from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.comparison.report.words import Side
-from mlflow_l3d.studies.gate.report.page import gate_document
+from mlflow_l3d.studies.gate.report import gate_document
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.search.numbers import SearchResult, compare_held_out, summarise_stage
 from mlflow_l3d.studies.search.report import search_report

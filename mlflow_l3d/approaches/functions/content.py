@@ -13,14 +13,15 @@ import numpy as np
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.functions.data import VERSION, DataTexts, is_code
-from mlflow_l3d.approaches.functions.local_modules import folders_of, is_local
 from mlflow_l3d.approaches.functions.parts import (
     ATTRIBUTES,
     IMPORTS,
     decorated,
     enclosed,
+    folders_of,
     full_name,
     functions,
+    is_local,
     is_of_process,
     module_of,
     named,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mlflow_l3d.approaches.functions.content import Content
-from mlflow_l3d.approaches.functions.local_modules import local_modules
+from mlflow_l3d.approaches.functions.parts import local_modules
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import content_key
 

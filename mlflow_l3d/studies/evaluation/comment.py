@@ -17,8 +17,8 @@ from mlflow_l3d.report.numbers import counted, duration, metric_text, percent, s
 from mlflow_l3d.studies.comparison.report.pairs import change, judged, limits
 from mlflow_l3d.studies.comparison.results import ComparedRuns
 from mlflow_l3d.studies.evaluation.run import result_of
+from mlflow_l3d.studies.gate import report as gate_report
 from mlflow_l3d.studies.gate.conduct import Gate
-from mlflow_l3d.studies.gate.report import words
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.results import Analysed
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
@@ -93,10 +93,10 @@ def facts_of(result: Any) -> Facts:
 
 def _of_gate(gate: Gate) -> Facts:
     answer, look, unit = gate.answer, gate.answer.looks[-1], unit_of(gate.answer.metric)
-    level, low, high = words.interval_of(answer, look)
+    level, low, high = gate_report.interval_of(answer, look)
     means = [unit.text(mean, answer.digits) for mean in answer.means]
     difference, runs = unit.change(look.difference, answer.digits), counted(2 * look.runs, "run")
-    interval = f"{difference} ({words.limits(answer, low, high, answer.digits)})"
+    interval = f"{difference} ({gate_report.limits(answer, low, high, answer.digits)})"
     cost = f"{runs}, {gate.computed} of them trained now"
     row = _row(answer.metric, (answer.candidate, answer.baseline), means, level, interval, look.decision, cost)
     return Facts(str(answer.metric), f"{look.decision}, {difference}{unit.behind}, {runs}", look.decision, (row,))

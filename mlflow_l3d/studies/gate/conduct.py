@@ -21,8 +21,7 @@ from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look, look_at, measure, view
 from mlflow_l3d.studies.gate.numbers.power import Forecast
 from mlflow_l3d.studies.gate.record import PROGRESS, RESUMED, append_summary, first_notes, run_notes, source_of_gate
-from mlflow_l3d.studies.gate.report.page import gate_document, gate_markdown
-from mlflow_l3d.studies.gate.report.words import GateSource, advice_on, look_line
+from mlflow_l3d.studies.gate.report import GateSource, advice_on, gate_document, gate_markdown, look_line
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.gate.runs import SideRuns, check_examples, outstanding, systems_of
 from mlflow_l3d.studies.result_file import LEFT_OUT, write_result

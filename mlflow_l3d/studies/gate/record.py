@@ -17,7 +17,7 @@ from mlflow_l3d.report.numbers import counted, share_text
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
 from mlflow_l3d.studies.gate.parameters import GATE
-from mlflow_l3d.studies.gate.report.words import GateSource
+from mlflow_l3d.studies.gate.report import GateSource
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.request import is_typed
 from mlflow_l3d.studies.result_file import read_result

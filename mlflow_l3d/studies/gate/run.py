@@ -20,8 +20,7 @@ from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
 from mlflow_l3d.studies.gate.numbers.power import Forecast, power
 from mlflow_l3d.studies.gate.parameters import GateOptions
 from mlflow_l3d.studies.gate.record import find_earlier
-from mlflow_l3d.studies.gate.report.page import plan_text
-from mlflow_l3d.studies.gate.report.words import plan_lines
+from mlflow_l3d.studies.gate.report import plan_lines, plan_text
 from mlflow_l3d.studies.gate.request import GateRequest, specify_gate
 from mlflow_l3d.studies.gate.runs import SideRuns, systems_of
 from mlflow_l3d.studies.shown import OnOneScreen

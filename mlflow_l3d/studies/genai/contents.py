@@ -11,7 +11,7 @@ from itertools import takewhile
 from types import FunctionType
 from typing import Any, Final
 
-from mlflow_l3d.approaches.functions.local_modules import local_modules
+from mlflow_l3d.approaches.functions.parts import local_modules
 from mlflow_l3d.approaches.functions.versions import content_texts
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names

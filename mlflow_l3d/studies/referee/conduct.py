@@ -15,10 +15,8 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.referee.existing import existing_runs
-from mlflow_l3d.studies.referee.judgement import Judgement
-from mlflow_l3d.studies.referee.numbers.course import Course, SystemRecord
-from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, runs_left
-from mlflow_l3d.studies.referee.numbers.session import Session
+from mlflow_l3d.studies.referee.numbers.judge import Assessment, Judgement, Rules, runs_left
+from mlflow_l3d.studies.referee.numbers.session import Course, Session, SystemRecord
 from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder
 from mlflow_l3d.studies.referee.source import Candidate, Source, check_scores
 from mlflow_l3d.tracking.auxiliary import auxiliary_run

@@ -19,8 +19,7 @@ from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.golden import GoldenSource
-from mlflow_l3d.studies.referee.judgement import Judgement
-from mlflow_l3d.studies.referee.numbers.judge import Rules
+from mlflow_l3d.studies.referee.numbers.judge import Judgement, Rules
 from mlflow_l3d.studies.referee.parameters import OF_JUDGE, OF_START, REFEREE, RULES, RefereeOptions, RefereeRules
 from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder, locked
 from mlflow_l3d.studies.referee.results import RefereeSession, publish, session_of

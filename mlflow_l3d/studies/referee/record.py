@@ -13,9 +13,8 @@ from typing import Any, Final
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.paths import cache_folder
-from mlflow_l3d.studies.referee.numbers.course import SystemRecord
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules
-from mlflow_l3d.studies.referee.numbers.session import Session
+from mlflow_l3d.studies.referee.numbers.session import Session, SystemRecord
 from mlflow_l3d.studies.referee.source import Candidate, check_scores
 from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking import names

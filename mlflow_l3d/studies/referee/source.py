@@ -16,7 +16,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import file_text, json_of, public_parameter
 from mlflow_l3d.privacy import HIDDEN, public_text
-from mlflow_l3d.studies.referee.numbers.course import is_paired
+from mlflow_l3d.studies.referee.numbers.session import is_paired
 
 LONGEST: Final = 5900
 """Characters of a recorded candidate."""

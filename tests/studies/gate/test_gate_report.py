@@ -15,8 +15,17 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.gate.changes import differences_from
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Outstanding
-from mlflow_l3d.studies.gate.report.page import first_table, gate_document, gate_markdown
-from mlflow_l3d.studies.gate.report.words import GateSource, advice_on, answers, headline, look_line, steps
+from mlflow_l3d.studies.gate.report import (
+    GateSource,
+    advice_on,
+    answers,
+    first_table,
+    gate_document,
+    gate_markdown,
+    headline,
+    look_line,
+    steps,
+)
 
 RUN, CANDIDATE = "8d700d7ae2b3440c89188f7d6099561f", "c" * 32
 SOURCE = GateSource(

@@ -15,9 +15,8 @@ from mlflow import MlflowClient
 
 from mlflow_l3d import Referee, seeds
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.referee.numbers.course import SystemRecord
 from mlflow_l3d.studies.referee.numbers.judge import Rules
-from mlflow_l3d.studies.referee.numbers.session import Runs, Session
+from mlflow_l3d.studies.referee.numbers.session import Runs, Session, SystemRecord
 from mlflow_l3d.studies.referee.source import Candidate
 
 pytestmark = pytest.mark.slow

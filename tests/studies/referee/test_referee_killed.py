@@ -12,7 +12,7 @@ import pytest
 from run_helpers import Place, copied, sqlite_place
 
 from mlflow_l3d import Referee
-from mlflow_l3d.studies.referee.numbers.course import Course
+from mlflow_l3d.studies.referee.numbers.session import Course
 
 pytestmark = pytest.mark.slow
 

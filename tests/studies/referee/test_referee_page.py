@@ -12,9 +12,8 @@ import pytest
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.referee import results
-from mlflow_l3d.studies.referee.numbers.course import Course, SystemRecord
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, Verdict
-from mlflow_l3d.studies.referee.numbers.session import Step
+from mlflow_l3d.studies.referee.numbers.session import Course, Step, SystemRecord
 from mlflow_l3d.studies.referee.report.page import judgement_lines, session_document
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from mlflow_l3d.analysis.importance.checks import cells, classes, scores, tables
+from mlflow_l3d.analysis.importance.checks import cells, scores, tables
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence, FactorCheck, WholeCheck
 from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.cells.factors import REPLICATE
@@ -19,7 +19,7 @@ WHOLE_CHECKS: Final[tuple[WholeCheck, ...]] = (
     scores.collapsed_golden_runs,
     scores.golden_tails,
     tables.joint_product,
-    classes.rare_classes,
+    scores.rare_classes,
 )
 """Checks of the whole investigation."""
 TABLE_CHECKS: Final[tuple[FactorCheck, ...]] = (
