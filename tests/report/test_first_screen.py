@@ -29,8 +29,8 @@ from mlflow_l3d.studies.investigation.members import MemberRows
 from mlflow_l3d.studies.investigation.remedies import foresee
 from mlflow_l3d.studies.investigation.report import cite
 from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP, first_table
+from mlflow_l3d.studies.investigation.report.more_tables import shares
 from mlflow_l3d.studies.investigation.report.page import help_table, investigation_document
-from mlflow_l3d.studies.investigation.report.prediction_tables import shares
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers, headline, steps

@@ -13,7 +13,12 @@ from mlflow_l3d.designs import design_named
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.investigation.report.details import early_stops
 from mlflow_l3d.studies.investigation.report.factor_tables import numbers_table
-from mlflow_l3d.studies.investigation.report.more_tables import component_table, interim_table, ranking_tables
+from mlflow_l3d.studies.investigation.report.more_tables import (
+    agreement_table,
+    component_table,
+    interim_table,
+    ranking_tables,
+)
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers
@@ -83,10 +88,9 @@ def test_numbers_of_the_table_are_those_of_the_records(every):
     assert table is not None
     letters = analysis.ranking.to_frame().set_index("factor")["group"]
     heads = [marked(head) for head in table.head]
-    assert {heads[at] for at in table.more} >= {"importance", "corrected", "letters", "kappa", "golden std"}
+    assert {heads[at] for at in table.more} >= {"importance", "corrected", "letters", "golden std"}
     for row in table.rows:
         shown, record = dict(zip(heads, row, strict=True)), analysis.importances[row[0]]
-        prediction = analysis.prediction_importances[row[0]]
         share, low, high = Shown(analysis).shares(record)
         assert shown["share of variance"] == f"{100 * share:.0f} %\n({100 * low:.0f} to {100 * high:.0f})"
         assert shown["letters"] == letters[row[0]]
@@ -94,10 +98,19 @@ def test_numbers_of_the_table_are_those_of_the_records(every):
         assert shown["importance"] == f"{record.importance:+.2f}\n" + "{:+.2f} to {:+.2f}".format(*ends)
         assert shown["corrected"].startswith(f"{record.importance_corrected:+.2f}\n")
         assert shown["unevenness\nof rows"] == f"{record.unevenness:.2f}"
-        assert shown["share of disagreement"].startswith(f"{100 * prediction.share:.0f} %\n")
-        assert shown["kappa"] == f"{analysis.consistencies[row[0]].fleiss_kappa:.2f}"
         assert shown["IQR"] == f"{100 * record.score_iqr:.2f}"
         assert shown["mean ± std"] == f"{100 * record.score_mean:.2f}\n± {100 * record.score_std:.2f}"
+
+
+def test_agreement_of_predictions_is_that_of_the_records(every):
+    analysis = every["crossed"]
+    table = agreement_table(Shown(analysis))
+    assert table is not None
+    heads = [marked(head) for head in table.head]
+    for row in table.rows[:-1]:
+        shown, prediction = dict(zip(heads, row, strict=True)), analysis.prediction_importances[row[0]]
+        assert shown["share of\ndisagreement"].startswith(f"{100 * prediction.share:.0f} %\n")
+        assert shown["kappa"] == f"{analysis.consistencies[row[0]].fleiss_kappa:.2f}"
 
 
 def test_tables_of_many_columns_are_cards_on_a_phone(every):

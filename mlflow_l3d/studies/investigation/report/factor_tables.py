@@ -11,7 +11,6 @@ import pandas as pd
 from mlflow_l3d.report.draw import share_bar, svg, text
 from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, share_texts, signed, with_limits
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
-from mlflow_l3d.studies.investigation.report.prediction_tables import importance_text, ratio_text
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, golden_share
 
 _NUMBERS: Final = {
@@ -25,7 +24,6 @@ _NUMBERS: Final = {
     "alone": "[[alone|alone]]",
     "mean": "mean ± std",
     "consistency": "[[agree|agree]] %",
-    "disagreement": "[[share of disagreement|disagreement]]",
     "missing": "[[failed|failed]]",
 }
 """Columns of the table of numbers: key of :func:`factor_texts` -> head."""
@@ -36,14 +34,9 @@ _PAPER: Final = {
     "contributed": "[[contr. std|contributed]]",
     "mitigated": "[[mitig. std|mitigated]]",
     "golden": "[[{golden} std|{golden}]]",
-    "correct": "[[agree, right|right]] %",
-    "kappa": "[[kappa|kappa]]",
-    "predictions": "importance for\npredictions",
     "uneven": "unevenness\nof rows",
     "iqr": "IQR",
     "collapsed": "collapsed %",
-    "pearson": "Pearson",
-    "ccc": "CCC",
 }
 """Columns for who compares with the papers."""
 SHARES: Final = ("share of variance (%)", "share low (%)", "share high (%)")
@@ -63,8 +56,6 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
     rows = []
     for record in shown.records:
         name = record.factor
-        agreement, numbers = shown.agreement(name), analysis.regression.get(name, {})
-        predictions = shown.prediction_importance(name)
         index = record.first_order_index, record.first_order_ci_low, record.first_order_ci_high
         ends = record.importance_ci_low, record.importance_ci_high
         important = _IMPORTANT[shown.is_important(record)]
@@ -79,8 +70,7 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
             "moves": score(record.moves_by_std),
             "alone": share_cell(*index),
             "mean": f"{score(record.score_mean)}\n± {score(record.score_std)}",
-            "consistency": points(getattr(agreement, "consistency", math.nan), 1),
-            "disagreement": ratio_text(predictions),
+            "consistency": points(getattr(shown.agreement(name), "consistency", math.nan), 1),
             "missing": str(record.cells_missing),
             "importance": with_limits(signed(record.importance), between(*ends)),
             "corrected": with_limits(signed(record.importance_corrected), between(*record.corrected_interval)),
@@ -88,14 +78,9 @@ def factor_texts(shown: Shown) -> list[dict[str, str]]:
             "contributed": score(record.contributed_std),
             "mitigated": score(record.mitigated_std),
             "golden": score(record.golden_std),
-            "correct": points(getattr(agreement, "correct_consistency", math.nan), 1),
-            "kappa": plain(getattr(agreement, "fleiss_kappa", math.nan)),
-            "predictions": importance_text(predictions),
             "uneven": plain(record.unevenness),
             "iqr": score(record.score_iqr),
             "collapsed": points(record.collapsed_share, 1),
-            "pearson": plain(numbers.get("consistency_pearson", math.nan)),
-            "ccc": plain(numbers.get("consistency_ccc", math.nan)),
         }
         rows.append(texts)
     return rows

@@ -18,7 +18,6 @@ from mlflow_l3d.report.strip import score_strip
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.investigation.report import cite, factor_tables, more_tables
 from mlflow_l3d.studies.investigation.report.details import early_stops, stable_group
-from mlflow_l3d.studies.investigation.report.prediction_tables import prediction_parts
 from mlflow_l3d.studies.investigation.report.runs import Runs, convergence, scores_table, script_data
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, by_code
 from mlflow_l3d.studies.investigation.report.words import answers, headline, steps
@@ -72,7 +71,7 @@ def investigation_document(
         Section(f"Checks{f' ({checks})' * bool(checks)}", _checks(shown), name="checks"),
         Section("Factors in numbers", [factor_tables.numbers_table(shown)], name="factors"),
         *_factor_sections(shown, paths(), source),
-        Section("Fragile examples", [*prediction_parts(shown), examples], name="examples"),
+        Section("Fragile examples", [*more_tables.prediction_parts(shown), examples], name="examples"),
         Section("Runs that collapse", [more_tables.collapse_table(shown)]),
         Section("When to stop", [*early_stops(analysis), more_tables.interim_table(analysis)]),
         Section("Which factors differ", more_tables.ranking_tables(analysis.ranking, shown.design.words.apart)),
