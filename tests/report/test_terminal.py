@@ -1,7 +1,6 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -49,23 +48,9 @@ def test_the_interval_decides_and_the_published_rule_has_a_column_of_its_own(
     record = replace(importance("data_order", interval=(0.0, low, high)), importance=score)
     found = analysis([record])
     assert (Shown(found).verdict(record), Shown(found).is_important(record)) == (word, important)
-    assert Shown(found).sentence(record).startswith(f"{word}. It moves the score by")
     texts = text_of(found, title="t").splitlines()
     assert word in next(line for line in texts if line.startswith("data_order "))
     assert found.to_frame()["verdict"].tolist() == [word]
-
-
-def test_sentence_names_why_there_is_no_importance(importance, empty, analysis):
-    record = replace(importance("a"), importance_corrected=math.nan)
-    every = [empty("none"), record, *(replace(record, factor=name, **how) for name, how in _LACKING.items())]
-    shown = Shown(analysis(every))
-    said = {each.factor: shown.sentence(each) for each in every}
-    assert "0 rows with a score" in said["none"]
-    assert "fewer than 2 golden runs" in said["few"]
-    assert "all golden runs have the same score" in said["equal"]
-
-
-_LACKING = {"few": {"golden": np.array([0.8, math.nan])}, "equal": {"golden_std": 0.0}}
 
 
 def test_checks_of_one_code_are_one_paragraph_that_names_the_factors():

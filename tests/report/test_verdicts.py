@@ -14,6 +14,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.metrics.classification import F1_MACRO
+from mlflow_l3d.studies.investigation.report.page import doubts
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers
 
@@ -38,7 +39,8 @@ def test_advice_is_for_what_is_undecided_alone_and_asks_for_more_than_there_is()
         rows, columns, analysis = investigated(seed)
         advice, verdict = analysis.advice["f"], analysis.verdict("f")
         assert (advice.action == "none") == (verdict.word != "undecided")
-        assert Shown(analysis).sentence(analysis.importances["f"]).endswith(f". {advice.text}".rstrip())
+        said = [item.text for item in doubts(Shown(analysis))]
+        assert said == ([f"{verdict.word}: {verdict.reason}. {advice.text}"] if verdict.doubt else [])
         for check in analysis.checks:
             assert check.code != "L3D001" or (check.message.endswith(advice.text) and advice.text)
         if advice.rows is not None:
@@ -58,9 +60,8 @@ def test_the_same_cell_again_is_luck_of_the_machine_or_none(changed):
     table[0, 0] += 0.01 * changed
     record = importance(table, 0.7 + 0.01 * np.arange(6), factor="replicate")
     checks = tuple(repeated_cells(Evidence(importances={"replicate": record}, golden=record.golden)))
-    found = Shown(Analysis(F1_MACRO, {"replicate": record}, checks=checks)).sentence(record)
-    same = "every cell that was computed again has the same result."
-    assert (found.startswith("minor. ") and found.endswith(same)) != changed
+    [found] = doubts(Shown(Analysis(F1_MACRO, {"replicate": record}, checks=checks)))
+    assert (found.text == "minor: every cell that was computed again has the same result.") != changed
 
 
 def looked_at(collapse=False):

@@ -63,11 +63,8 @@ def luck_details(shown: Shown) -> tuple[str, ...]:
 def which_details(shown: Shown) -> tuple[str, ...]:
     """Return what collapsed runs mean for the verdicts, or how a baseline strategy judges."""
     if shown.design.baseline:
-        about = (
-            f"It calls a factor important if the standard deviation of its runs is at least half the "
-            f"{shown.golden_word} one{shown.design.words.caution}"
-        )
-        return (*(f"{record.factor}: {shown.share(record)}." for record in shown.records[:3]), about)
+        half = f"if the standard deviation of its runs is at least half the {shown.golden_word} one"
+        return (f"It calls a factor important {half}{shown.design.words.caution}",)
     return () if shown.analysis.collapse is None else tuple(_two_parts(shown.analysis.collapse))
 
 

@@ -94,11 +94,23 @@ def investigation_document(
         lines=lines,
         remarks=[*failed, *assumed, *notes, _check_lines(shown)],
         notes=[*_short_notes(shown), *assumed, *(note for note in notes if " has no effect and is left out: " in note)],
-        in_full=[[Item(shown.sentence(record), record.factor) for record in shown.records], *notes],
+        in_full=[*filter(None, [doubts(shown)]), *notes],
         sections=sections,
         settings=settings,
         data=data,
     )
+
+
+def doubts(shown: Shown) -> list[Item]:
+    """Return why the verdict on a factor is not that of its interval, and what to do about it."""
+    factors = [] if shown.design.baseline else [record.factor for record in shown.records]
+    verdicts = {name: shown.analysis.verdict(name) for name in factors}
+    advice = {name: each.text for name, each in shown.analysis.advice.items()}
+    return [
+        Item(f"{verdict.word}: {verdict.reason}. {advice.get(name, '')}".rstrip(), name)
+        for name, verdict in verdicts.items()
+        if verdict.doubt
+    ]
 
 
 def golden_strip(shown: Shown, runs: Runs) -> Drawing | None:

@@ -13,11 +13,11 @@ import numpy as np
 from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Check, Importance
-from mlflow_l3d.analysis.importance.verdicts import Advice, baseline_important
+from mlflow_l3d.analysis.importance.verdicts import baseline_important
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Design, design_named
-from mlflow_l3d.report.numbers import MISSING, Unit, between, percent, plain, share_texts, shorten, signed, unit_of
+from mlflow_l3d.report.numbers import MISSING, Unit, percent, share_texts, shorten, unit_of
 
 
 @dataclass(frozen=True)
@@ -145,56 +145,6 @@ class Shown:
         """Return these numbers in per cent, with the decimals that the verdict needs; `alone` if there are no ends."""
         texts = share_texts(*self.shares(record))
         return (alone if MISSING in texts[1:] else form).format(*texts)
-
-    def moves(self, record: Importance) -> str:
-        """Return by how much the factor moves the score, and its part in the variance with its interval."""
-        moved = self.unit.amount(record.moves_by_std)
-        share = self.share_text(record, "{} % of the variance ({} to {} %)", "{} % of the variance")
-        return f"moves the score by {moved} (std), {share}"
-
-    def sentence(self, record: Importance) -> str:
-        """Return the verdict on a factor in plain words, without its name."""
-        if self.design.baseline:
-            return self._baseline(record)
-        verdict = self.analysis.verdict(record.factor)
-        if not math.isfinite(record.importance_corrected):
-            return f"{verdict.word}. There is no corrected importance ({self._reason(record)})."
-        text = f"{verdict.word}. It {self.moves(record)}"
-        if verdict.doubt:
-            text += f": {verdict.reason}"
-        if verdict.doubt == "collapse":
-            assert self.analysis.collapse is not None
-            rest = self.analysis.collapse.rest[record.factor]
-            if math.isfinite(rest.importance_corrected):
-                corrected, ends = signed(rest.importance_corrected), between(*rest.corrected_interval)
-                text += f". Among the other runs the corrected importance is {corrected} ({ends})"
-        advice = self.analysis.advice.get(record.factor, Advice())
-        return f"{text}. {advice.text}".rstrip()
-
-    def share(self, record: Importance) -> str:
-        """Return the spread of a factor's runs, alone and as a share of the golden std, for a baseline strategy."""
-        share = f"{plain(golden_share(record))} of the {self.golden_word} std"
-        return f"the std of the runs is {self.unit.amount(record.score_std)}, {share}"
-
-    def _baseline(self, record: Importance) -> str:
-        strategy = f"by the {self.analysis.design} strategy"
-        important = self.is_important(record)
-        if important is None:
-            return f"no result {strategy} ({self._reason(record)})."
-        word = "important" if important else "not important"
-        return f"{self.share(record)}: {word} {strategy} (important from half on); there is no interval."
-
-    def _reason(self, record: Importance) -> str:
-        """Return why a factor has no importance."""
-        if self.design.baseline and int(np.isfinite(record.table).sum()) < 2:
-            return "fewer than 2 of its runs have a score"
-        if not self.design.baseline and record.rows_used < 2:
-            return f"{record.rows_used} rows with a score, at least 2 are needed"
-        if int(np.isfinite(record.golden).sum()) < 2:
-            return f"fewer than 2 {self.golden_runs} have a score"
-        if record.golden_std == 0:
-            return f"all {self.golden_runs} have the same score"
-        return "the standard deviations are missing"
 
 
 def golden_share(record: Importance) -> float:
