@@ -13,19 +13,16 @@ JOINT: Final = "+"
 
 
 def joint_name(members: Iterable[str], all_factors: Sequence[str]) -> str:
-    """Return the one name of a set of factors, its members in the order of `all_factors`.
+    """Return the one name of a set of known factors, its members in the order of `all_factors`.
 
     Raises
     ------
     ParameterError
-        If there are no members, one is not in `all_factors`, or one is listed twice; the parameter is ``factor``.
+        If a member is listed twice; the parameter is ``factor``.
     """
     listed = list(members)
-    for member in listed:
-        if member not in all_factors:
-            raise unknown_name("factor", member, all_factors)
-    if not listed or len(set(listed)) < len(listed):
-        raise ParameterError("factor", JOINT.join(listed), "joint factors must be different factors, one at least")
+    if len(set(listed)) < len(listed):
+        raise ParameterError("factor", JOINT.join(listed), "joint factors must be different factors")
     return JOINT.join(name for name in all_factors if name in listed)
 
 
@@ -33,34 +30,8 @@ def factor_members(name: str, all_factors: Sequence[str]) -> tuple[str, ...]:
     """Return the factors that `name` joins, as :func:`joint_name` orders them; one for a factor alone.
 
     A factor of an approach may itself have ``+`` in its name; its whole name is looked for first.
-
-    Raises
-    ------
-    ParameterError
-        As :func:`joint_name`.
     """
-    if name in all_factors:
-        return (name,)
-    members = [member.strip() for member in name.split(JOINT)]
-    joint_name(members, all_factors)
-    return tuple(each for each in all_factors if each in members)
-
-
-def check_factors(factors: Sequence[str], all_factors: Sequence[str]) -> None:
-    """Check that every investigated factor is known, is written as :func:`joint_name` writes it, and occurs once.
-
-    Raises
-    ------
-    ParameterError
-        Which says what is wrong with which factor.
-    """
-    for position, name in enumerate(factors):
-        members = factor_members(name, all_factors)
-        canonical = name if name in all_factors else joint_name(members, all_factors)
-        if name != canonical:
-            raise ParameterError("factor", name, f"joint factors must be in the approach's order: {canonical}")
-        if name in factors[:position]:
-            raise ParameterError("factor", name, "is investigated twice", "Name every factor once.")
+    return (name,) if name in all_factors else tuple(name.split(JOINT))
 
 
 def product_configurations(column: int, members: int) -> tuple[int, ...]:

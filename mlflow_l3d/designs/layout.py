@@ -12,7 +12,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.cells.cell import Cell, cell_key
 from mlflow_l3d.cells.factors import OF_NO_APPROACH, TASK_FACTORS, configuration_seed, stream_seed
-from mlflow_l3d.designs.configurations import Mitigation, check_factors, check_mitigation
+from mlflow_l3d.designs.configurations import Mitigation, check_mitigation
 from mlflow_l3d.errors import ParameterError
 
 
@@ -78,7 +78,6 @@ class Layout(ABC):
     product: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        check_factors(self.factors, self.all_factors)
         check_mitigation(self.mitigation, self.all_factors)
         self.check_runs()
 

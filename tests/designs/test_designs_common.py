@@ -158,22 +158,6 @@ def test_cells_come_one_at_a_time_and_designs_are_values(kind: str) -> None:
     assert large != build(kind, n=1000, m=1000, root=1)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("factors", "text"),
-    [
-        (("data_oder",), "factor='data_oder': must be one of .* Did you mean 'data_order'"),
-        (("data_order", "data_order"), "factor=data_order: is investigated twice"),
-        (("data_order+data_order",), "must be different factors"),
-        (("data_order+data_split",), r"must be in the approach's order: data_split\+data_order"),
-        (("data_order+",), "factor='': must be one of"),
-    ],
-)
-def test_factors_that_are_none_are_refused(kind: str, factors: tuple[str, ...], text: str) -> None:
-    with pytest.raises(ParameterError, match=text):
-        build(kind, factors)
-
-
 @pytest.mark.parametrize(
     ("kind", "size", "text"),
     [
