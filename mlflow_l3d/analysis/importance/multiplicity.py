@@ -53,7 +53,7 @@ class PairedDifference:
     ----------
     first, second
         The factors.
-    first_importance, second_importance, difference
+    difference
         Corrected importances, and first minus second.
     low, high
         Interval of the difference for this pair alone.
@@ -65,8 +65,6 @@ class PairedDifference:
 
     first: str
     second: str
-    first_importance: float
-    second_importance: float
     difference: float
     low: float
     high: float
@@ -194,8 +192,7 @@ def paired_difference(
     two are set against each other instead (squares of their half-widths added, as for independent estimates).
     """
     one, other = estimates[first], estimates[second]
-    score, other_score = (math.nan if each is None else each.importance for each in (one, other))
-    difference = score - other_score
+    difference = math.nan if one is None or other is None else one.importance - other.importance
     low = high = p = math.nan
     if one is None or other is None or one.limits is None or other.limits is None:
         pass
@@ -211,7 +208,7 @@ def paired_difference(
         half = t_quantile(degrees, level) * error
         low, high = difference - half, difference + half
         p = 2 * float(stdtr(degrees, -abs(difference) / error)) if error > 0 else float(difference == 0)
-    return PairedDifference(first, second, score, other_score, difference, low, high, p, rows)
+    return PairedDifference(first, second, difference, low, high, p, rows)
 
 
 def _against(one: Estimate, other: Estimate, level: float) -> tuple[float, float]:

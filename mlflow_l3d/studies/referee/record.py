@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, astuple, fields, replace
 from typing import Any, Final
 
 from mlflow_l3d.errors import ParameterError
@@ -171,7 +171,7 @@ class SessionRecorder:
     def note_score(self, system: SystemRecord, metric: Metric, number: int, score: float) -> None:
         """Record a run."""
         self._is_changed, system.scores[number] = True, score
-        text = json.dumps({str(key): _as_json(value) for key, value in system.scores.items()})
+        text = json.dumps(system.scores)
         again(lambda: set_tags(self.client, system.run_id, {names.REFEREE_SCORES: text}))
         if math.isfinite(score):
             log_metrics(self.client, system.run_id, {number: {metric.name: score}})
@@ -180,7 +180,7 @@ class SessionRecorder:
         """Record scores on the fresh half of the test examples."""
         self._is_changed = True
         system.fresh_half.update(scores)
-        text = json.dumps({str(key): _as_json(value) for key, value in system.fresh_half.items()})
+        text = json.dumps(system.fresh_half)
         again(lambda: set_tags(self.client, system.run_id, {names.REFEREE_FRESH_HALF: text}))
 
     def note_look(self, system: SystemRecord, look: Assessment) -> None:
@@ -189,8 +189,7 @@ class SessionRecorder:
             name: float(f"{each:.9g}") for name, each in asdict(look).items() if isinstance(each, float)
         }
         system.looks.append(replace(look, **short))
-        rows = [[_as_json(value) for value in asdict(each).values()] for each in system.looks]
-        tags = {names.REFEREE_LOOKS: json.dumps(rows)}
+        tags = {names.REFEREE_LOOKS: json.dumps([astuple(each) for each in system.looks])}
         if look.verdict != "undecided":
             system.verdict, system.decided = look.verdict, max(system.scores, default=-1) + 1
             system.order = max(each.order for each in self.systems) + 1
@@ -234,7 +233,7 @@ def _system(run: Run) -> SystemRecord:
         {int(key): float(value) for key, value in json.loads(tags.get(name, "{}")).items()}
         for name in (names.REFEREE_SCORES, names.REFEREE_FRESH_HALF)
     )
-    looks = [Assessment(*map(_from_json, row)) for row in json.loads(tags.get(names.REFEREE_LOOKS, "[]"))]
+    looks = [Assessment(*row) for row in json.loads(tags.get(names.REFEREE_LOOKS, "[]"))]
     return SystemRecord(
         str(run.info.run_id),
         int(tags[names.REFEREE_NUMBER]),
@@ -248,12 +247,3 @@ def _system(run: Run) -> SystemRecord:
         fresh_half,
         int(tags.get(_ORDER, 0)),
     )
-
-
-def _as_json(value: Any) -> Any:
-    """Return a value as JSON has it; a number that is not finite as its name."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _from_json(value: Any) -> Any:
-    return float(value) if value in ("nan", "inf", "-inf") else value

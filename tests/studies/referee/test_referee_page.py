@@ -18,7 +18,7 @@ from mlflow_l3d.studies.referee.report.page import judgement_lines, session_docu
 
 
 def look(runs: int, gain: float, verdict: Verdict) -> Assessment:
-    return Assessment(runs, gain, 0.01, gain - 0.03, gain + 0.03, 500.0, 400.0, 1.0, -0.5, verdict)
+    return Assessment(runs, gain, 0.01, gain - 0.03, gain + 0.03, 500.0, 400.0, verdict)
 
 
 def system(number: int, title: str, verdict: str, *looks: Assessment) -> SystemRecord:

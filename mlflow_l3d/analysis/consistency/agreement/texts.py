@@ -18,7 +18,6 @@ from mlflow_l3d.analysis.consistency.agreement.base import (
     text,
     texts,
 )
-from mlflow_l3d.analysis.consistency.agreement.base import Similarity as _Similarity
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import library
@@ -77,7 +76,7 @@ class TokenMatch(Scoring):
         return np.where(lengths > 0, shared / np.maximum(lengths, 1), 1.0)
 
 
-class EntityF1(_Similarity):
+class EntityF1(Similarity):
     """Sequence labelling: F1 of whole entities, right only if type, begin and end are right.
 
     A prediction is a sequence of tags in the scheme BIO, or one of those that name ends and single tokens (BIOES,

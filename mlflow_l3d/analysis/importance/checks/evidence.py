@@ -115,16 +115,6 @@ class Evidence:
         """Chance level of the metric; None if it has none."""
         return self.metric.chance_level(self.plan.classes)
 
-    @property
-    def has_pooled_golden(self) -> bool:
-        """Whether the cells of all tables take the place of golden runs."""
-        return any(record.golden_pooled for record in self.importances.values())
-
-    @property
-    def lowest_of_tails(self) -> float | None:
-        """Score below which runs do not count for the shape of scores: the chance level if runs collapsed."""
-        return None if self.collapse is None else self.chance
-
 
 WholeCheck: TypeAlias = Callable[[Evidence], Iterator[Check]]
 """A check of the whole investigation."""

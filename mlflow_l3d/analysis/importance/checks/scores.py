@@ -103,7 +103,7 @@ def collapsed_golden_runs(evidence: Evidence) -> Iterator[Check]:
 
 def pooled_golden_runs(evidence: Evidence) -> Iterator[Check]:
     """L3D008: no golden runs, all other runs take their place."""
-    if not evidence.has_pooled_golden:
+    if not any(record.golden_pooled for record in evidence.importances.values()):
         return
     count = int(np.isfinite(evidence.golden).sum())
     message = (
@@ -140,8 +140,8 @@ def row_tails(record: Importance, evidence: Evidence) -> Iterator[Check]:
 
 def _uncollapsed(scores: FloatArray, evidence: Evidence) -> FloatArray:
     """Return scores without those of runs that collapsed, which L3D005 tells of."""
-    lowest = evidence.lowest_of_tails
-    return scores if lowest is None else uncollapsed(scores, lowest)
+    chance = None if evidence.collapse is None else evidence.chance
+    return scores if chance is None else uncollapsed(scores, chance)
 
 
 def _long(moments: Tails, runs: str) -> str:

@@ -91,8 +91,6 @@ class Assessment:
     high: float
     evidence: float
     needed: float
-    survival: float
-    floor: float
     verdict: Verdict
 
 
@@ -126,8 +124,7 @@ def assess(
     runs, spent = len(scores), len(candidate)
     if not runs or not of_the_champion:
         verdict: Verdict = "reject" if spent >= min(FEWEST, rules.most_runs) and of_the_champion else "undecided"
-        nan = math.nan
-        return Assessment(0, nan, nan, -math.inf, math.inf, 0.0, needed, nan, nan, verdict)
+        return Assessment(0, math.nan, math.nan, -math.inf, math.inf, 0.0, needed, verdict)
     values = np.array(list(scores.values()))
     others = np.array(list(of_the_champion.values()))
     correlation = noise.correlation if len(shared) == runs else 0.0
@@ -152,9 +149,7 @@ def assess(
         verdict = "reject" if has_failed else "keep"
     elif survival < floor or spent >= rules.most_runs:
         verdict = "reject"
-    return Assessment(
-        runs, gain, math.sqrt(square), gain - half, gain + half, evidence, needed, survival, floor, verdict
-    )
+    return Assessment(runs, gain, math.sqrt(square), gain - half, gain + half, evidence, needed, verdict)
 
 
 def _larger(scores: FloatArray, variance: float) -> float:

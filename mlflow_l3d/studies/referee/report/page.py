@@ -153,7 +153,7 @@ def candidates_table(course: Course, most: int | None = None) -> Table | None:
             {
                 "candidate": f"{each.number}: {shorten(each.title, 50)}",
                 "verdict": verdict_cell(each.verdict or "undecided"),
-                "gain": MISSING if look is None else _gain(course, look),
+                "gain": MISSING if look is None else with_limits(unit.change(look.gain), _limits(course, look), "({})"),
                 "evidence": MISSING if look is None else _evidence(look.evidence),
                 "runs": f"{len(each.scores)}{f', {failed} failed' if (failed := _failed([each])) else ''}",
             }
@@ -220,10 +220,6 @@ def judgement_lines(
         limits = f"{unit.change(last.confirmed)}{unit.behind} ({between(last.low, last.high, unit.change)})"
         lines.append(f"On the fresh half of the test examples the champion gains {limits} over the baseline.")
     return lines
-
-
-def _gain(course: Course, look: Assessment) -> str:
-    return with_limits(unit_of(course.metric).change(look.gain), _limits(course, look), "({})")
 
 
 def _limits(course: Course, look: Assessment) -> str:
