@@ -85,14 +85,12 @@ def test_numbers_of_the_table_are_those_of_the_records(every):
     analysis = every["crossed"]
     table = numbers_table(Shown(analysis))
     assert table is not None
-    letters = analysis.ranking.to_frame().set_index("factor")["group"]
     heads = [marked(head) for head in table.head]
-    assert {heads[at] for at in table.more} >= {"importance", "corrected", "letters", "golden std"}
+    assert {heads[at] for at in table.more} >= {"importance", "corrected", "golden std"}
     for row in table.rows:
         shown, record = dict(zip(heads, row, strict=True)), analysis.importances[row[0]]
         share, low, high = Shown(analysis).shares(record)
         assert shown["share of variance"] == f"{100 * share:.0f} %\n({100 * low:.0f} to {100 * high:.0f})"
-        assert shown["letters"] == letters[row[0]]
         ends = record.importance_ci_low, record.importance_ci_high
         assert shown["importance"] == f"{record.importance:+.2f}\n" + "{:+.2f} to {:+.2f}".format(*ends)
         assert shown["corrected"].startswith(f"{record.importance_corrected:+.2f}\n")

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
-from mlflow_l3d.analysis.importance.checks.shape import FEWEST, Tails, in_two_parts, tails, tails_of_rows
+from mlflow_l3d.analysis.importance.checks.shape import FEWEST, Tails, tails, tails_of_rows
 from mlflow_l3d.analysis.importance.results import Check, Importance, counted, counted_of, in_unit, points
 from mlflow_l3d.analysis.importance.tables import constant, uncollapsed
 from mlflow_l3d.analysis.intervals import FloatArray
@@ -61,8 +61,7 @@ def collapsed_check(evidence: Evidence, share: float, count: int, record: Import
     if (answers := evidence.plan.answers) is not None:
         message += f" {answers.constant} of all {answers.runs} runs name one class for everything."
     factor = None if record is None else record.factor
-    check = Check("L3D005", "warning" if share >= COLLAPSE_WARNING else "info", "Guessing runs", message, factor)
-    yield check if evidence.collapse is None else in_two_parts(check, evidence.collapse, record)
+    yield Check("L3D005", "warning" if share >= COLLAPSE_WARNING else "info", "Guessing runs", message, factor)
 
 
 def are_equal(scores: FloatArray) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.importance.results import Check, Importance, points
+from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import constant, with_scores
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, with_interval
 
@@ -152,33 +152,6 @@ class Collapse:
         cause, rest = self.causes[group], self.rest[group]
         values = {name.replace("importance", "collapse_importance"): getattr(cause, name) for name in corrected}
         return known(values | {f"{name}_uncollapsed": getattr(rest, name) for name in ("importance", *corrected)})
-
-
-def in_two_parts(check: Check, found: Collapse, record: Importance | None) -> Check:
-    """Return L3D005 with the facts about the two parts of the score; `record` belongs to its factor."""
-    if record is None:
-        ends = found.share_interval()
-        more = f" Of all runs that could be drawn, {points(ends[0])} to {points(ends[1])} % collapse "
-        more += f"({100 * found.level:.4g} % interval)."
-        return check if math.isnan(ends[0]) else replace(check, message=check.message + more)
-    cause, rest = found.causes[record.factor], found.rest[record.factor]
-    message = (
-        f"{points(record.collapsed_share)} % of the cells score below chance." if found.collapsed else check.message
-    )
-    if math.isfinite(cause.importance_corrected):
-        message += f" For which runs collapse its importance is {_score(cause)}."
-    if math.isfinite(rest.importance):
-        message += (
-            f" Among the other runs, the importance is {rest.importance:+.2f}, the corrected one "
-            f"{_score(rest)}, the golden standard deviation {points(rest.golden_std)} points."
-        )
-    return replace(check, message=message)
-
-
-def _score(record: Importance) -> str:
-    low, high = record.corrected_interval
-    ends = f" ({low:+.2f} to {high:+.2f})" if math.isfinite(low) else ""
-    return f"{record.importance_corrected:+.2f}{ends}"
 
 
 def collapsed(scores: FloatArray, chance: float) -> FloatArray:

@@ -9,7 +9,7 @@ from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN
 from mlflow_l3d.analysis.consistency.results import Consistency
 from mlflow_l3d.analysis.importance.checks.shape import Collapse
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points, signed
+from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
 _LOOKED = (
@@ -65,7 +65,7 @@ def which_details(shown: Shown) -> tuple[str, ...]:
     if shown.design.baseline:
         half = f"if the standard deviation of its runs is at least half the {shown.golden_word} one"
         return (f"It calls a factor important {half}{shown.design.words.caution}",)
-    return () if shown.analysis.collapse is None else tuple(_two_parts(shown.analysis.collapse))
+    return () if shown.analysis.collapse is None else (_which_collapse(shown.analysis.collapse),)
 
 
 def by_tests_text(shown: Shown, above: Sequence[str]) -> str:
@@ -77,8 +77,8 @@ def by_tests_text(shown: Shown, above: Sequence[str]) -> str:
     return f", {whose}mostly by which {analysis.test_examples:,} examples are tested" if by_tests else ""
 
 
-def _two_parts(collapse: Collapse) -> list[str]:
-    """Return which factor decides which runs collapse, and what matters among the others."""
+def _which_collapse(collapse: Collapse) -> str:
+    """Return which factor decides which runs collapse."""
     above = [record for record in collapse.causes.values() if record.importance_corrected > 0]
     causes = [record.factor for record in above if record.importance_corrected_ci_low > 0]
     perhaps = [record.factor for record in above if record.factor not in causes]
@@ -86,13 +86,7 @@ def _two_parts(collapse: Collapse) -> list[str]:
     if not causes:
         deciding = "which factor decides which ones is not established"
         deciding += f", perhaps {' or '.join(perhaps)}" if perhaps else ""
-    rest = [record for record in collapse.rest.values() if math.isfinite(record.importance_corrected)]
-    rest.sort(key=lambda record: -record.importance_corrected)
-    among = ", ".join(f"{record.factor} {signed(record.importance_corrected)}" for record in rest)
-    return [
-        f"Some runs collapse, so that intervals of the whole score do not hold; {deciding}.",
-        *([f"Corrected importance among the others: {among}."] if among else []),
-    ]
+    return f"Some runs collapse, so that intervals of the whole score do not hold; {deciding}."
 
 
 def stable_group(shown: Shown) -> Consistency | None:
@@ -114,12 +108,6 @@ def _stable(shown: Shown, group: Consistency) -> Iterator[str]:
         yield _too_few(shown, group)
     else:
         yield f"Compared are {_compared(shown, group.group)}, {_rests_on(shown, group)}."
-        correct = points(group.correct_consistency, 1)
-        if correct != MISSING:
-            wrong = points(group.agreement_on_wrong, 1)
-            against = f"Against the truth: {correct} % (correct consistency)."
-            both = f"Both are right on {correct} %, and agree on a wrong answer on {wrong} %."
-            yield against if shown.graded else both
     if group.unparsed_share > 0:
         what = "name no class" if shown.analysis.agreement is None else "could not be read"
         yield f"{points(group.unparsed_share, 1)} % of the {group.runs} runs' predictions {what}."

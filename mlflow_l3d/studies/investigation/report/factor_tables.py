@@ -13,32 +13,6 @@ from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, 
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, golden_share
 
-_NUMBERS: Final = {
-    "factor": "factor",
-    "verdict": "verdict",
-    "important": "important?",
-    "spread": "std of runs",
-    "golden_share": "share of\n{golden} std",
-    "share": "[[share of variance|share]]",
-    "moves": "[[moves it by|moves]] ({pp})",
-    "alone": "[[alone|alone]]",
-    "mean": "mean ± std",
-    "consistency": "[[agree|agree]] %",
-    "missing": "[[failed|failed]]",
-}
-"""Columns of the table of numbers: key of :func:`factor_texts` -> head."""
-_PAPER: Final = {
-    "importance": "[[importance|published]]",
-    "corrected": "[[corrected|corrected]]",
-    "letters": "[[letters|letters]]",
-    "contributed": "[[contr. std|contributed]]",
-    "mitigated": "[[mitig. std|mitigated]]",
-    "golden": "[[{golden} std|{golden}]]",
-    "uneven": "unevenness\nof rows",
-    "iqr": "IQR",
-    "collapsed": "collapsed %",
-}
-"""Columns for who compares with the papers."""
 SHARES: Final = ("share of variance (%)", "share low (%)", "share high (%)")
 """Columns of a frame: the share of a factor, and its interval."""
 OVERLAP: Final = (
@@ -49,52 +23,40 @@ _ESTIMATES: Final = " Shares are estimates and need not add up to 100 %."
 _IMPORTANT: Final = {True: "yes", False: "no", None: MISSING}
 
 
-def factor_texts(shown: Shown) -> list[dict[str, str]]:
-    """Return the numbers of each factor as texts, in the order of the report."""
-    analysis, score = shown.analysis, shown.unit.text
-    letters = {} if analysis.ranking is None else analysis.ranking.to_frame().set_index("factor")["group"].to_dict()
-    rows = []
-    for record in shown.records:
-        name = record.factor
-        index = record.first_order_index, record.first_order_ci_low, record.first_order_ci_high
-        ends = record.importance_ci_low, record.importance_ci_high
-        important = _IMPORTANT[shown.is_important(record)]
-        baseline = shown.design.baseline
-        texts = {
-            "factor": name,
-            "verdict": shown.verdict(record),
-            "important": important if baseline else MISSING,
-            "spread": score(record.score_std) if baseline else MISSING,
-            "golden_share": plain(golden_share(record)) if baseline else MISSING,
-            "share": share_cell(*shown.shares(record), digits=0),
-            "moves": score(record.moves_by_std),
-            "alone": share_cell(*index),
-            "mean": f"{score(record.score_mean)}\n± {score(record.score_std)}",
-            "consistency": points(getattr(shown.agreement(name), "consistency", math.nan), 1),
-            "missing": str(record.cells_missing),
-            "importance": with_limits(signed(record.importance), between(*ends)),
-            "corrected": with_limits(signed(record.importance_corrected), between(*record.corrected_interval)),
-            "letters": letters.get(name) or MISSING,
-            "contributed": score(record.contributed_std),
-            "mitigated": score(record.mitigated_std),
-            "golden": score(record.golden_std),
-            "uneven": plain(record.unevenness),
-            "iqr": score(record.score_iqr),
-            "collapsed": points(record.collapsed_share, 1),
-        }
-        rows.append(texts)
-    return rows
-
-
 def numbers_table(shown: Shown) -> Table | None:
     """Return the numbers of each factor, and behind a button those of the papers; columns without any are left out."""
     if not shown.records:
         return None
-    heads = {key: shown.say(head) for key, head in (_NUMBERS | _PAPER).items()}
-    rows = [{heads[key]: text for key, text in texts.items()} for texts in factor_texts(shown)]
+    score, golden = shown.unit.text, shown.golden_word
+    rows, paper = [], dict[str, str]()
+    for record in shown.records:
+        index = record.first_order_index, record.first_order_ci_low, record.first_order_ci_high
+        ends = record.importance_ci_low, record.importance_ci_high
+        texts = {
+            "factor": record.factor,
+            "verdict": shown.verdict(record),
+            "[[share of variance|share]]": share_cell(*shown.shares(record), digits=0),
+            f"[[moves it by|moves]] ({shown.unit.short})": score(record.moves_by_std),
+            "[[alone|alone]]": share_cell(*index),
+            "mean ± std": f"{score(record.score_mean)}\n± {score(record.score_std)}",
+            "[[agree|agree]] %": points(getattr(shown.agreement(record.factor), "consistency", math.nan), 1),
+            "[[failed|failed]]": str(record.cells_missing),
+        }
+        paper = {
+            "[[importance|published]]": with_limits(signed(record.importance), between(*ends)),
+            "[[corrected|corrected]]": with_limits(
+                signed(record.importance_corrected), between(*record.corrected_interval)
+            ),
+            "[[contr. std|contributed]]": score(record.contributed_std),
+            "[[mitig. std|mitigated]]": score(record.mitigated_std),
+            f"[[{golden} std|{golden}]]": score(record.golden_std),
+            "unevenness\nof rows": plain(record.unevenness),
+            "IQR": score(record.score_iqr),
+            "collapsed %": points(record.collapsed_share, 1),
+        }
+        rows.append(texts | paper)
     table = Table.of(rows, shown.say(shown.design.words.note), kind="sortable")
-    table = table.without_empty(list(heads.values())[1:])
-    paper = {heads[key] for key in _PAPER}
+    table = table.without_empty(table.head[1:])
     more = frozenset(at for at, head in enumerate(table.head) if head in paper)
     return replace(table, more=more, kinds=tuple(shown.verdict(record) for record in shown.records))
 

@@ -12,18 +12,17 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.consistency.results import PredictionImportance
-from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.multiplicity import Ranking
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.examples import shares_bar
 from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, probability, signed, with_limits
 from mlflow_l3d.report.page import Drawing
 from mlflow_l3d.report.table import Table
-from mlflow_l3d.studies.investigation.report.factor_tables import share_cell
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
 _MOST_RATIO: Final = 10.0
 """Upper ends of a ratio from here on say nothing: with few rows the interval has no end."""
+_LETTERS: Final = "[[letters|letters]]"
 INTERIM_SHOWN: Final = 12
 """Interim analyses of one factor that are shown at most: the rule of Appendix B.3 has one after every row."""
 
@@ -138,14 +137,14 @@ def ranking_tables(ranking: Ranking | None, helps: str = "") -> tuple[Table, ...
         return ()
     letters = ranking.to_frame()["group"].tolist()
     rows = [
-        {"factor": name, "corrected importance": signed(importance), "letters": group or MISSING}
+        {"factor": name, "corrected importance": signed(importance), _LETTERS: group or MISSING}
         for name, importance, group in zip(ranking.factors, ranking.importances, letters, strict=True)
     ]
-    order = Table.of(rows).without_empty(["letters"])
-    if "letters" not in order.head:
+    order = Table.of(rows).without_empty([_LETTERS])
+    if _LETTERS not in order.head:
         note = "No two factors could be compared: there are too few rows or columns with scores."
         return (replace(order, note=note),)
-    alone = any(row["letters"] == MISSING for row in rows)
+    alone = any(row[_LETTERS] == MISSING for row in rows)
     note = (
         "Factors that share a letter do not differ significantly."
         + (helps if any(len(group) > 1 for group in ranking.groups) else "")
@@ -182,7 +181,6 @@ def component_table(shown: Shown) -> Table | None:
         scores = record.golden[np.isfinite(record.golden)]
         # A design whose own runs stand for golden runs took its total from these.
         variance = float(scores.var(ddof=1)) if len(scores) >= 2 and not shown.design.tables_are_golden else math.nan
-        index = record.first_order_index, record.first_order_ci_low, record.first_order_ci_high
         below += [f"{name} of {record.factor}" for name in parts.truncated]
         rows.append(
             {
@@ -193,9 +191,7 @@ def component_table(shown: Shown) -> Table | None:
                 "mitigated": squared(parts.mitigated),
                 "total": squared(parts.total),
                 golden: squared(variance),
-                "alone, share\nof the total": share_cell(*index),
                 f"total /\n{word}": plain(parts.total / variance if variance > 0 else math.nan),
-                "contributed,\nshare": share_cell(parts.total_index, *map(total_index_of, record.corrected_interval)),
                 "method": parts.method,
             }
         )
@@ -206,8 +202,7 @@ def component_table(shown: Shown) -> Table | None:
     notes = [
         f"Squared {shown.unit.name}, not cut at zero. Contributed: what the factor causes, alone and together "
         "with the others; mitigated: what all other factors do by themselves; total: their sum (mitigated at least 0). "
-        f"The share contributed / total decides: above 50 % the factor dominates. Below shares stands their "
-        f"{percent(shown.level)} interval, both cut at 0 and 100 %, between which every true share lies.",
+        "The share contributed / total decides: above 50 % the factor dominates.",
         "Main effect and interaction add up to contributed."
         if alone in table.head
         else "This design cannot separate a main effect from interactions.",
@@ -243,13 +238,8 @@ def collapse_table(shown: Shown) -> Table | None:
                 f"their\n{shown.golden_word} std": shown.unit.text(rest.golden_std),
             }
         )
-    share = ""
-    if collapse.runs:
-        low, high = (points(end, 1) for end in collapse.share_interval())
-        share = f"{collapse.collapsed} of {collapse.runs} runs that draw every factor score below chance "
-        share += f"({level}: {low} to {high} %). "
     note = (
-        f"{share}A score with collapsed runs has two parts: which runs collapse, and how much the others differ. "
+        "A score with collapsed runs has two parts: which runs collapse, and how much the others differ. "
         "Importance for which collapse takes 1 for a collapsed run and 0 for another in place of the score. For the "
         "others, collapsed runs are left out as if they were missing. These intervals hold where those of the whole "
         "score do not."
