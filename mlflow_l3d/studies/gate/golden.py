@@ -18,6 +18,7 @@ from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.cells import CellStudy
 from mlflow_l3d.studies.files import temporary_folder, write_json
+from mlflow_l3d.studies.investigation.artifacts import cells_frame
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.run_plan import CHEAPER
 from mlflow_l3d.studies.loop import CellLoop, State
@@ -261,7 +262,9 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
         """Write what a parent holds, and end it; the first `runs` runs were needed."""
         self.pause()
         self.recorder.wait()
-        frame = self._frame()
+        spool, run_ids = self.recorder.spool, self.recorder.run_ids()
+        done = (cell for cell in self._cells.values() if spool.has(cell.key))
+        frame = cells_frame(done, self.request.metric, spool, run_ids)
         scores = self.scores[:runs][np.isfinite(self.scores[:runs])]
         with temporary_folder() as folder:
             frame.to_parquet(folder / names.CELLS, index=False)
@@ -271,17 +274,6 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
             self.recorder.log_metrics({**summary, "cells_failed": float(self.failed)}, runs)
             self.recorder.finish(folder, complete=not self.failed, description=self.request.title)
         self.enter(State.INCOMPLETE if self.failed else State.COMPLETE)
-
-    def _frame(self) -> pd.DataFrame:
-        spool, run_ids, rows = self.recorder.spool, self.recorder.run_ids(), []
-        for cell in self._cells.values():
-            if spool.has(cell.key):
-                record = spool.record(cell.key)
-                row = {name: getattr(cell, name) for name in names.COORDINATES}
-                row |= {"run_id": run_ids.get(cell.key), "cell_key": cell.key, "status": record.status}
-                row |= {f"seed.{factor}": seed for factor, seed in cell.seeds.items()}
-                rows.append({**row, **({} if record.error else record.metrics)})
-        return pd.DataFrame(rows).astype(dict.fromkeys(("row", "column", "index"), "Int64"))
 
     def _next_cells(self) -> Iterator[tuple[GoldenRuns, Cell]]:
         """Yield the runs that were not tried: those that are needed, and if workers may stay those after them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,8 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import FURTHER_METRICS, IMPORTANCE_METRICS
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.files import save_report, write_json, write_tables
 from mlflow_l3d.studies.investigation.scoring import Scored
@@ -21,7 +23,6 @@ from mlflow_l3d.tracking.earlier.predictions import read_rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from mlflow_l3d.studies.investigation.request import InvestigationRequest
     from mlflow_l3d.tracking.records import CellRecord
     from mlflow_l3d.tracking.spool import Spool
 
@@ -109,11 +110,13 @@ def _factor_document(analysis: Analysis, factor: str) -> dict[str, Any]:
     }
 
 
-def cells_frame(request: InvestigationRequest, spool: Spool[CellRecord], run_ids: Mapping[str, str]) -> pd.DataFrame:
-    """Return one row per cell of the plan, in the order in which votes are counted."""
+def cells_frame(
+    cells: Iterable[Cell], metric: Metric, spool: Spool[CellRecord], run_ids: Mapping[str, str]
+) -> pd.DataFrame:
+    """Return one row per cell; all of them are in the spool."""
     first = [*names.COORDINATES, "run_id", "cell_key", "status"]
     columns: dict[str, list[Any]] = {name: [] for name in first}
-    for count, cell in enumerate(request.design().cells()):
+    for count, cell in enumerate(cells):
         record = spool.record(cell.key)
         metrics = {} if record.error else {name: v for name, v in record.metrics.items() if math.isfinite(v)}
         row = {
@@ -130,11 +133,9 @@ def cells_frame(request: InvestigationRequest, spool: Spool[CellRecord], run_ids
     ordered = sorted(columns, key=lambda name: (name.startswith("seed."), name.startswith("factor."), name))
     rest = [name for name in ordered if name not in first]
     frame = pd.DataFrame({name: columns.pop(name) for name in (*first, *rest)})
-    if request.metric.name not in frame:
-        frame[request.metric.name] = math.nan
-    for name in ("row", "column", "index"):
-        frame[name] = frame[name].astype("Int64")
-    return request.plan.design.order(frame, request.factors)
+    if metric.name not in frame:
+        frame[metric.name] = math.nan
+    return frame.astype(dict.fromkeys(("row", "column", "index"), "Int64"))
 
 
 def spooled_predictions(frame: pd.DataFrame, spool: Spool[CellRecord]) -> Iterator[pa.Table | None]:

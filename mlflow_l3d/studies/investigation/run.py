@@ -196,7 +196,8 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
             recorder.log_params({f"resolved.{name}": value for name, value in runs.items()})
         with deferred_interrupts():
             run_ids = recorder.run_ids()
-        cells = cells_frame(request, recorder.spool, run_ids)
+        cells = cells_frame(request.design().cells(), request.metric, recorder.spool, run_ids)
+        cells = request.plan.design.order(cells, request.factors)
         with temporary_folder() as folder:
             scored = score(
                 cells,
