@@ -78,14 +78,13 @@ def search_report(
 
 
 def _found_setting(result: SearchResult) -> list[str | None]:
-    """Return what was not searched, and how to use the found setting."""
+    """Return what was not searched."""
     others = ", ".join(
         f"{name} = {shorten(value_text(value), 200)}"
         for name, value in result.best.items()
         if name not in result.searched
     )
-    command = Markup("Use it in an investigation: <code>--hyperparameters {}</code>").format(result.run_id)
-    return [f"Not searched: {others}." if others else None, command if result.run_id else None]
+    return [f"Not searched: {others}." if others else None]
 
 
 def setting_table(result: SearchResult) -> Table:
