@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import constant, with_scores
@@ -84,11 +85,8 @@ def tails(scores: FloatArray) -> Tails | None:
     if n < FEWEST or constant(finite_scores):
         return None
     centred = finite_scores - finite_scores.mean()
-    centred /= np.abs(centred).max()  # powers of tiny scores would be 0
-    variance = float(np.square(centred).mean())
-    third, fourth = float((centred**3).mean()) / variance**1.5, float((centred**4).mean()) / variance**2 - 3
-    skewness = third * math.sqrt(n * (n - 1)) / (n - 2)
-    return Tails(n, skewness, (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * fourth + 6))
+    scaled = pd.Series(centred / np.abs(centred).max())  # powers of tiny scores would be 0
+    return Tails(n, *map(float, scaled.agg(["skew", "kurt"])))
 
 
 def tails_of_rows(table: FloatArray) -> Tails | None:
