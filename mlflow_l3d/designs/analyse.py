@@ -203,13 +203,15 @@ def _collapse(design: type[Design], scores: Tables, chance: float, plan: Planned
 def _failures(
     design: type[Design], scores: Tables, chance: float | None
 ) -> tuple[Mapping[str, Importance], Mapping[str, Importance]]:
-    """Return the records of "the run failed" and of failures counted as guessing, for designs without tables."""
-    if not design.tables_are_golden or not scores.missing or design.baseline:
+    """Return the records of "the run failed", for designs without tables, and of failures counted as guessing."""
+    if not scores.missing or design.baseline:
         return {}, {}
-    failing = design.importances(scores.changed(lambda values: np.isnan(values).astype(np.float64)))
-    if chance is None:
-        return failing, {}
-    return failing, design.importances(scores.changed(lambda values: np.where(np.isnan(values), chance, values)))
+    failing, at_chance = dict[str, Importance](), dict[str, Importance]()
+    if design.tables_are_golden:
+        failing = design.importances(scores.changed(lambda values: np.isnan(values).astype(np.float64)))
+    if chance is not None:
+        at_chance = design.importances(scores.changed(lambda values: np.where(np.isnan(values), chance, values)))
+    return failing, at_chance
 
 
 def _repeated_agreement(consistencies: Mapping[str, Consistency]) -> float | None:

@@ -8,10 +8,8 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from checks_cases import checks_of
 
-from mlflow_l3d.analysis.importance.checks.cells import failures
-from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
+from mlflow_l3d.analysis.importance.checks.cells import at_random
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned, analyse
@@ -24,13 +22,17 @@ def drawn(seed=0, share=0.0, rows=20, columns=10):
     return [np.where(generator.random(scores.shape) < share, np.nan, scores) for scores in (table, golden)]
 
 
-def found(table, golden, model=CROSSED, chance=0.5):
-    return failures(importance(table, golden, factor="data_order", model=model), model, chance=chance)
+def by_rows_and_columns(table):
+    missing = ~np.isfinite(table)
+    return at_random(missing), at_random(missing.T)
 
 
-def text(table, golden, **more):
-    record = importance(table, golden, factor="data_order")
-    checks = checks_of({"data_order": record}, golden, **more)
+def text(table, golden, classes=None, design="crossed"):
+    places = [("investigation", "data_order", *place, None, score) for place, score in np.ndenumerate(table)]
+    places += [("golden", None, None, None, at, score) for at, score in enumerate(golden)]
+    cells = pd.DataFrame(places, columns=["phase", "factor", "row", "column", "index", "accuracy"])
+    planned = Planned(design=design_named(design), classes=classes)
+    checks = analyse(cells, planned, metric="accuracy").checks
     return next((check.message for check in checks if check.code == "L3D012"), None)
 
 
@@ -38,32 +40,32 @@ def text(table, golden, **more):
 def test_failures_at_random_crowd_nowhere():
     """A p-value of at most 0.05 in about one table of twenty (three standard errors)."""
     tables = 60
-    small = sum(found(*drawn(seed, 0.05), chance=None).p_columns <= 0.05 for seed in range(tables))
+    small = sum(by_rows_and_columns(drawn(seed, 0.05)[0])[1] <= 0.05 for seed in range(tables))
     assert small <= 0.05 * tables + 3 * math.sqrt(tables * 0.05 * 0.95)
 
 
 def test_failures_of_one_configuration_are_named():
     table, golden = drawn()
     table[::3, 4] = np.nan
-    assert found(table, golden).p_columns < 0.01 < found(table, golden).p_rows
+    rows, columns = by_rows_and_columns(table)
+    assert columns < 0.01 < rows
+    assert "concentrate in" not in text(table, golden, design="nested")
     message = text(table, golden)
     assert "concentrate in columns (p = 0.0005): they depend on the configurations of data_order" in message
     table, golden = drawn()
     table[7, ::2] = np.nan
-    assert found(table, golden).p_rows < 0.01 < found(table, golden).p_columns
+    rows, columns = by_rows_and_columns(table)
+    assert rows < 0.01 < columns
     assert "concentrate in rows (p = 0.0005): they depend on the configurations of the other factors" in text(
         table, golden
     )
-    assert math.isnan(found(table, golden, NESTED).p_columns)
 
 
 def test_failures_that_hide_collapses_are_seen_beside_the_score():
     """Where what would have scored 0.5 raises instead, golden runs look three times too alike."""
     table, golden = drawn(3, 0.05)
-    again = found(table, golden).at_chance
     whole = importance(np.nan_to_num(table, nan=0.5), np.nan_to_num(golden, nan=0.5))
-    assert again.metrics() == pytest.approx({**whole.metrics(), "collapsed_share": 0.0})
-    assert again.golden_std > 2 * importance(table, golden).golden_std
+    assert whole.golden_std > 2 * importance(table, golden).golden_std
     message = text(table, golden, classes=2)
     assert f"the importance is {whole.importance:+.2f}" in message
     assert f"the golden standard deviation {100 * whole.golden_std:.2f} points" in message
@@ -72,13 +74,10 @@ def test_failures_that_hide_collapses_are_seen_beside_the_score():
 
 def test_nothing_to_say():
     table, golden = drawn()
-    assert found(table, golden) is None
     assert text(table, golden) is None
-    assert found(np.full((4, 3), np.nan), golden) is None
+    assert text(np.full((4, 3), np.nan), golden) is None
     table[2, 3] = np.nan
-    alone = found(table, golden)
-    assert math.isnan(alone.p_rows)
-    assert math.isnan(alone.p_columns)
+    assert all(math.isnan(p) for p in by_rows_and_columns(table))
 
 
 def test_failures_where_there_are_no_rows_and_columns():

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
-from mlflow_l3d.analysis.importance.estimators import TableModel
-from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.results import Check, Importance, counted_of, named, points
 from mlflow_l3d.cells.factors import REPLICATE
 
@@ -26,44 +24,6 @@ DRAWS: Final = 1999
 FAILURE_LEVEL: Final = 0.01
 """Failures whose concentration in rows or columns has this p-value, or a smaller one, are attributed to a cause."""
 _AGAIN: Final = "See the errors of the failed runs, then run the same command again: only missing cells are computed."
-
-
-class Failures(NamedTuple):
-    """The facts about the cells of a table that have no score.
-
-    Attributes
-    ----------
-    p_rows, p_columns
-        p-value of "failures fall on rows (columns) at random"; nan if there is nothing to tell.
-    at_chance
-        The record with every failure, golden runs too, counted as a score of guessing; None if that is not known.
-    """
-
-    p_rows: float
-    p_columns: float
-    at_chance: Importance | None
-
-
-def failures(record: Importance, model: TableModel, *, chance: float | None = None) -> Failures | None:
-    """Return the evidence on the failures of a table; None if no cell failed, or every cell did.
-
-    Parameters
-    ----------
-    record
-        The factor.
-    model
-        How the columns of its table belong together.
-    chance
-        Score of guessing; None if the metric has none.
-    """
-    missing = ~np.isfinite(record.table)
-    if not missing.any() or missing.all():
-        return None
-    at_chance = None
-    if chance is not None:
-        filled = (np.where(np.isfinite(scores), scores, chance) for scores in (record.table, record.golden))
-        at_chance = importance(*filled, factor=record.factor, chance=chance, model=model, level=record.level)
-    return Failures(_at_random(missing), _at_random(missing.T) if model.shared_columns else math.nan, at_chance)
 
 
 def missing_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
@@ -103,15 +63,17 @@ def missing_runs(record: Importance, _: Evidence) -> Iterator[Check]:
 
 def selected_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
     """L3D012: the runs that have a score are those that did not fail."""
-    failed = failures(record, evidence.model, chance=evidence.chance)
-    if failed is None:
+    missing = ~np.isfinite(record.table)
+    if not missing.any() or missing.all():
         return
     message = OF_RUNS_THAT_END
-    crowds = ((failed.p_columns, "column", record.factor), (failed.p_rows, "row", "the other factors"))
-    for p, noun, factor in crowds:
-        if p <= FAILURE_LEVEL:
+    crowds = [(missing, "row", "the other factors")]
+    if evidence.model.shared_columns:
+        crowds.insert(0, (missing.T, "column", record.factor))
+    for lines, noun, factor in crowds:
+        if (p := at_random(lines)) <= FAILURE_LEVEL:
             message += f" Failures concentrate in {noun}s (p = {p:.3g}): they depend on the configurations of {factor}."
-    message += counted_at_chance(failed.at_chance)
+    message += counted_at_chance(evidence.at_chance.get(record.factor))
     yield Check("L3D012", "warning", "Failures are a selection", message, record.factor)
 
 
@@ -139,7 +101,7 @@ def counted_at_chance(again: Importance | None) -> str:
     )
 
 
-def _at_random(missing: npt.NDArray[np.bool_]) -> float:
+def at_random(missing: npt.NDArray[np.bool_]) -> float:
     """Return how often random placements concentrate in rows as much; nan for one failure, which cannot concentrate."""
     counts = missing.sum(axis=1)
     total = int(counts.sum())
