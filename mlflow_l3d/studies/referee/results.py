@@ -18,7 +18,7 @@ from mlflow_l3d.studies.referee.existing import UNPAIRED
 from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.numbers.judge import Judgement
 from mlflow_l3d.studies.referee.numbers.session import Course
-from mlflow_l3d.studies.referee.report.page import judgement_lines, session_document
+from mlflow_l3d.studies.referee.report import judgement_lines, session_document
 from mlflow_l3d.studies.result_file import LEFT_OUT, write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names

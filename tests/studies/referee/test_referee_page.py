@@ -14,7 +14,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.referee import results
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, Verdict
 from mlflow_l3d.studies.referee.numbers.session import Course, Step, SystemRecord
-from mlflow_l3d.studies.referee.report.page import judgement_lines, session_document
+from mlflow_l3d.studies.referee.report import judgement_lines, session_document
 
 
 def look(runs: int, gain: float, verdict: Verdict) -> Assessment:

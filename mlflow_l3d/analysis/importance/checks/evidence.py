@@ -92,8 +92,8 @@ class Evidence:
     repeated_agreement
         Share of equal predictions among runs of one and the same cell; None if it is not known.
     failing, at_chance
-        For a design whose runs do not form rows and columns, factor -> record of "the run failed" (0 or 1) in place of
-        the score, and of the scores with every failure counted as guessing. Empty if no run failed.
+        Factor -> record of "the run failed" (0 or 1) in place of the score, for a design whose runs do not form rows
+        and columns, and of the scores with every failure counted as guessing. Empty if no run failed.
     """
 
     importances: Mapping[str, Importance]

@@ -1,1 +1,0 @@
-"""The report of a referee's session."""
