@@ -1,4 +1,4 @@
-"""The runs to import, checked, and the content of their parent run and child runs."""
+"""The runs to import, checked, and the content of their parent run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from mlflow_l3d.cells.cell import Cell, Logged, Outcome, content_key
+from mlflow_l3d.cells.cell import Cell, content_key
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import public_parameter
@@ -23,7 +24,6 @@ from mlflow_l3d.studies.importing.formats import FORMATS
 from mlflow_l3d.studies.importing.recorded import RecordedRun
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
-from mlflow_l3d.tracking.records import CellRecord
 
 _OF_MODEL = ("model", "backend", "model_args.")
 
@@ -144,21 +144,29 @@ class Import:
         shared = {names.metric_name(name): value for name, value in self.shared.items()}
         return Card("investigation", self.key, self.title, tags, {**shared, **typed, **resolved, **classes})
 
-    def records(self) -> Iterator[tuple[CellRecord, Outcome]]:
-        """Yield the record of each run, with its settings as parameters, and its outcome."""
-        differ = [str(name) for name in self.settings if name not in self.shared]
-        for cell, run in zip(self.cells, self.runs, strict=True):
-            outcome = Outcome(
-                cell.key,
-                run.ids,
-                run.labels,
-                run.predictions,
-                metrics=run.scores,
-                duration_seconds=run.duration_seconds,
-                logged=Logged(params=run.settings),
-            )
-            differences = ", ".join(f"{name} {run.settings.get(name, 'none')}" for name in differ if name != "task")
-            yield replace(CellRecord.of(cell, outcome), name=(differences or cell.name)[:100]), outcome
+    def tables(self, parent_run_id: str) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+        """Return the runs as cells that a parent run holds itself, and all their predictions, if they have some."""
+        rows = [
+            {
+                **{name: getattr(cell, name) for name in names.COORDINATES},
+                "seed.seed": cell.seeds["seed"],
+                "run_id": f"{parent_run_id}/{number}",
+                "cell_key": cell.key,
+                "status": "FINISHED",
+                **run.scores,
+                **({"duration_seconds": run.duration_seconds} if run.duration_seconds else {}),
+            }
+            for number, (cell, run) in enumerate(zip(self.cells, self.runs, strict=True), 1)
+        ]
+        cells = pd.DataFrame(rows).astype({"row": "Int64", "column": "Int64", "index": "Int64"})
+        answers = [(run.ids, run.labels, run.predictions) for run in self.runs if run.ids is not None]
+        if not answers:
+            return cells, None
+        columns = zip(("example_id", "label", "prediction"), zip(*answers, strict=True), strict=True)
+        predictions = pd.DataFrame({name: np.concatenate(parts) for name, parts in columns})
+        run = np.repeat(cells.index, len(predictions) // len(cells))  # all have the same examples
+        of_run = {"seed": cells["seed.seed"].to_numpy()[run], "cell_key": cells["cell_key"].to_numpy()[run]}
+        return cells, predictions.assign(**of_run)
 
     def document(self) -> dict[str, Any]:
         """Return the content of ``investigation.json`` for `evaluate` and `compare`, free of private paths."""
