@@ -273,14 +273,9 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
         self.enter(State.INCOMPLETE if self.failed else State.COMPLETE)
 
     def _frame(self) -> pd.DataFrame:
-        spool, run_ids, rows = self.recorder.spool, self.recorder.run_ids(), []
-        for cell in self._cells.values():
-            if spool.has(cell.key):
-                record = spool.record(cell.key)
-                row = {name: getattr(cell, name) for name in names.COORDINATES}
-                row |= {"run_id": run_ids.get(cell.key), "cell_key": cell.key, "status": record.status}
-                row |= {f"seed.{factor}": seed for factor, seed in cell.seeds.items()}
-                rows.append({**row, **({} if record.error else record.metrics)})
+        spool, run_ids = self.recorder.spool, self.recorder.run_ids()
+        keys = [cell.key for cell in self._cells.values() if spool.has(cell.key)]
+        rows = [spool.record(key).to_row(run_ids.get(key)) for key in keys]
         return pd.DataFrame(rows).astype(dict.fromkeys(("row", "column", "index"), "Int64"))
 
     def _next_cells(self) -> Iterator[tuple[GoldenRuns, Cell]]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.cells.cell import Cell, content_key
+from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import public_parameter
@@ -24,6 +24,7 @@ from mlflow_l3d.studies.importing.formats import FORMATS
 from mlflow_l3d.studies.importing.recorded import RecordedRun
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
+from mlflow_l3d.tracking.records import CellRecord
 
 _OF_MODEL = ("model", "backend", "model_args.")
 
@@ -91,8 +92,7 @@ class Import:
     @cached_property
     def shared(self) -> dict[str, str]:
         """Settings with the same value in all runs."""
-        _, constant = varying_settings(self.settings)
-        return {name: str(self.settings[name].iloc[0]) for name in constant}
+        return {name: str(self.settings[name].iloc[0]) for name in varying_settings(self.settings)[1]}
 
     @cached_property
     def context_key(self) -> str:
@@ -146,27 +146,19 @@ class Import:
 
     def tables(self, parent_run_id: str) -> tuple[pd.DataFrame, pd.DataFrame | None]:
         """Return the runs as cells that a parent run holds itself, and all their predictions, if they have some."""
-        rows = [
-            {
-                **{name: getattr(cell, name) for name in names.COORDINATES},
-                "seed.seed": cell.seeds["seed"],
-                "run_id": f"{parent_run_id}/{number}",
-                "cell_key": cell.key,
-                "status": "FINISHED",
-                **run.scores,
-                **({"duration_seconds": run.duration_seconds} if run.duration_seconds else {}),
-            }
-            for number, (cell, run) in enumerate(zip(self.cells, self.runs, strict=True), 1)
-        ]
+        rows = []
+        for number, (cell, run) in enumerate(zip(self.cells, self.runs, strict=True), 1):
+            outcome = Outcome(cell.key, metrics=run.scores, duration_seconds=run.duration_seconds)
+            rows.append(CellRecord.of(cell, outcome).to_row(f"{parent_run_id}/{number}"))
         cells = pd.DataFrame(rows).astype({"row": "Int64", "column": "Int64", "index": "Int64"})
         answers = [(run.ids, run.labels, run.predictions) for run in self.runs if run.ids is not None]
         if not answers:
             return cells, None
         columns = zip(("example_id", "label", "prediction"), zip(*answers, strict=True), strict=True)
         predictions = pd.DataFrame({name: np.concatenate(parts) for name, parts in columns})
-        run = np.repeat(cells.index, len(predictions) // len(cells))  # all have the same examples
-        of_run = {"seed": cells["seed.seed"].to_numpy()[run], "cell_key": cells["cell_key"].to_numpy()[run]}
-        return cells, predictions.assign(**of_run)
+        seeds, keys = (cells[name].to_numpy() for name in ("seed.seed", "cell_key"))
+        at = np.repeat(cells.index, len(predictions) // len(cells))  # all have the same examples
+        return cells, predictions.assign(seed=seeds[at], cell_key=keys[at])
 
     def document(self) -> dict[str, Any]:
         """Return the content of ``investigation.json`` for `evaluate` and `compare`, free of private paths."""
@@ -180,7 +172,6 @@ class Import:
             }
             for cell, number, row in rows
         ]
-        others = {name: value for name, value in self.shared.items() if name != "model"}
         about = {"kind": self.runs[0].kind, "classes": list(self.runs[0].classes)}
         return {
             "schema": 1,
@@ -188,7 +179,7 @@ class Import:
             "imported_from": self.arguments["from_"],
             "task": {"name": self.task, **about, "fingerprint": self.context_key},
             "model": {"name": self.shared.get("model", "")},
-            "hyperparameters": others,
+            "hyperparameters": {name: value for name, value in self.shared.items() if name != "model"},
             "metric": self.metric.name,
             "metrics": sorted({name for run in self.runs for name in run.scores}),
             "seeds": list(numbers),

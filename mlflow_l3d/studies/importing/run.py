@@ -119,7 +119,8 @@ def evaluate_files(
         request = _read(path, {"source": str(path), **arguments})
     say(request.remarks)
     finished, earlier = _earlier(request, connect())
-    return finished or _Importing(request, earlier, progress=progress).run(project_run.take())
+    done = finished or _Importing(request, progress=progress).run(project_run.take())
+    return replace(done, written=len(done.runs) - earlier, skipped=earlier)
 
 
 def _read(path: Path, arguments: Mapping[str, str]) -> Import:
@@ -143,21 +144,15 @@ def _earlier(request: Import, client: Client) -> tuple[FilesEvaluation | None, i
     for parent in search(client, [current_experiment_id(client)], condition({names.INVESTIGATION_KEY: request.key})):
         document = fetch_document(client, parent.info.run_id, names.INVESTIGATION) or {}
         recorded = {run["cell_key"] for run in document.get("runs", ())}
-        is_complete = parent.data.tags.get(names.STATE) == "complete" and parent.info.status == "FINISHED"
-        if is_complete and recorded == keys and not request.problems:
-            result: FilesEvaluation | None = read_result(client, parent.info.run_id)
-            if result is not None:
-                return replace(result, written=0, skipped=len(keys)), len(keys)
+        is_same = recorded == keys and not request.problems and parent.data.tags.get(names.STATE) == "complete"
+        if is_same and (result := read_result(client, parent.info.run_id)) is not None:
+            return result, len(keys)
         written |= recorded & keys
     return None, len(written)
 
 
 class _Importing(Study[Import, CellRecord, FilesEvaluation]):
-    """One import under way; `earlier` of its runs were imported before."""
-
-    def __init__(self, request: Import, earlier: int, *, progress: bool | None) -> None:
-        super().__init__(request, progress=progress)
-        self.earlier = earlier
+    """One import under way."""
 
     def open(self, project_run: str | None) -> RunRecorder[CellRecord]:
         """Open the parent run, which holds its cells itself."""
@@ -170,8 +165,7 @@ class _Importing(Study[Import, CellRecord, FilesEvaluation]):
 
     def carry_out(self) -> FilesEvaluation:
         """Score and write all runs."""
-        request, recorder = self.request, self.recorder
-        run_id = recorder.parent.run_id
+        request, recorder, run_id = self.request, self.recorder, self.recorder.parent.run_id
         with under_way("writing", shown=self.progress):
             document = request.document()
             cells, predictions = request.tables(run_id)
@@ -195,8 +189,8 @@ class _Importing(Study[Import, CellRecord, FilesEvaluation]):
                 about=About(title=request.title, source=source, notes=remarks, settings=settings),
                 study=study,
                 runs=tuple(cells["run_id"]),
-                written=len(request.cells) - self.earlier,
-                skipped=self.earlier,
+                written=len(cells),
+                skipped=0,
                 problems=request.problems,
                 notes=request.notes,
                 examples=examples,
