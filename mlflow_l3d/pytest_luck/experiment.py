@@ -12,8 +12,7 @@ from typing import Any, Final
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import condition, search
-from mlflow_l3d.tracking.connection import connect
-from mlflow_l3d.tracking.earlier.reader import file_of
+from mlflow_l3d.tracking.connection import connect, file_of
 from mlflow_l3d.tracking.parent import current_experiment_id
 
 _ROLE: Final = "tests"

@@ -133,6 +133,29 @@ def log_files(uri: str, folder: Path, tracking_uri: str) -> None:
         again(partial(repository.log_artifact, str(path), place))
 
 
+def file_of(uri: str, artifact: str, folder: Path, tracking_uri: str) -> Path | None:
+    """Return one artifact as a file, downloaded to `folder` unless it lies on this machine; None if there is none.
+
+    `MlflowClient.download_artifacts` would ask for the run, and copy what is here.
+    """
+    from mlflow.exceptions import MlflowException
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+    from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
+
+    repository = get_artifact_repository(uri, tracking_uri=tracking_uri)
+    try:
+        if isinstance(repository, LocalArtifactRepository):
+            path = Path(repository.artifact_dir) / artifact
+            return path if path.exists() else None
+        return Path(repository.download_artifacts(artifact, str(folder)))  # type: ignore[no-untyped-call]
+    except (MlflowException, OSError) as error:
+        # Some stores say in many ways, and in no code, that there is nothing; whether there is, the listing says.
+        absent = isinstance(error, FileNotFoundError) or getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST"
+        if not absent and any(each.path == artifact for each in repository.list_artifacts()):
+            raise
+        return None
+
+
 def connect() -> MlflowClient:
     """Return a client of the current tracking server that has answered once; its calls are made :func:`again`.
 

@@ -19,8 +19,7 @@ import pandas as pd
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import batches, found, runs_named, search
-from mlflow_l3d.tracking.connection import again, error_line
-from mlflow_l3d.tracking.earlier.reader import file_of
+from mlflow_l3d.tracking.connection import again, error_line, file_of
 from mlflow_l3d.tracking.parent import current_experiment_id
 
 if TYPE_CHECKING:

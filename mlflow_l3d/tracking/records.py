@@ -90,6 +90,13 @@ class CellRecord(RunRecord):
         """Join a cell and its outcome."""
         return cls(**asdict(cell), name=cell.name, **measured(outcome))
 
+    def to_row(self, run_id: str | None) -> dict[str, Any]:
+        """Return its row in a table of cells, with the run or the place that holds it."""
+        place = {name: getattr(self, name) for name in names.COORDINATES}
+        about = {"run_id": run_id, "cell_key": self.key, "status": self.status}
+        seeds = {f"seed.{factor}": seed for factor, seed in self.seeds.items()}
+        return {**place, **about, **seeds, **({} if self.error else self.metrics)}
+
     def tags(self) -> dict[str, str]:
         """Return the tags that say which cell it is."""
         places = {tag: getattr(self, name) for name, tag in names.COORDINATES.items()}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pandas as pd
 import pytest
+from mlflow.store.entities import PagedList
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tracking import names
@@ -86,3 +89,40 @@ def test_a_score_is_computed_from_the_test_examples_alone(tmp_path: Path) -> Non
 def test_quotes_around_a_parameter_are_no_part_of_it_and_those_within_are(logged: str, read: str) -> None:
     parent = SimpleNamespace(data=SimpleNamespace(params={"command": logged}))
     assert own_parameter(cast("Any", parent), "command") == read
+
+
+class FolderServer:
+    """A tracking server whose runs all have one folder of artifacts; it notes how many runs it was asked for."""
+
+    tracking_uri = "sqlite://"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.asked: list[int] = []
+
+    def get_run(self, run_id: str) -> Any:
+        return SimpleNamespace(info=SimpleNamespace(run_id=run_id, artifact_uri=str(self.folder)))
+
+    def search_experiments(self, **_: Any) -> Any:
+        return PagedList([SimpleNamespace(experiment_id="0")], None)
+
+    def search_runs(self, _: Any, wanted: str, **__: Any) -> Any:
+        run_ids = re.findall("'(.+?)'", wanted)
+        self.asked.append(len(run_ids))
+        return PagedList([self.get_run(run_id) for run_id in run_ids], None)
+
+
+def test_who_stops_at_the_first_run_without_predictions_asks_for_few_runs(tmp_path: Path) -> None:
+    server: Any = FolderServer(tmp_path)
+    with closing(read_predictions(server, pd.DataFrame({"run_id": [f"run{at}" for at in range(1000)]}))) as read:
+        assert next(read) == ("run0", None)
+    assert sum(server.asked) <= 100
+
+
+def test_cells_that_their_parent_holds_have_their_rows_of_its_table(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"example_id": range(10), "label": 0, "prediction": range(10), "cell_key": [*"aaabbbbccc"]})
+    rows.to_parquet(tmp_path / names.PREDICTIONS, row_group_size=2)
+    cells = pd.DataFrame({"run_id": ["parent/3", "parent/4", "parent/2"], "cell_key": ["c", "d", "b"]})
+    read = dict(read_predictions(FolderServer(tmp_path), cells))  # type: ignore[arg-type]
+    numbers = {run_id: table and table["prediction"].to_pylist() for run_id, table in read.items()}
+    assert numbers == {"parent/3": [7, 8, 9], "parent/4": None, "parent/2": [3, 4, 5, 6]}

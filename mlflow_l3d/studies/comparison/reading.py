@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from itertools import combinations
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.covariance import within_settings
-from mlflow_l3d.analysis.comparison.system import ANSWERS, Predictions, System, graded, join_predictions, systems
+from mlflow_l3d.analysis.comparison.system import Predictions, System, graded, join_predictions, systems
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.intervals import IntArray
 from mlflow_l3d.designs.analyse import Planned
@@ -27,15 +27,13 @@ from mlflow_l3d.studies.importing.grouped import recorded_grouping
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
-from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows
+from mlflow_l3d.tracking.earlier.predictions import rows_by_cell
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact, read_investigation, read_predictions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SEED: Final = "seed."
-_ROWS: Final = 1 << 16
-"""Predictions that are read at once."""
 
 
 class Runs(NamedTuple):
@@ -135,6 +133,7 @@ def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
         every = read_investigation(parent.run_id, client).cells if path is None else pd.read_parquet(path)
         planned = planned_by(parent.run)
         every = every.assign(**{name: None for name in names.COORDINATES if name not in every})  # a seeds study
+        every = every.astype(dict.fromkeys(("row", "column", "index"), "Int64"))
         every = planned.select(every)
         phase = "golden" if every["phase"].eq("golden").any() else "base"
         cells = every[every["phase"].eq(phase)]
@@ -202,33 +201,10 @@ def answers_of_parent(client: Client, run_id: str, cells: pd.DataFrame) -> Itera
 
     Nothing if it has none, or cells have no keys of their own.
     """
-    import pyarrow.parquet as pq
-
-    place = {key: number for number, key in enumerate(cells["cell_key"])}
     with temporary_folder() as folder:
         path = fetch_artifact(client, run_id, names.PREDICTIONS, folder)
-        if path is None or cells["cell_key"].isna().any() or len(place) < len(cells):
-            return
-        with pq.ParquetFile(path, read_dictionary=["cell_key"]) as file:
-            if not {"cell_key", *ANSWERS} <= set(file.schema_arrow.names):
-                return
-            columns = [*ANSWERS, names.REFERENCE] if has_reference(file.schema_arrow) else ANSWERS
-            for groups in _together([file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)]):
-                keys = file.read_row_groups(groups, ["cell_key"], use_threads=False)["cell_key"].to_pandas()
-                rows_of = keys.groupby(keys, observed=True).indices
-                if named := [key for key in rows_of if key in place]:
-                    answers = file.read_row_groups(groups, columns, use_threads=False)
-                    yield from ((place[key], test_rows(answers.take(rows_of[key]))) for key in named)
-
-
-def _together(rows: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the numbers of row groups that are read in one call."""
-    begun, held = 0, 0
-    for at, count in enumerate(rows):
-        held += count
-        if held >= _ROWS or at == len(rows) - 1:
-            yield list(range(begun, at + 1))
-            begun, held = at + 1, 0
+        if path is not None and cells["cell_key"].notna().all() and cells["cell_key"].is_unique:
+            yield from rows_by_cell(path, cells["cell_key"])
 
 
 def answers_of_cells(client: Client, cells: pd.DataFrame) -> Iterator[tuple[int, pa.Table]]:

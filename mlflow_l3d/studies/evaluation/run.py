@@ -61,8 +61,8 @@ def evaluate(
           of runs that differ by seeds alone are compared.
         * The id of an evaluation run of MLflow (``mlflow.genai.evaluate``, ``mlflow.evaluate``): its judgements. Of
           several, other answers are repeats.
-        * A file or folder of another tool: each run in it becomes a child run of one parent run. They are groups, too,
-          or a seeds study if they differ by seeds alone.
+        * A file or folder of another tool: its runs become the cells of one run. They are groups, too, or a seeds study
+          if they differ by seeds alone.
     log
         Whether to write metrics and artifacts; files need it.
     progress

@@ -96,10 +96,13 @@ def checked(
     headline = named(metric)
     if kept:
         check_names("metric", [headline.name], {name for run in kept for name in run.scores}, "one that the runs have:")
-    whole = [run for run in kept if np.isfinite(run.scores.get(headline.name, np.nan))]
-    problems += [f"{run.source}: has no {headline}, or it is not a number." for run in kept if run not in whole]
-    # Without predictions the metric determines the kind.
-    whole = [run if run.kind else replace(run, kind=headline.kinds[0]) for run in whole]
+    whole = []
+    for run in kept:
+        if np.isfinite(run.scores.get(headline.name, np.nan)):
+            # Without predictions the metric determines the kind.
+            whole.append(run if run.kind else replace(run, kind=headline.kinds[0]))
+        else:
+            problems.append(f"{run.source}: has no {headline}, or it is not a number.")
     return whole, headline, problems, [*notes, *remarks, *percent]
 
 

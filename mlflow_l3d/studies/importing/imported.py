@@ -1,4 +1,4 @@
-"""The runs to import, checked, and the content of their parent run and child runs."""
+"""The runs to import, checked, and the content of their parent run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from mlflow_l3d.cells.cell import Cell, Logged, Outcome, content_key
+from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import public_parameter
@@ -91,8 +92,7 @@ class Import:
     @cached_property
     def shared(self) -> dict[str, str]:
         """Settings with the same value in all runs."""
-        _, constant = varying_settings(self.settings)
-        return {name: str(self.settings[name].iloc[0]) for name in constant}
+        return {name: str(self.settings[name].iloc[0]) for name in varying_settings(self.settings)[1]}
 
     @cached_property
     def context_key(self) -> str:
@@ -144,21 +144,21 @@ class Import:
         shared = {names.metric_name(name): value for name, value in self.shared.items()}
         return Card("investigation", self.key, self.title, tags, {**shared, **typed, **resolved, **classes})
 
-    def records(self) -> Iterator[tuple[CellRecord, Outcome]]:
-        """Yield the record of each run, with its settings as parameters, and its outcome."""
-        differ = [str(name) for name in self.settings if name not in self.shared]
-        for cell, run in zip(self.cells, self.runs, strict=True):
-            outcome = Outcome(
-                cell.key,
-                run.ids,
-                run.labels,
-                run.predictions,
-                metrics=run.scores,
-                duration_seconds=run.duration_seconds,
-                logged=Logged(params=run.settings),
-            )
-            differences = ", ".join(f"{name} {run.settings.get(name, 'none')}" for name in differ if name != "task")
-            yield replace(CellRecord.of(cell, outcome), name=(differences or cell.name)[:100]), outcome
+    def tables(self, parent_run_id: str) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+        """Return the runs as cells that a parent run holds itself, and all their predictions, if they have some."""
+        rows = []
+        for number, (cell, run) in enumerate(zip(self.cells, self.runs, strict=True), 1):
+            outcome = Outcome(cell.key, metrics=run.scores, duration_seconds=run.duration_seconds)
+            rows.append(CellRecord.of(cell, outcome).to_row(f"{parent_run_id}/{number}"))
+        cells = pd.DataFrame(rows).astype({"row": "Int64", "column": "Int64", "index": "Int64"})
+        answers = [(run.ids, run.labels, run.predictions) for run in self.runs if run.ids is not None]
+        if not answers:
+            return cells, None
+        columns = zip(("example_id", "label", "prediction"), zip(*answers, strict=True), strict=True)
+        predictions = pd.DataFrame({name: np.concatenate(parts) for name, parts in columns})
+        seeds, keys = (cells[name].to_numpy() for name in ("seed.seed", "cell_key"))
+        at = np.repeat(cells.index, len(predictions) // len(cells))  # all have the same examples
+        return cells, predictions.assign(seed=seeds[at], cell_key=keys[at])
 
     def document(self) -> dict[str, Any]:
         """Return the content of ``investigation.json`` for `evaluate` and `compare`, free of private paths."""
@@ -172,7 +172,6 @@ class Import:
             }
             for cell, number, row in rows
         ]
-        others = {name: value for name, value in self.shared.items() if name != "model"}
         about = {"kind": self.runs[0].kind, "classes": list(self.runs[0].classes)}
         return {
             "schema": 1,
@@ -180,7 +179,7 @@ class Import:
             "imported_from": self.arguments["from_"],
             "task": {"name": self.task, **about, "fingerprint": self.context_key},
             "model": {"name": self.shared.get("model", "")},
-            "hyperparameters": others,
+            "hyperparameters": {name: value for name, value in self.shared.items() if name != "model"},
             "metric": self.metric.name,
             "metrics": sorted({name for run in self.runs for name in run.scores}),
             "seeds": list(numbers),

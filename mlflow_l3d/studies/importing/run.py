@@ -1,4 +1,4 @@
-"""Results of other tools become the child runs of one parent run, which `evaluate` and `compare` read."""
+"""Results of other tools become tables of one parent run, which `evaluate` and `compare` read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mlflow_l3d.studies.importing.imported import Import
 from mlflow_l3d.studies.investigation.evaluate import rewritten
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
-from mlflow_l3d.studies.seeds.records import finish_parent, recorded_cells, recorded_study
+from mlflow_l3d.studies.seeds.records import finish_parent, recorded_study
 from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.results import read_parent
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress, under_way
@@ -96,7 +96,7 @@ class FilesEvaluation(OnOneScreen):
 def evaluate_files(
     path: Path, arguments: Mapping[str, str], *, project_run: ProjectRun, progress: bool | None = None
 ) -> FilesEvaluation:
-    """Write each run of some files as a child run of one parent run, and score them: a seeds study, or groups of runs.
+    """Write the runs of some files to one parent run, and score them: a seeds study, or groups of runs.
 
     Parameters
     ----------
@@ -118,7 +118,9 @@ def evaluate_files(
     with under_way("reading", shown=shows_progress(progress)):
         request = _read(path, {"source": str(path), **arguments})
     say(request.remarks)
-    return _finished(request, connect()) or _Importing(request, progress=progress).run(project_run.take())
+    finished, earlier = _earlier(request, connect())
+    done = finished or _Importing(request, progress=progress).run(project_run.take())
+    return replace(done, written=len(done.runs) - earlier, skipped=earlier)
 
 
 def _read(path: Path, arguments: Mapping[str, str]) -> Import:
@@ -136,45 +138,37 @@ def _read(path: Path, arguments: Mapping[str, str]) -> Import:
     return Import(arguments=arguments, runs=runs, metric=metric, problems=tuple(problems), notes=tuple(notes))
 
 
-def _finished(request: Import, client: Client) -> FilesEvaluation | None:
-    """Return the complete import of the same runs, or None if there is none."""
-    tags = {names.INVESTIGATION_KEY: request.key, names.STATE: "complete"}
-    keys = {cell.key for cell in request.cells}
-    for parent in search(client, [current_experiment_id(client)], condition(tags, "FINISHED")):
+def _earlier(request: Import, client: Client) -> tuple[FilesEvaluation | None, int]:
+    """Return the complete import of the same runs, None if there is none, and how many runs were imported before."""
+    keys, written = {cell.key for cell in request.cells}, set()
+    for parent in search(client, [current_experiment_id(client)], condition({names.INVESTIGATION_KEY: request.key})):
         document = fetch_document(client, parent.info.run_id, names.INVESTIGATION) or {}
-        if {run["cell_key"] for run in document.get("runs", ())} == keys and not request.problems:
-            result: FilesEvaluation | None = read_result(client, parent.info.run_id)
-            return result and replace(result, written=0, skipped=len(keys))
-    return None
+        recorded = {run["cell_key"] for run in document.get("runs", ())}
+        is_same = recorded == keys and not request.problems and parent.data.tags.get(names.STATE) == "complete"
+        if is_same and (result := read_result(client, parent.info.run_id)) is not None:
+            return result, len(keys)
+        written |= recorded & keys
+    return None, len(written)
 
 
 class _Importing(Study[Import, CellRecord, FilesEvaluation]):
     """One import under way."""
 
     def open(self, project_run: str | None) -> RunRecorder[CellRecord]:
-        """Open the parent run, and find the runs that it already has."""
+        """Open the parent run, which holds its cells itself."""
         request = self.request
-        shared = {"task": request.task, "approach": request.arguments["from_"]}
-        work = Work(request.card(), CellRecord, request.context_key, shared, lambda: request.cells)
-        return open_recorder(work, project_run)
+        return open_recorder(Work(request.card(), CellRecord, request.context_key, {}, tuple), project_run)
 
     def how_far(self) -> str:
-        """Return the number of written runs, as text."""
-        done = {*self.recorder.recovered.metrics, *self.recorder.spool}
-        cells = self.request.cells
-        return f"with {sum(cell.key in done for cell in cells)} of {len(cells)} runs written"
+        """Return nothing: the runs are written all at once."""
+        return ""
 
     def carry_out(self) -> FilesEvaluation:
-        """Write the missing runs, and score all."""
-        request, recorder = self.request, self.recorder
-        recovered, run_id = set(recorder.recovered.metrics), recorder.parent.run_id
-        for record, outcome in request.records():
-            if record.key not in recovered:
-                recorder.add(record, outcome)
+        """Score and write all runs."""
+        request, recorder, run_id = self.request, self.recorder, self.recorder.parent.run_id
         with under_way("writing", shown=self.progress):
-            recorder.wait()
             document = request.document()
-            cells, predictions = recorded_cells(recorder, request.cells)
+            cells, predictions = request.tables(run_id)
             study: SeedsStudy | GroupsStudy
             examples, remarks, task, options = None, request.remarks, request.task, {}
             if request.grouped[1]:
@@ -195,8 +189,8 @@ class _Importing(Study[Import, CellRecord, FilesEvaluation]):
                 about=About(title=request.title, source=source, notes=remarks, settings=settings),
                 study=study,
                 runs=tuple(cells["run_id"]),
-                written=len(request.cells) - len(recovered),
-                skipped=len(recovered),
+                written=len(cells),
+                skipped=0,
                 problems=request.problems,
                 notes=request.notes,
                 examples=examples,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, own_metrics, search
-from mlflow_l3d.tracking.connection import is_outage
-from mlflow_l3d.tracking.earlier.reader import file_of
+from mlflow_l3d.tracking.connection import file_of, is_outage
 from mlflow_l3d.tracking.records import CellRecord
 
 if TYPE_CHECKING:

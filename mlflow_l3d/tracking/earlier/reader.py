@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +16,8 @@ import pandas as pd
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import batches, children_of, found, own_metrics, runs_named, search, whole_id
-from mlflow_l3d.tracking.connection import error_line
-from mlflow_l3d.tracking.earlier.predictions import read_rows
+from mlflow_l3d.tracking.connection import error_line, file_of
+from mlflow_l3d.tracking.earlier.predictions import read_rows, rows_by_cell
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -182,9 +183,11 @@ def _number(text: str | None) -> int | None:
 
 
 def _with_shared(client: MlflowClient, parent: Run, cells: pd.DataFrame) -> pd.DataFrame:
-    """Add the cells that the parent shares with other investigations, as its own table lists them."""
+    """Add the cells that the parent shares with other investigations, or holds itself, as its own table lists them."""
     if (listed := listed_cells(client, parent)) is None:
         return cells
+    if any(str(each).startswith(f"{parent.info.run_id}/") for each in listed["run_id"]):  # runs of files
+        return listed
     run_ids = set() if cells.empty else set(cells["run_id"])
     missing = [run_id for run_id in listed["run_id"].dropna() if run_id not in run_ids]
     shared = cells_of_runs(runs_named(client, missing))
@@ -215,7 +218,8 @@ def read_predictions(
     client
         Client of the tracking server.
     cells
-        Has the column ``run_id`` and, if it is known, ``artifact_uri``, as :class:`Recorded` holds them.
+        Has the column ``run_id`` and, if it is known, ``artifact_uri``, as :class:`Recorded` holds them; or, of one
+        parent that holds them itself (``PARENT/NUMBER``), ``cell_key``.
     scores
         Whether tables also have class scores, ``score_0``, ``score_1``, ... (float32), of runs that stored them.
     reference
@@ -240,11 +244,14 @@ def read_predictions(
             return read_rows(path, f"Run {run_id}: {names.PREDICTIONS}", scores=scores, reference=reference)
 
         run_ids = cells["run_id"].tolist()
-        if "artifact_uri" in cells:
-            uris = dict(zip(run_ids, cells["artifact_uri"], strict=True))
-        else:
-            uris = {str(run.info.run_id): str(run.info.artifact_uri) for run in runs_named(client, run_ids)}
-        for batch in batches(run_ids, 64):
+        if run_ids and "/" in run_ids[0]:
+            path = fetch_artifact(client, run_ids[0].partition("/")[0], names.PREDICTIONS, folder)
+            tables = {} if path is None else dict(rows_by_cell(path, cells["cell_key"], math.inf))
+            yield from ((run_id, tables.get(at)) for at, run_id in enumerate(run_ids))
+            return
+        known = dict(zip(run_ids, cells["artifact_uri"], strict=True)) if "artifact_uri" in cells else {}
+        for batch in batches(run_ids, 64):  # who stops at the first run without predictions has asked for few
+            uris = known or {str(run.info.run_id): str(run.info.artifact_uri) for run in runs_named(client, batch)}
             yield from zip(batch, pool.map(fetch, batch), strict=True)
 
 
@@ -252,29 +259,6 @@ def fetch_artifact(client: MlflowClient, run_id: str, artifact: str, folder: Pat
     """Download one artifact; None if the run has none of that name, or there is no such run."""
     run = found(client.get_run, run_id)
     return None if run is None else file_of(run.info.artifact_uri, artifact, folder, str(client.tracking_uri))
-
-
-def file_of(uri: str, artifact: str, folder: Path, tracking_uri: str) -> Path | None:
-    """Return one artifact as a file, downloaded to `folder` unless it lies on this machine; None if there is none.
-
-    `MlflowClient.download_artifacts` would ask for the run, and copy what is here.
-    """
-    from mlflow.exceptions import MlflowException
-    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-    from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
-
-    repository = get_artifact_repository(uri, tracking_uri=tracking_uri)
-    try:
-        if isinstance(repository, LocalArtifactRepository):
-            path = Path(repository.artifact_dir) / artifact
-            return path if path.exists() else None
-        return Path(repository.download_artifacts(artifact, str(folder)))  # type: ignore[no-untyped-call]
-    except (MlflowException, OSError) as error:
-        # Some stores say in many ways, and in no code, that there is nothing; whether there is, the listing says.
-        absent = isinstance(error, FileNotFoundError) or getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST"
-        if not absent and any(each.path == artifact for each in repository.list_artifacts()):
-            raise
-        return None
 
 
 def fetch_document(client: MlflowClient, run_id: str, artifact: str) -> Any:

@@ -179,6 +179,9 @@ def test_base_runs_and_studies_of_seeds_are_compared_too(place: Place, parents: 
         found = compare(*[seeds(**SYSTEM, seeds=3, hyperparameters=each).run_id for each in settings])
         assert found.comparison.differences[0].shared_factors == ("seed",)
         side = found.parents[0].side
+        first, other = (each.run_id for each in found.parents)
+        evaluate(first)  # which writes its table of cells again
+        assert compare(first, other).metrics() == found.metrics()
         assert (side.verb, side.runs_parameter, side.source.given["seeds"]) == ("seeds", "seeds", "3")
         # Its cells are those of the first parent.
         pooled = investigate(**{**COMMON, "golden_runs": "pooled"}).run_id

@@ -19,6 +19,7 @@ from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
 from mlflow_l3d.studies.importing.run import FilesEvaluation
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.results import SeedsEvaluation
+from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation
 
 LOGS = Path(__file__).parent / "logs" / "lm_eval"
 EXAMPLES = 40
@@ -55,6 +56,15 @@ def scores(runs: FilesEvaluation | SeedsEvaluation) -> dict[str, float]:
     return study.metrics()
 
 
+def cells_of(place: Place, runs: FilesEvaluation) -> tuple[pd.DataFrame, list[dict[str, str]]]:
+    """Return the cells of a parent run as every study reads them, and the settings of each."""
+    with place.entered():
+        cells = read_investigation(runs.run_id, place.client).cells
+    recorded = known_document(place.client, runs.run_id, "investigation.json")["runs"]
+    assert cells["cell_key"].tolist() == [each["cell_key"] for each in recorded]
+    return cells, [each["settings"] for each in recorded]
+
+
 @pytest.mark.slow
 def test_logs_of_lm_eval_become_runs_that_evaluate_reads(place: Place):
     with pytest.raises(ParameterError, match=r"runs of 2 tasks, capitals_text, reviews\. Name one"):
@@ -68,8 +78,8 @@ def test_logs_of_lm_eval_become_runs_that_evaluate_reads(place: Place):
     parent = place.client.get_run(done.run_id)
     assert parent.data.tags["l3d.state"] == "complete"
     assert parent.data.params["model"] == "SmolLM2-135M-Instruct"
-    children = place.runs(f"tags.mlflow.parentRunId = '{done.run_id}'")
-    assert sorted((run.data.params["num_fewshot"], run.data.params["fewshot_seed"]) for run in children) == [
+    held, settings = cells_of(place, done)
+    assert sorted((each["num_fewshot"], each["fewshot_seed"]) for each in settings) == [
         ("1", "1"),
         ("1", "2"),
         ("4", "1"),
@@ -80,9 +90,7 @@ def test_logs_of_lm_eval_become_runs_that_evaluate_reads(place: Place):
         for path in LOGS.glob("samples_reviews_2*")
         for line in path.read_text(encoding="utf-8").splitlines()
     ]
-    assert sum(run.data.metrics["accuracy"] for run in children) / 4 == pytest.approx(
-        np.mean([one["acc"] for one in lines])
-    )
+    assert held["accuracy"].mean() == pytest.approx(np.mean([one["acc"] for one in lines]))
     with place.entered():
         again = evaluate(done.run_id)
     assert isinstance(again, FilesEvaluation)
@@ -122,8 +130,10 @@ def test_what_is_broken_is_named_and_what_is_whole_is_written_once(place, tmp_pa
     (logs / "run-9.csv").unlink()
     second = importing(place, logs)
     assert (second.written, second.skipped, second.exit_status) == (3, 3, 0)
-    assert len(place.runs("tags.`l3d.role` = 'cell'")) == 6
-    assert len(place.runs(f"tags.mlflow.parentRunId = '{second.run_id}'")) == 6
+    held, settings = cells_of(place, second)
+    assert [each["seed"] for each in settings] == [*"012345"]
+    assert held["run_id"].tolist() == [f"{second.run_id}/{number}" for number in range(1, 7)]
+    assert {run.info.run_id for run in place.runs()} == {first.run_id, second.run_id}, "the parent holds its cells"
 
     with place.entered():
         assert cli.main(["evaluate", str(logs), "--from", "csv"]) == 0
@@ -132,7 +142,7 @@ def test_what_is_broken_is_named_and_what_is_whole_is_written_once(place, tmp_pa
     more = importing(place, write(logs, *whole, whole[0], table(7)))
     assert (more.written, more.skipped) == (1, 6)
     assert "run-6.csv" in more.notes[0]
-    assert len(place.runs("tags.`l3d.role` = 'cell'")) == 7
+    assert cells_of(place, more)[0]["cell_key"].nunique() == 7
     with place.entered():
         assert scores(evaluate(more.run_id)) == pytest.approx(scores(more))
 
@@ -187,9 +197,9 @@ def test_runs_keep_their_pairs_when_their_parents_are_evaluated_again(place: Pla
     parents = [importing(place, logs, only=f"model={model}").run_id for model in seeds]
     with place.entered():
         before = compare(runs=parents)
-        for parent in parents:
+        for parent in parents:  # one alone, then both
             evaluate(parent)
-        assert compare(runs=parents).metrics() == before.metrics()
+            assert compare(runs=parents).metrics() == before.metrics()
 
 
 def test_a_file_that_may_not_be_read_is_one_line(place: Place, monkeypatch: pytest.MonkeyPatch):
