@@ -14,9 +14,12 @@ from mlflow_l3d.analysis.cure.extrapolate import FURTHEST
 from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, UNKNOWN, Kind, Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.series import Series
 from mlflow_l3d.analysis.cure.spread import MEAN, Table
+from mlflow_l3d.analysis.importance.checks.shape import MANY, guessing_runs
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.metrics.base import Metric
 
 MOST_MEMBERS: Final = 10
+_NO_SCORES: Final[FloatArray] = np.zeros(0)
 _FEWEST_RUNS: Final = 10
 _FEWEST_EXAMPLES: Final = 30
 """Golden runs, and examples that they share, of which something is predicted."""
@@ -36,6 +39,7 @@ def predict(
     classes: int | None,
     test_size: int = 0,
     golden_std: Range = UNKNOWN,
+    golden: FloatArray = _NO_SCORES,
     most_members: int = MOST_MEMBERS,
 ) -> list[Prediction]:
     """Return what each ensemble of up to `most_members` runs, and the best of them by validation score, would do.
@@ -53,6 +57,9 @@ def predict(
     golden_std
         The spread that is reported (ddof=1), with its interval: the remaining one is this times the ratio that the
         table shows. Unknown: the table alone gives it.
+    golden
+        Scores of golden runs. If some of them collapse, and no run of the table does, nothing is predicted: the table
+        does not show what a collapsed member does.
     most_members
         The largest ensemble.
 
@@ -65,9 +72,17 @@ def predict(
     table = Table.of(rows, metric, classes, test_size)
     lost = len(rows) - len(table.rows)
     reason = f"{lost} of {len(rows)} rows lack runs and are left out" if lost else ""
-    why = ""
+    why, chance = "", metric.chance_level(classes)
     if len(table.rows) < 2 or table.size < 2:
         why = f"{len(table.rows)} rows of {table.size} runs that share their examples: at least 2 of 2 are needed"
+    elif chance is not None and (count := guessing_runs(np.append(golden, table.scores), chance)):
+        low, golden = table.scores <= chance, golden[np.isfinite(golden)]
+        reason = "; ".join(
+            filter(None, (reason, f"{count} of {len(golden) + low.size} runs collapsed: intervals may be too short"))
+        )
+        why = f"{count} of {len(golden)} golden runs collapsed, and none of these: use design=nested" * (not low.any())
+        rows_down, columns_down = (int((low.mean(axis=axis) > MANY).sum()) or math.inf for axis in (1, 0))
+        table = replace(table, collapsed=(rows_down, columns_down))
     return list(_predictions(table, over, golden_std, most_members, why, reason))
 
 
