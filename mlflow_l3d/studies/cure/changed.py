@@ -118,7 +118,13 @@ def predict_changed(
     on_top = [
         replace(
             each,
-            remedy=replace(each.remedy, changes=remedy.changes, words=f"{remedy_words(each.remedy)}, {remedy.words}"),
+            remedy=replace(
+                remedy,
+                kind=each.remedy.kind,
+                over=each.remedy.over,
+                members=each.remedy.members,
+                words=f"{remedy_words(each.remedy)}, {remedy.words}",
+            ),
             ratio=measured.ratio.times(each.ratio),
             mean_change=measured.mean_change.plus(each.mean_change),
             std_before=gathered.spread.value,

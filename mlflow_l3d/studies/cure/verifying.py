@@ -72,7 +72,8 @@ def plan_remedies(client: Client, request: CureRequest) -> tuple[list[Planned], 
         except L3DError as error:
             notes.append(f"{words}: not verified ({error})")
             continue
-        each = prediction.trainings - request.each * (prediction.remedy.members > 1)  # the stored run is a member
+        stored = request.each * prediction.remedy.trainings * (prediction.remedy.members > 1)
+        each = prediction.trainings - stored  # the stored run is a member
         done = {*finished_cells(client, golden.context_key), *spooled_cells(client, golden.key)}
         missing = [cell.key not in done for cell in golden.cells()]
         affordable = next((at for at in range(len(missing), 0, -1) if sum(missing[:at]) * each <= left), 0)
