@@ -32,17 +32,13 @@ _NONE: Final = 1e-18
 class Series:
     """Moments of results of so many `members`: estimates, shape (K, 8), and without each row, columns, and both.
 
-    `exact` has the same shape, nan if a moment is extrapolated; `rest` names what causes the rest of the variance;
-    `collapsed` as :class:`.Table` has it.
+    `exact` has the same shape, nan if a moment is extrapolated.
     """
 
     members: Sequence[int]
     parts: Sequence[FloatArray]
     exact: FloatArray
-    rest: str
-    runs: int
-    is_trainable: bool = True
-    collapsed: tuple[float, float] = (math.inf, math.inf)
+    table: Table
 
     @classmethod
     def of(cls, kind: Kind, measured: Sequence[tuple[FloatArray, ...]], members: Sequence[int], table: Table) -> Series:
@@ -56,9 +52,7 @@ class Series:
             part[..., : len(measured), :] = some
             law = kind != "choose" and len(members) > 1
             parts.append(extended(np.array(members), part, np.isfinite(exact)) if law else part)
-        rest = "test examples" if table.test_size else "other factors" + "+test examples" * table.draws_tests
-        is_trainable = not table.draws_tests or (bool(table.test_size) and not table.test_is_drawn)
-        return cls(members, parts, exact, rest, table.size, is_trainable, table.collapsed)
+        return cls(members, parts, exact, table)
 
     def prediction(self, remedy: Remedy, golden: Range, reason: str) -> Prediction:
         """Return what is predicted of one number of members."""
@@ -66,7 +60,7 @@ class Series:
         before, after = ([part[..., place, :] for part in self.parts] for place in (0, at))
         last = int(np.flatnonzero(np.isfinite(self.exact[:, TOTAL]))[-1]) if np.isfinite(self.exact[0, TOTAL]) else 0
         measured = bool(np.isfinite(self.exact[at, [TOTAL, MEAN]]).all())
-        basis: Basis = "exact" if math.comb(self.runs, k) <= MOST_CHOICES else "sampled"
+        basis: Basis = "exact" if math.comb(self.table.size, k) <= MOST_CHOICES else "sampled"
         notes = [reason]
         if not measured:
             basis = "extrapolated"
@@ -101,7 +95,7 @@ class Series:
             fragile=fragile,
             shares=self._shares(remedy, at),
             trainings=k,
-            is_trainable=self.is_trainable,
+            is_trainable=not self.table.draws_tests or (self.table.test_size > 0 and not self.table.test_is_drawn),
             overstatement=float(after[0][OVERSTATEMENT] - before[0][OVERSTATEMENT]),
             std_before=golden.value if golden.value >= 0 else math.sqrt(self.parts[0][0, TOTAL]),
             reason="; ".join(filter(None, notes)),
@@ -113,7 +107,8 @@ class Series:
         alike = np.isfinite(self.exact[at, [WITHIN, TOTAL]])
         if not remedy.over or alike[0] != alike[1] or not total > _NONE or not within < total:
             return {}
-        return {"+".join(remedy.over): float(within / total), self.rest: float(1 - within / total)}
+        rest = "test examples" if self.table.test_size else "other factors" + "+test examples" * self.table.draws_tests
+        return {"+".join(remedy.over): float(within / total), rest: float(1 - within / total)}
 
     def _spread(self, at: int, *, paired: bool) -> Range:
         """Return a standard deviation of the table, over that of one run if `paired`."""
@@ -158,7 +153,7 @@ class Series:
         if len(units) == 2 and np.isfinite(cells).all():
             both = np.square(cells - rows - columns[:, None] + estimate).sum()
             overlap = float(both) * (1 - 1 / len(rows)) * (1 - 1 / len(columns))
-        return combined_error(units, overlap, self.collapsed)
+        return combined_error(units, overlap, self.table.collapsed)
 
 
 def _widened(std: Range, half: float, like: Range | None = None) -> Range:

@@ -95,12 +95,10 @@ def predict_changed(
     if cells.empty:
         return [alone]
     scores = cells.get(metric.name, pd.Series(dtype=float)).reindex(range(len(plain))).to_numpy(dtype=float)
-    chance = metric.chance_level(gathered.classes or None)
-    measured = verify(Verified(prediction=alone, run_id="", runs=0), plain, scores, chance=chance)
+    measured = verify(Verified(prediction=alone, run_id="", runs=0), plain, scores, chance=gathered.chance)
     lacking = f"{measured.failed} of {len(plain)} golden runs have no score" if measured.failed else ""
     if measured.runs < FEWEST:
         return [replace(alone, reason=f"unknown, since {lacking}")]
-    rough = f"{measured.collapsed} of {2 * measured.runs} runs collapsed: intervals may be too short"
     std, seconds = gathered.spread.times(measured.ratio), float(cells["duration_seconds"].mean())
     members = MemberRows(gathered.members.design, gathered.members.over)
     classes = read_members(client, cells, members, f"validation_{metric.name}" * (not gathered.chosen_by))
@@ -113,7 +111,7 @@ def predict_changed(
         ratio=measured.ratio,
         mean_change=measured.mean_change,
         std_before=gathered.spread.value,
-        reason="; ".join(filter(None, (lacking, rough * measured.is_rough, unknown))),
+        reason="; ".join(filter(None, (lacking, measured.roughness, unknown))),
     )
     on_top = [
         replace(

@@ -149,8 +149,7 @@ def verify_remedies(
             made = Prediction(remedy=made.remedy, basis="unknown", trainings=made.trainings, seconds=made.seconds)
         begun = Verified(prediction=made, run_id=parent, runs=runs, consistency=agreement)
         begun = replace(begun, plain_consistency=plain_agreement(runs))
-        chance = metric.chance_level(request.gathered.classes or None)
-        yield verify(begun, side.scores(metric.name, runs), training.scores, level, chance=chance)
+        yield verify(begun, side.scores(metric.name, runs), training.scores, level, chance=request.gathered.chance)
 
 
 def _agreement(tables: Iterable[pd.DataFrame | None]) -> float:

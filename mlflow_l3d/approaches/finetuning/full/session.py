@@ -280,7 +280,7 @@ class FullSession(CourseSession[Course]):
         allowed = "" if cells == 1 else "the model draws random numbers of its own. Use lora_cells=1."
         with seeded(training.dropout_seed(seeds[0], epoch), self.device, forbidden=allowed):
             for group, rate in zip(groups, rates, strict=True):
-                weights.clear()
+                optimizer.zero_grad()
                 for batch in batches(group, self.batch):
                     part = slice(batch[0], batch[-1] + 1)
                     inputs = self.inputs.batch(order[:, part].ravel(), self.device)

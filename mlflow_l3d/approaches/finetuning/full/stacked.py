@@ -51,11 +51,6 @@ class SingleWeights:
         if best:
             torch._foreach_copy_(self._weights, self._kept)
 
-    def clear(self) -> None:
-        """Forget the gradients."""
-        for weight in self.tensors:
-            weight.grad = None
-
     def clip(self, most: float) -> None:
         """Shorten the gradient of each cell to a 2-norm of at most `most`."""
         torch.nn.utils.clip_grad_norm_(self.tensors, most)
@@ -139,11 +134,6 @@ class StackedWeights:
                 for name, state_tensor in state.items()
             }
         optimizer.param_groups[0]["params"] = self.tensors
-
-    def clear(self) -> None:
-        """Forget the gradients."""
-        for weight in self.tensors:
-            weight.grad = None
 
     def clip(self, most: float) -> None:
         """Shorten the gradient of each cell to a 2-norm of at most `most`, as torch does for one."""

@@ -70,16 +70,16 @@ class Verified:
         return self.ratio.times(Range(*(1 / each for each in predicted))) if predicted.low > 0 else UNKNOWN
 
     @property
-    def is_rough(self) -> bool:
-        """Whether so few runs collapsed that intervals of the spread are too short."""
-        return 0 < self.collapsed < FEWEST_COLLAPSED
+    def roughness(self) -> str:
+        """Why intervals of the spread do not hold: few runs collapsed; empty if they do."""
+        is_rough = 0 < self.collapsed < FEWEST_COLLAPSED
+        return f"{self.collapsed} of {2 * self.runs} runs collapsed: intervals may be too short" * is_rough
 
     @property
     def less_spread(self) -> Verdict:
         """Whether it leaves less spread, at the level of the intervals; open if these do not hold."""
-        if self.is_rough:
-            return "open"
-        return "verified" if self.ratio.high < 1 else "refuted" if self.ratio.low > 1 else "open"
+        ratio = UNKNOWN if self.roughness else self.ratio
+        return "verified" if ratio.high < 1 else "refuted" if ratio.low > 1 else "open"
 
     def mean_kept(self, smallest_effect: float, sign: float) -> Verdict:
         """Return whether the mean is not lower: by less than the smallest effect; `sign` is -1 if less is better."""
