@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from _common import machine, table
@@ -153,7 +154,7 @@ def examples(random: np.random.Generator, studies: int) -> list[list[str]]:
 def collapse(random: np.random.Generator, studies: int, ensembles: int) -> list[list[str]]:
     """Return what is predicted if columns, rows or single runs collapse; where no run of a table does, nothing is."""
     rows = []
-    for collapsing, share in (*(("column", each) for each in (0.05, 0.15, 0.3)), ("row", 0.15), ("run", 0.15)):
+    for collapsing, share in product(("column", "row", "run"), (0.05, 0.15, 0.3)):
         population = Population(signal=1.5, collapse=share, collapsing=collapsing)
         truth = population.truth(random, ensembles)
         for count, members, crossed in ((20, 10, True), (20, 20, True), (60, 10, True), (60, 5, False)):

@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.cure.extrapolate import FURTHEST
 from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, UNKNOWN, Kind, Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.series import Series
 from mlflow_l3d.analysis.cure.spread import MEAN, Table
-from mlflow_l3d.analysis.importance.checks.shape import MANY, guessing_runs
+from mlflow_l3d.analysis.importance.checks.shape import MANY, guessing_runs, wilson_interval
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.metrics.base import Metric
 
@@ -58,8 +58,8 @@ def predict(
         The spread that is reported (ddof=1), with its interval: the remaining one is this times the ratio that the
         table shows. Unknown: the table alone gives it.
     golden
-        Scores of golden runs. If some of them collapse, and no run of the table does, nothing is predicted: the table
-        does not show what a collapsed member does.
+        Scores of golden runs. If more of them collapse than of the table, of which no row or column does, nothing is
+        predicted: the table does not show what a collapsed member does.
     most_members
         The largest ensemble.
 
@@ -75,14 +75,14 @@ def predict(
     why, chance = "", metric.chance_level(classes)
     if len(table.rows) < 2 or table.size < 2:
         why = f"{len(table.rows)} rows of {table.size} runs that share their examples: at least 2 of 2 are needed"
-    elif chance is not None and (count := guessing_runs(np.append(golden, table.scores), chance)):
-        low, golden = table.scores <= chance, golden[np.isfinite(golden)]
-        reason = "; ".join(
-            filter(None, (reason, f"{count} of {len(golden) + low.size} runs collapsed: intervals may be too short"))
-        )
-        why = f"{count} of {len(golden)} golden runs collapsed, and none of these: use design=nested" * (not low.any())
-        rows_down, columns_down = (int((low.mean(axis=axis) > MANY).sum()) or math.inf for axis in (1, 0))
-        table = replace(table, collapsed=(rows_down, columns_down))
+    elif chance is not None and (count := guessing_runs(golden, chance)):
+        low, runs = table.scores <= chance, int(np.isfinite(golden).sum())
+        collapsed = f"{count} of {runs} golden runs collapsed"
+        rows_down, columns_down = (int((low.mean(axis=axis) > MANY).sum()) for axis in (1, 0))
+        if not (rows_down or columns_down) and low.mean() < wilson_interval(count, runs)[0]:
+            why = f"{collapsed}, and hardly any of these: use design=nested"
+        reason += "; " * bool(reason) + f"{collapsed}: intervals may be too short"
+        table = replace(table, collapsed=(rows_down or len(low), columns_down or table.size))
     return list(_predictions(table, over, golden_std, most_members, why, reason))
 
 
@@ -201,8 +201,9 @@ def _predictions(
         if why := _missing(kind, table, every[0]):
             yield Prediction(remedy=remedy, basis="unknown", trainings=every[0], reason=why)
             continue
-        # The best of several has no law by which it could be extrapolated.
-        most = min(most_members, table.most_exact * (1 if kind == "choose" else FURTHEST))
+        # The best of several has no law by which it could be extrapolated, and neither have runs that collapse.
+        has_law = kind != "choose" and math.isinf(table.collapsed[0])
+        most = min(most_members, table.most_exact * (FURTHEST if has_law else 1))
         members = [1, *(k for k in every if k <= most)]
         measured = [table.moments(kind, k) for k in members[1:] if k <= table.most_measured]
         series = Series.of(kind, [table.moments(kind, 1) if kind == "choose" else single, *measured], members, table)

@@ -59,8 +59,8 @@ class Table:
     drawn
         Of several rows: test examples that each result draws, whose luck no remedy cures; 0 if all results share them.
     collapsed
-        Rows, and columns, of which most runs collapsed: with few of them, errors have as few degrees of freedom.
-        Infinity if there are none.
+        If runs collapsed, rows, and columns, of which most did, or all if none did: errors have at most so many degrees
+        of freedom, and no law describes larger ensembles. Infinity if no run collapsed.
     """
 
     rows: Sequence[Members]

@@ -388,7 +388,7 @@ def test_collapsed_columns_are_predicted_only_from_tables_that_have_some() -> No
     settled = {"over": ("a",), "classes": 2, "golden_std": Range(0.1, 0.09, 0.11)}
     blind = predict(table(0), metric=F1, golden=golden, **settled)
     assert [each.basis for each in blind] == ["unknown"]
-    assert blind[0].reason == "3 of 31 golden runs collapsed, and none of these: use design=nested"
+    assert blind[0].reason == "3 of 31 golden runs collapsed, and hardly any of these: use design=nested"
     assert of(predict(table(0), metric=F1, golden=golden[4:], **settled), "vote", 3).ratio.high > 0
     rows = table(2)
     found = of(predict(rows, metric=F1, golden=golden, **settled), "vote", 3)
@@ -398,7 +398,12 @@ def test_collapsed_columns_are_predicted_only_from_tables_that_have_some() -> No
     wider = (found.mean_change.high - found.mean_change.value) / (usual.mean_change.high - usual.mean_change.value)
     assert wider == pytest.approx(4.3027 / 2.2622, rel=0.02)
     assert found.ratio.high / usual.ratio.high > 1.5
-    assert (found.reason, usual.reason) == ("27 of 151 runs collapsed: intervals may be too short", "")
+    known = predict(rows, metric=F1, golden=golden, **settled)
+    assert {each.basis for each in known} == {"exact", "unknown"}  # no law describes larger ensembles
+    stray = table(0)
+    stray[0].predictions[0] = 0  # a single run shows no more of them
+    assert predict(stray, metric=F1, golden=golden, **settled)[0].basis == "unknown"
+    assert (found.reason, usual.reason) == ("3 of 31 golden runs collapsed: intervals may be too short", "")
 
 
 def test_what_cannot_be_predicted_has_a_reason() -> None:
