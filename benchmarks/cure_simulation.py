@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from _common import machine, table
@@ -29,7 +30,10 @@ METRIC = registered()["f1_macro"]
 
 @dataclass(frozen=True)
 class Population:
-    """Standard deviations of what rows, columns and single runs learn of an example, and of their biases."""
+    """Standard deviations of what rows, columns and single runs learn of an example, and of their biases.
+
+    A share of the rows, columns or runs (`collapsing`) collapses: they give all examples one class.
+    """
 
     classes: int = 2
     examples: int = 200
@@ -37,6 +41,8 @@ class Population:
     row: tuple[float, float] = (0.5, 0.3)
     column: tuple[float, float] = (0.5, 0.3)
     run: tuple[float, float] = (0.7, 0.3)
+    collapse: float = 0.0
+    collapsing: str = "column"
 
     def rows(self, random: np.random.Generator, rows: int, members: int, *, crossed: bool) -> list[Members]:
         """Draw a table; each row has test examples of its own."""
@@ -45,9 +51,14 @@ class Population:
             slopes = random.standard_normal((count, FEATURES, self.classes)) / math.sqrt(FEATURES)
             return slopes, random.standard_normal((count, 1, self.classes))
 
-        columns, found = effects(members), []
+        def collapses(count: int) -> np.ndarray:
+            return np.where(random.random(count) < self.collapse, random.integers(self.classes, size=count), -1)
+
+        columns, found, down = effects(members), [], collapses(members)
         for _ in range(rows):
             columns = columns if crossed else effects(members)
+            if self.collapsing != "column" or not crossed:
+                down = np.repeat(collapses(1), members) if self.collapsing == "row" else collapses(members)
             labels = random.integers(self.classes, size=self.examples)
             features = random.standard_normal((self.examples, FEATURES))
             scores = self.signal * np.eye(self.classes)[labels]
@@ -56,6 +67,7 @@ class Population:
                 (effects(1), columns, effects(members)), (self.row, self.column, self.run), strict=True
             ):
                 scores = scores + learned * (features @ slopes) + biased * biases
+            scores[down >= 0] = np.eye(self.classes)[down[down >= 0], None]
             shared = np.arange(members) if crossed else None
             found.append(Members(scores.argmax(axis=2), labels, scores.astype(np.float32), columns=shared))
         return found
@@ -70,12 +82,24 @@ class Population:
                 found[kind, k].append(float(score_many(METRIC, row.labels, answers, self.classes)[0]))
         return {name: np.array(values) for name, values in found.items()}
 
-    def golden(self, random: np.random.Generator, runs: int) -> Range:
-        """Return the spread of golden runs with its interval."""
+    def golden(self, random: np.random.Generator, runs: int) -> tuple[Range, np.ndarray]:
+        """Return the spread of golden runs with its interval, and their scores."""
         rows = self.rows(random, runs, 1, crossed=False)
         scores = np.array([score_many(METRIC, row.labels, row.predictions, self.classes)[0] for row in rows])
         left = np.array([np.delete(scores, run).std() for run in range(runs)])
-        return Range(float(scores.std()), *ratio_interval(float(scores.std()), left))
+        return Range(float(scores.std()), *ratio_interval(float(scores.std()), left)), scores
+
+    def studies(
+        self, random: np.random.Generator, studies: int, rows: int, members: int, *, crossed: bool, golden: int
+    ) -> list[list[Prediction]]:
+        """Return what so many studies predict."""
+        found = []
+        for _ in range(studies):
+            std, scores = self.golden(random, golden)
+            table = self.rows(random, rows, members, crossed=crossed)
+            shared = {"metric": METRIC, "classes": self.classes, "golden_std": std, "golden": scores}
+            found.append(predict(table, over=("seed",), **shared))
+        return found
 
 
 def covered(ranges: Sequence[Range], truth: float) -> float:
@@ -98,9 +122,8 @@ def lines(
         numbers = [std, stds.mean(), stds.std(), change, np.mean([one.mean_change.value for one in each])]
         shares = [covered([one.std for one in each], std), covered([one.mean_change for one in each], change)]
         texts = [f"{100 * number:.2f}" for number in numbers]
-        rows.append(
-            [name, f"{kind} {k}", each[0].basis, *texts[:3], f"{shares[0]:.3f}", *texts[3:], f"{shares[1]:.3f}"]
-        )
+        known = f"{each[0].basis}, {len(each)}"
+        rows.append([name, f"{kind} {k}", known, *texts[:3], f"{shares[0]:.3f}", *texts[3:], f"{shares[1]:.3f}"])
     return rows
 
 
@@ -128,17 +151,32 @@ def examples(random: np.random.Generator, studies: int) -> list[list[str]]:
     return rows
 
 
+def collapse(random: np.random.Generator, studies: int, ensembles: int) -> list[list[str]]:
+    """Return what is predicted if columns, rows or single runs collapse; where no run of a table does, nothing is."""
+    rows = []
+    for collapsing, share in product(("column", "row", "run"), (0.05, 0.15, 0.3)):
+        population = Population(signal=1.5, collapse=share, collapsing=collapsing)
+        truth = population.truth(random, ensembles)
+        for count, members, crossed in ((20, 10, True), (20, 20, True), (60, 10, True), (60, 5, False)):
+            found = population.studies(random, studies, count, members, crossed=crossed, golden=200)
+            name = f"{share:g} of {collapsing}s, {count} x {members} {'crossed' if crossed else 'nested'}"
+            rows += lines(name, found, truth)
+            print(name, flush=True)
+    return rows
+
+
 def main() -> None:
     """Run the benchmark and print it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--studies", type=int, default=200)
     parser.add_argument("--truth", type=int, default=20_000, help="ensembles that the truth is taken from")
+    parser.add_argument("--part", choices=("all", "collapse"), default="all")
     options = parser.parse_args()
     print(f"# Predicted and true spread of remedies\n\n{machine()} {options.studies} studies each.\n", flush=True)
     head = [
         "table",
         "remedy",
-        "basis",
+        "basis, studies",
         "true std",
         "predicted",
         "its std",
@@ -149,6 +187,9 @@ def main() -> None:
     ]
     rows: list[list[str]] = []
     random = np.random.default_rng(0)
+    if options.part == "collapse":
+        print(table(head, collapse(random, options.studies, options.truth)))
+        return
     # Of a factor that acts alone, few columns that all rows share are the whole sample.
     alone = Population(row=(0.0, 0.0), column=(0.7, 0.8), run=(0.1, 0.0))
     for name, population in (
@@ -163,16 +204,7 @@ def main() -> None:
             (60, 5, False, 300),
             (100, 2, False, 100),
         ):
-            found = [
-                predict(
-                    population.rows(random, count, members, crossed=crossed),
-                    over=("seed",),
-                    metric=METRIC,
-                    classes=population.classes,
-                    golden_std=population.golden(random, golden),
-                )
-                for _ in range(options.studies)
-            ]
+            found = population.studies(random, options.studies, count, members, crossed=crossed, golden=golden)
             design = "crossed" if crossed else "nested"
             rows += lines(f"{name}, {count} x {members} {design}", found, truth)
     print(table(head, rows), flush=True)

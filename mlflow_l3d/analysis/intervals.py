@@ -62,7 +62,9 @@ def means_without(values: FloatArray) -> FloatArray:
     return np.where(present, (total - np.nan_to_num(values)) / (count - 1), total / count)
 
 
-def combined_error(left_out: Sequence[FloatArray], overlap: float = 0.0) -> tuple[float, float]:
+def combined_error(
+    left_out: Sequence[FloatArray], overlap: float = 0.0, most: Sequence[float] = (math.inf, math.inf)
+) -> tuple[float, float]:
     """Return the error of an estimate and its degrees of freedom.
 
     Parameters
@@ -72,13 +74,15 @@ def combined_error(left_out: Sequence[FloatArray], overlap: float = 0.0) -> tupl
         are added: all kinds are random.
     overlap
         What several kinds count alike, taken away again; the variance is never below that of one kind.
+    most
+        The most degrees of freedom of each kind.
 
     Notes
     -----
     Degrees of freedom by Welch and Satterthwaite: each variance has one less than it has units, and counts by its size.
     """
     variances = np.array([jackknife_variance(values) for values in left_out])
-    degrees = np.array([len(values) - 1 for values in left_out])
+    degrees = np.array([min(len(values) - 1, few) for values, few in zip(left_out, most, strict=False)])
     total = float(variances.sum())
     if not total > 0:
         return math.sqrt(total), float(degrees.min())

@@ -52,8 +52,7 @@ def read_remedy(given: Remedy | Mapping[str, Any] | Path | str) -> Remedy:
 
 def text_of(remedy: Remedy) -> str:
     """Return the JSON of a remedy: what a run logs, so that it can be repeated without the file."""
-    content = asdict(remedy)
-    del content["words"]
+    content = {name: value for name, value in asdict(remedy).items() if name not in ("words", "trainings")}
     return json.dumps(content, sort_keys=True)
 
 

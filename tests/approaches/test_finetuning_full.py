@@ -34,23 +34,23 @@ def session(encoder, tmp_path_factory):
 
 
 def test_only_the_classification_layer_is_new(session):
-    assert session.new == ["classifier.bias", "classifier.weight"]
+    assert session.loaded.new == ("classifier.bias", "classifier.weight")
     names = set(session.model.state_dict())
-    assert set(session.original) == names - set(session.new)
+    assert set(session.loaded.original) == names - set(session.loaded.new)
 
 
 def test_each_cell_starts_from_the_pretrained_weights(session, encoder):
     reference, _ = pretrained.load_classifier(models.resolve(encoder), 2, 0.1)
-    pristine = {name: tensor.clone() for name, tensor in session.original.items()}
+    pristine = {name: tensor.clone() for name, tensor in session.loaded.original.items()}
     run(session, cell(0))
     trained = session.model.state_dict()
     assert any(not torch.equal(trained[name], pristine[name]) for name in pristine)
-    full.initialise(session.model, session.original, session.new, 0)
+    full.initialise(session.model, session.loaded.original, session.loaded.new, 0)
     state = session.model.state_dict()
     for name, tensor in reference.state_dict().items():
-        if name not in session.new:
+        if name not in session.loaded.new:
             assert torch.equal(state[name], tensor)
-            assert torch.equal(session.original[name], pristine[name])
+            assert torch.equal(session.loaded.original[name], pristine[name])
 
 
 def test_new_weights_are_drawn_on_the_host_wherever_the_model_is(encoder):
@@ -72,8 +72,8 @@ def test_new_weights_are_drawn_on_the_host_wherever_the_model_is(encoder):
 
 def test_new_weights_are_drawn_as_the_model_draws_them(session):
     def draw(seed):
-        full.initialise(session.model, session.original, session.new, seed)
-        return initial_weights(session.model, session.new)
+        full.initialise(session.model, session.loaded.original, session.loaded.new, seed)
+        return initial_weights(session.model, session.loaded.new)
 
     state = torch.get_rng_state()
     first, again, other = draw(0), draw(0), draw(1)

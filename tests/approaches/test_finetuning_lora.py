@@ -38,9 +38,9 @@ def trained(session):
 
 @pytest.mark.slow
 def test_only_adapters_and_the_head_are_trained_or_copied(session) -> None:
-    adapters, head = set(session.loaded.adapters), set(session.new)
+    adapters, head = set(session.loaded.adapters), set(session.loaded.new)
     assert set(trained(session)) == adapters | head
-    assert session.original == {}
+    assert session.loaded.original == {}
     assert adapters
     assert not adapters & head
     layers = {name.split(".lora_")[0].rpartition(".")[2] for name in adapters}

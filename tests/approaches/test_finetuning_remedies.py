@@ -15,7 +15,7 @@ from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.finetuning.full.session import FullSession
-from mlflow_l3d.approaches.finetuning.head_training import _Training
+from mlflow_l3d.approaches.finetuning.head_training import HeadNetwork, _Training, logits_of
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import Course, DivergedError, Progress
 from mlflow_l3d.approaches.icl.approach import InContextLearning
@@ -89,11 +89,10 @@ def test_a_model_is_evaluated_with_the_mean_of_its_last_weights(given, folders, 
     def spy(self, courses, epoch, weights, *more):
         losses = train(self, courses, epoch, weights, *more)
         epochs.append([tensor.detach().clone() for tensor in weights.tensors])
-        self.seen = weights
         return losses
 
     def tested_with(self, courses):
-        tested.append([tensor.detach().clone() for tensor in self.seen.tensors])
+        tested.append([tensor.detach().clone() for tensor in self.model.parameters() if tensor.requires_grad])
         logits = test(self, courses)
         for course in courses:
             assert course.progress.metrics["validation_f1_macro"] == course.progress.average[0]
@@ -144,6 +143,122 @@ def test_a_head_that_is_no_better_than_a_constant_begins_again(cache):
     assert set(check_restarts(sessions, 12)) == {0, 1, 2}
 
 
+def member(one, number):
+    """Return a training of a soup, as the docs say: the same split and first weights, other orders and dropout."""
+    if not number:
+        return one
+    drawn = {name: stream_seed(one.seeds[name], "soup", str(number)) for name in ("data_order", "model_randomness")}
+    return replace(one, seeds={**one.seeds, **drawn})
+
+
+@pytest.mark.parametrize("more", [{}, {**LAST, "average_last": 2}])
+def test_a_soup_of_heads_has_the_mean_of_the_weights_of_its_trainings(more, cache):
+    more = {"epochs": 4, "learning_rate": 1e-2, **more}
+    plain, soup = (prepare(TASK, cache, **more, soup=members) for members in (1, 3))
+    cells = [cell(0), cell(1)]
+    courses = [soup.draw(one) for one in cells]
+    logits = soup.trained(courses)
+    for course, one, found in zip(courses, cells, logits, strict=True):
+        alone = [plain.draw(member(one, number)) for number in range(3)]
+        assert all(np.array_equal(each.weights[0], course.weights[0]) for each in alone)
+        plain.trained(alone)
+        means = [torch.stack(layers).mean(0) for layers in zip(*(each.best for each in alone), strict=True)]
+        assert max(float((means[0] - each.best[0]).abs().max()) for each in alone) > 1e-3
+        assert all(torch.allclose(mean, layer, atol=1e-6) for mean, layer in zip(means, course.best, strict=True))
+        inputs = np.c_[plain.features[course.split.test], np.ones(8)].astype(np.float32)
+        assert torch.allclose(found, logits_of(torch.from_numpy(inputs), *means), atol=1e-5)
+        assert course.progress.f1 == alone[0].progress.f1
+        validated = plain.task.labels[course.split.validation]
+        inputs = np.c_[plain.features[course.split.validation], np.ones(len(validated))].astype(np.float32)
+        score = f1_macro(validated, logits_of(torch.from_numpy(inputs), *means).argmax(1).numpy(), 2)
+        assert course.progress.metrics["validation_f1_macro"] == pytest.approx(score)
+
+
+def test_a_soup_of_linear_heads_gives_the_mean_of_their_logits(cache, monkeypatch):
+    original = HeadNetwork.differentiate
+
+    def last_layer(self, *parts):
+        logits = original(self, *parts)
+        self.stack.g1.zero_()
+        return logits
+
+    monkeypatch.setattr(HeadNetwork, "differentiate", last_layer)
+    more = {**LAST, "average_last": 1, "weight_decay": 0.0, "learning_rate": 1e-2}
+    plain, soup = (prepare(TASK, cache, **more, soup=members) for members in (1, 4))
+    (found,) = soup.trained([soup.draw(cell(0))])
+    members = torch.stack(plain.trained([plain.draw(member(cell(0), number)) for number in range(4)]))
+    assert torch.allclose(found, members.mean(0), atol=1e-5)
+    assert float(members.std(0).max()) > 1e-3
+
+
+def test_a_soup_of_equal_trainings_is_one_of_them(cache):
+    more = {"dropout": 0.0, "batch_size": 64, "learning_rate": 1e-2}  # one batch has no order
+    ((plain,), (soup,)) = (run(prepare(TASK, cache, **more, soup=members), cell(0)) for members in (1, 5))
+    assert soup.scores == pytest.approx(plain.scores, abs=1e-5)
+    assert soup.metrics["validation_loss"] == pytest.approx(plain.metrics["validation_loss"], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"trainable": "full", "learning_rate": 1e-3},
+        {"trainable": "lora", "learning_rate": 1e-2},
+        {"trainable": "lora", "learning_rate": 1e-2, "lora_cells": 2},
+    ],
+)
+def test_a_model_is_evaluated_with_the_mean_of_the_weights_of_its_trainings(given, folders, tmp_path, monkeypatch):
+    given = {**given, "early_stopping_patience": 0, "epochs": 2, "selection": "last", "max_length": 16}
+    tested, test = [], FullSession._tested
+
+    def tested_with(self, courses):
+        weights = [tensor.detach().clone() for tensor in self.model.parameters() if tensor.requires_grad]
+        tested.extend([layer[at] if len(courses) > 1 else layer for layer in weights] for at in range(len(courses)))
+        return test(self, courses)
+
+    monkeypatch.setattr(FullSession, "_tested", tested_with)
+    plain, soup = (session_of(TASK, folders["encoder"], tmp_path, **given, soup=members) for members in (1, 2))
+    cells = [cell(number) for number in range(soup.cells_at_once)]
+    outcomes = run(soup, *cells)
+    means = list(tested)
+    for one, mean, outcome in zip(cells, means, outcomes, strict=True):
+        tested.clear()
+        (first,) = run(plain, one)
+        run(plain, member(one, 1))
+        moved = 0.0
+        for found, *layers in zip(mean, *tested, strict=True):
+            assert torch.allclose(found, torch.stack(layers).mean(0), atol=1e-5)
+            moved = max(moved, float((found - layers[0]).abs().max()))
+        assert moved > 1e-4
+        assert outcome.curves["train_loss"] == pytest.approx(first.curves["train_loss"], abs=1e-5)
+
+
+@pytest.mark.parametrize("given", [{}, {"trainable": "lora", "lora_cells": 2, "max_length": 16, "learning_rate": 1e-2}])
+def test_a_soup_diverges_with_any_training_and_ends_with_the_first_one(given, folders, tmp_path, monkeypatch):
+    given = {**given, "epochs": 2, "soup": 3}
+    session = session_of(TASK, folders["encoder"], tmp_path, **given)
+    noted, original, cells = [], Course.note, [cell(0), cell(1)]
+
+    def note(self, logits, labels, loss, listener):
+        noted.append(self.cell)
+        lost = self.cell.seeds == member(cells[1], 1).seeds
+        return original(self, logits, labels, float("nan") if lost else loss, listener)
+
+    monkeypatch.setattr(Course, "note", note)
+    fine, lost = session.run(cells)
+    assert fine.traceback is None
+    assert "training diverged: nan or inf in epoch 1" in str(lost.traceback)
+    assert [sum(one.seeds == member(cells[1], number).seeds for one in noted) for number in range(3)] == [2, 1, 0]
+    noted.clear()
+    session.on_epoch_end = lambda *_: True
+    run(session, *cells)
+    assert [one.seeds for one in noted] == [one.seeds for one in cells]
+
+
+def test_a_soup_that_is_no_better_than_a_constant_begins_again(cache):
+    sessions = [prepare(TASK, cache, **COLLAPSING, soup=2, restarts=restarts) for restarts in (0, 2)]
+    assert max(check_restarts(sessions, 12)) > 0
+
+
 @pytest.mark.parametrize("lora", [{"trainable": "full"}, {"trainable": "lora", "lora_cells": 2}])
 def test_a_model_that_is_no_better_than_a_constant_begins_again(lora, folders, tmp_path):
     given = {**lora, "epochs": 1, "learning_rate": 1e-6, "max_length": 16}
@@ -152,7 +267,7 @@ def test_a_model_that_is_no_better_than_a_constant_begins_again(lora, folders, t
 
 
 def test_a_cell_begins_again_alone_as_among_others_and_callbacks_hear_one_training(cache):
-    hyperparameters = {**COLLAPSING, "epochs": 2, "restarts": 2}
+    hyperparameters = {**COLLAPSING, "epochs": 2, "restarts": 2, "soup": 2}
     check_approach(Finetuning(), TASK, hyperparameters=hyperparameters, cache=cache, configurations=8, tolerance=1e-5)
 
 
@@ -188,7 +303,7 @@ def test_what_cannot_be_is_refused_in_one_line(given, folders, tmp_path):
 def test_keys_have_the_new_hyperparameters_only_if_they_are_used():
     approach = Finetuning()
     plain = approach.complete(resolve_hyperparameters(approach, {}))
-    assert not {"restarts", "average_last"} & set(approach.identity(plain))
+    assert not {"restarts", "average_last", "soup"} & set(approach.identity(plain))
     assert approach.identity({**plain, "restarts": 1}) == {**approach.identity(plain), "restarts": 1}
 
 
@@ -202,12 +317,13 @@ def test_keys_have_the_new_hyperparameters_only_if_they_are_used():
                 {"epochs": 30, "early_stopping_patience": 0, "learning_rate": 3e-3, "restarts": 3},
                 {"early_stopping_patience": 0, "average_last": 5},
                 {"restarts": 3},
+                {"soup": 5},
             ],
         ),
         (
             Finetuning(),
             {"trainable": "full", "epochs": 1, "early_stopping_patience": 0, "warmup_share": 0.0, "restarts": 3},
-            [{"epochs": 2}, {"epochs": 20, "learning_rate": 5e-6, "warmup_share": 0.1}],
+            [{"epochs": 2}, {"epochs": 20, "learning_rate": 5e-6, "warmup_share": 0.1}, {"soup": 5}],
         ),
         (Synthetic(), {"noise": 0.5}, [{"a_data_order": 99.0}, {"noise": 0.0}]),
         (Synthetic(), {f"a_{name}": 1e6 for name in Synthetic.factors}, []),

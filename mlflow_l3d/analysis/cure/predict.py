@@ -14,9 +14,12 @@ from mlflow_l3d.analysis.cure.extrapolate import FURTHEST
 from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, UNKNOWN, Kind, Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.series import Series
 from mlflow_l3d.analysis.cure.spread import MEAN, Table
+from mlflow_l3d.analysis.importance.checks.shape import MANY, guessing_runs, wilson_interval
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.metrics.base import Metric
 
 MOST_MEMBERS: Final = 10
+_NO_SCORES: Final[FloatArray] = np.zeros(0)
 _FEWEST_RUNS: Final = 10
 _FEWEST_EXAMPLES: Final = 30
 """Golden runs, and examples that they share, of which something is predicted."""
@@ -36,6 +39,7 @@ def predict(
     classes: int | None,
     test_size: int = 0,
     golden_std: Range = UNKNOWN,
+    golden: FloatArray = _NO_SCORES,
     most_members: int = MOST_MEMBERS,
 ) -> list[Prediction]:
     """Return what each ensemble of up to `most_members` runs, and the best of them by validation score, would do.
@@ -53,6 +57,9 @@ def predict(
     golden_std
         The spread that is reported (ddof=1), with its interval: the remaining one is this times the ratio that the
         table shows. Unknown: the table alone gives it.
+    golden
+        Scores of golden runs. If more of them collapse than of the table, of which no row or column does, nothing is
+        predicted: the table does not show what a collapsed member does.
     most_members
         The largest ensemble.
 
@@ -65,9 +72,17 @@ def predict(
     table = Table.of(rows, metric, classes, test_size)
     lost = len(rows) - len(table.rows)
     reason = f"{lost} of {len(rows)} rows lack runs and are left out" if lost else ""
-    why = ""
+    why, chance = "", metric.chance_level(classes)
     if len(table.rows) < 2 or table.size < 2:
         why = f"{len(table.rows)} rows of {table.size} runs that share their examples: at least 2 of 2 are needed"
+    elif chance is not None and (count := guessing_runs(golden, chance)):
+        low, runs = table.scores <= chance, int(np.isfinite(golden).sum())
+        collapsed = f"{count} of {runs} golden runs collapsed"
+        rows_down, columns_down = (int((low.mean(axis=axis) > MANY).sum()) for axis in (1, 0))
+        if not (rows_down or columns_down) and low.mean() < wilson_interval(count, runs)[0]:
+            why = f"{collapsed}, and hardly any of these: use design=nested"
+        reason += "; " * bool(reason) + f"{collapsed}: intervals may be too short"
+        table = replace(table, collapsed=(rows_down or len(low), columns_down or table.size))
     return list(_predictions(table, over, golden_std, most_members, why, reason))
 
 
@@ -186,8 +201,9 @@ def _predictions(
         if why := _missing(kind, table, every[0]):
             yield Prediction(remedy=remedy, basis="unknown", trainings=every[0], reason=why)
             continue
-        # The best of several has no law by which it could be extrapolated.
-        most = min(most_members, table.most_exact * (1 if kind == "choose" else FURTHEST))
+        # The best of several has no law by which it could be extrapolated, and neither have runs that collapse.
+        has_law = kind != "choose" and math.isinf(table.collapsed[0])
+        most = min(most_members, table.most_exact * (FURTHEST if has_law else 1))
         members = [1, *(k for k in every if k <= most)]
         measured = [table.moments(kind, k) for k in members[1:] if k <= table.most_measured]
         series = Series.of(kind, [table.moments(kind, 1) if kind == "choose" else single, *measured], members, table)

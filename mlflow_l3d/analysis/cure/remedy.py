@@ -46,6 +46,8 @@ class Remedy:
         Name -> value: hyperparameters that differ from the investigated ones; of ``more_data`` settings of the split.
     words
         What reports call it, if its kind does not say it; part of no key.
+    trainings
+        Trainings behind one member, if its changes make several; part of no key.
     """
 
     kind: Kind
@@ -53,6 +55,7 @@ class Remedy:
     members: int = 1
     changes: Mapping[str, bool | int | float | str] = field(default_factory=dict)
     words: str = field(default="", compare=False)
+    trainings: int = field(default=1, compare=False)
 
 
 class Range(NamedTuple):

@@ -32,15 +32,13 @@ _NONE: Final = 1e-18
 class Series:
     """Moments of results of so many `members`: estimates, shape (K, 8), and without each row, columns, and both.
 
-    `exact` has the same shape, nan if a moment is extrapolated; `rest` names what causes the rest of the variance.
+    `exact` has the same shape, nan if a moment is extrapolated.
     """
 
     members: Sequence[int]
     parts: Sequence[FloatArray]
     exact: FloatArray
-    rest: str
-    runs: int
-    is_trainable: bool = True
+    table: Table
 
     @classmethod
     def of(cls, kind: Kind, measured: Sequence[tuple[FloatArray, ...]], members: Sequence[int], table: Table) -> Series:
@@ -54,9 +52,7 @@ class Series:
             part[..., : len(measured), :] = some
             law = kind != "choose" and len(members) > 1
             parts.append(extended(np.array(members), part, np.isfinite(exact)) if law else part)
-        rest = "test examples" if table.test_size else "other factors" + "+test examples" * table.draws_tests
-        is_trainable = not table.draws_tests or (bool(table.test_size) and not table.test_is_drawn)
-        return cls(members, parts, exact, rest, table.size, is_trainable)
+        return cls(members, parts, exact, table)
 
     def prediction(self, remedy: Remedy, golden: Range, reason: str) -> Prediction:
         """Return what is predicted of one number of members."""
@@ -64,7 +60,7 @@ class Series:
         before, after = ([part[..., place, :] for part in self.parts] for place in (0, at))
         last = int(np.flatnonzero(np.isfinite(self.exact[:, TOTAL]))[-1]) if np.isfinite(self.exact[0, TOTAL]) else 0
         measured = bool(np.isfinite(self.exact[at, [TOTAL, MEAN]]).all())
-        basis: Basis = "exact" if math.comb(self.runs, k) <= MOST_CHOICES else "sampled"
+        basis: Basis = "exact" if math.comb(self.table.size, k) <= MOST_CHOICES else "sampled"
         notes = [reason]
         if not measured:
             basis = "extrapolated"
@@ -86,7 +82,7 @@ class Series:
         change = [many[..., MEAN] - one[..., MEAN] for one, many in zip(before, after, strict=True)]
         beyond = DOUBT * abs(float(change[0])) if math.isnan(self.exact[at, MEAN]) else 0.0
         consistency, fragile = [
-            _interval([part[..., place] for part in after], (0.0, 1.0), like=[part[..., place] for part in before])
+            self._interval([part[..., place] for part in after], (0.0, 1.0), like=[part[..., place] for part in before])
             for place in (CONSISTENCY, FRAGILE)
         ]
         return Prediction(
@@ -94,12 +90,12 @@ class Series:
             basis=basis,
             std=std,
             ratio=ratio,
-            mean_change=_interval(change, doubt=beyond),
+            mean_change=self._interval(change, doubt=beyond),
             consistency=consistency,
             fragile=fragile,
             shares=self._shares(remedy, at),
             trainings=k,
-            is_trainable=self.is_trainable,
+            is_trainable=not self.table.draws_tests or (self.table.test_size > 0 and not self.table.test_is_drawn),
             overstatement=float(after[0][OVERSTATEMENT] - before[0][OVERSTATEMENT]),
             std_before=golden.value if golden.value >= 0 else math.sqrt(self.parts[0][0, TOTAL]),
             reason="; ".join(filter(None, notes)),
@@ -111,7 +107,8 @@ class Series:
         alike = np.isfinite(self.exact[at, [WITHIN, TOTAL]])
         if not remedy.over or alike[0] != alike[1] or not total > _NONE or not within < total:
             return {}
-        return {"+".join(remedy.over): float(within / total), self.rest: float(1 - within / total)}
+        rest = "test examples" if self.table.test_size else "other factors" + "+test examples" * self.table.draws_tests
+        return {"+".join(remedy.over): float(within / total), rest: float(1 - within / total)}
 
     def _spread(self, at: int, *, paired: bool) -> Range:
         """Return a standard deviation of the table, over that of one run if `paired`."""
@@ -121,25 +118,42 @@ class Series:
             return UNKNOWN
         value = math.sqrt(after[0] / before[0])
         with np.errstate(divide="ignore", invalid="ignore"):
-            error, degrees = _error([np.log(many / one) / 2 for one, many in zip(before, after, strict=True)])
+            error, degrees = self._error([np.log(many / one) / 2 for one, many in zip(before, after, strict=True)])
         return _widened(Range(value, value, value), t_quantile(degrees) * error)
 
+    def _interval(
+        self,
+        parts: list[FloatArray],
+        bounds: tuple[float, float] = (-math.inf, math.inf),
+        *,
+        doubt: float = 0.0,
+        like: list[FloatArray] | None = None,
+    ) -> Range:
+        """Return a number with its jackknife interval; `doubt` is another error, `like` a part that errs no more."""
+        value = float(parts[0])
+        if like is not None and np.isnan(parts[2]).all():
+            # Columns are not left out of the agreement of several members: that of one run says what they do.
+            parts = [*parts[:2], parts[2][:0], parts[3]]
+        errors = [self._error(each) for each in ([parts] if like is None else [parts, like])]
+        half = max(t_quantile(degrees) * math.hypot(error, doubt) for error, degrees in errors)
+        low, high = np.clip([value - half, value + half], *bounds).tolist()
+        return Range(value, low, high)
 
-def _error(parts: Sequence[FloatArray]) -> tuple[float, float]:
-    """Return the jackknife error and its degrees of freedom; nan if too few units were left out.
+    def _error(self, parts: Sequence[FloatArray]) -> tuple[float, float]:
+        """Return the jackknife error and its degrees of freedom; nan if too few units were left out.
 
-    `parts` are the estimate, and those without each row, columns, and both: what a cell does, both its row and its
-    column do, too, so it is counted once.
-    """
-    estimate, rows, columns, cells = parts
-    units = [each for each in (rows, columns) if len(each) > 1]  # one row has none that could be left out
-    if not units or not all(len(each) > 2 and np.isfinite(each).all() for each in units):
-        return math.nan, 1.0
-    overlap = 0.0
-    if len(units) == 2 and np.isfinite(cells).all():
-        both = np.square(cells - rows - columns[:, None] + estimate).sum()
-        overlap = float(both) * (1 - 1 / len(rows)) * (1 - 1 / len(columns))
-    return combined_error(units, overlap)
+        `parts` are the estimate, and those without each row, columns, and both: what a cell does, both its row and its
+        column do, too, so it is counted once.
+        """
+        estimate, rows, columns, cells = parts
+        units = [each for each in (rows, columns) if len(each) > 1]  # one row has none that could be left out
+        if not units or not all(len(each) > 2 and np.isfinite(each).all() for each in units):
+            return math.nan, 1.0
+        overlap = 0.0
+        if len(units) == 2 and np.isfinite(cells).all():
+            both = np.square(cells - rows - columns[:, None] + estimate).sum()
+            overlap = float(both) * (1 - 1 / len(rows)) * (1 - 1 / len(columns))
+        return combined_error(units, overlap, self.table.collapsed)
 
 
 def _widened(std: Range, half: float, like: Range | None = None) -> Range:
@@ -149,21 +163,3 @@ def _widened(std: Range, half: float, like: Range | None = None) -> Range:
     half_width = max(math.log(each.high / each.value) if each.value > 0 else math.nan for each in (std, like or std))
     width = math.exp(math.hypot(half_width, half))
     return Range(std.value, std.value / width, std.value * width)
-
-
-def _interval(
-    parts: list[FloatArray],
-    bounds: tuple[float, float] = (-math.inf, math.inf),
-    *,
-    doubt: float = 0.0,
-    like: list[FloatArray] | None = None,
-) -> Range:
-    """Return a number with its jackknife interval; `doubt` is an independent error, `like` a part that errs no more."""
-    value = float(parts[0])
-    if like is not None and np.isnan(parts[2]).all():
-        # Columns are not left out of the agreement of several members: that of one run says what they do.
-        parts = [*parts[:2], parts[2][:0], parts[3]]
-    errors = [_error(each) for each in ([parts] if like is None else [parts, like])]
-    half = max(t_quantile(degrees) * math.hypot(error, doubt) for error, degrees in errors)
-    low, high = np.clip([value - half, value + half], *bounds).tolist()
-    return Range(value, low, high)

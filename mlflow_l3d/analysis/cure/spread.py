@@ -58,6 +58,9 @@ class Table:
         Of one row: examples that a result is scored on, and whether each result has its own.
     drawn
         Of several rows: test examples that each result draws, whose luck no remedy cures; 0 if all results share them.
+    collapsed
+        If runs collapsed, rows, and columns, of which most did, or all if none did: errors have at most so many degrees
+        of freedom, and no law describes larger ensembles. Infinity if no run collapsed.
     """
 
     rows: Sequence[Members]
@@ -69,6 +72,7 @@ class Table:
     test_size: int = 0
     test_is_drawn: bool = True
     drawn: int = 0
+    collapsed: tuple[float, float] = (math.inf, math.inf)
 
     @classmethod
     def of(cls, rows: Sequence[Members], metric: Metric, classes: int | None, drawn: int = 0) -> Table:
@@ -89,6 +93,12 @@ class Table:
             numbers, names = pd.factorize(np.concatenate([np.asarray(row.examples) for row in kept]))
             places = np.split(numbers, np.cumsum([len(row.labels) for row in kept])[:-1])
         return cls(kept, metric, classes, crossed, places, len(names), drawn=drawn)
+
+    @property
+    def scores(self) -> FloatArray:
+        """Shape (M, N): the score of each run."""
+        some = [(row.labels[test], row.predictions[:, test]) for row in self.rows for test in [tests_of(row)]]
+        return np.array([score_many(self.metric, *each, self.classes) for each in some])
 
     @property
     def draws_tests(self) -> bool:

@@ -69,8 +69,6 @@ _LORA: Final[Mapping[str, Value]] = {
     "lora_targets": "q_proj+v_proj",
     "dropout": 0.0,
 }
-
-
 _LONG: Final[Mapping[str, Searched]] = {
     "epochs": SearchRange(3, 15, log=True, whole=True, coarse=(5, 10)),
     "batch_size": SearchRange(4, 32, log=True, whole=True, coarse=(8, 16)),
@@ -186,14 +184,15 @@ class Finetuning(Approach):
         return {"trainable": "full", **({"learning_rate": 2e-4} if small else {})}
 
     def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> Sequence[Remedy]:
-        """Return longer training, restarts, and averages of the last epochs.
+        """Return longer training, restarts, and averages of the last epochs and of several trainings.
 
         Mosbach et al. (2021) train models longer, with a small rate that rises in the first tenth of the steps. An
-        average of the last epochs is stochastic weight averaging (Izmailov et al. 2018). Heads with fewer than 100
-        labels per class need more steps at a higher rate; with more labels, these raised the luck that we measured.
+        average of the last epochs is stochastic weight averaging (Izmailov et al. 2018), that of trainings a soup
+        (Wortsman et al. 2022). Heads with fewer than 100 labels per class need more steps at a higher rate; with more
+        labels, these raised the luck that we measured.
         """
         epochs, rate = int(hyperparameters["epochs"]), float(hyperparameters["learning_rate"])
-        split = task.split(dict.fromkeys(TASK_FACTORS, 0))
+        several, split = 5 * int(hyperparameters["soup"]), task.split(dict.fromkeys(TASK_FACTORS, 0))
         again: dict[str, Value] = {"restarts": 3} if len(split.validation) else {}
         longer: dict[str, Value] = {"epochs": 2 * epochs, "early_stopping_patience": 0, "average_last": 0}
         most, last, warmup = max(20, 2 * epochs), max(2, epochs // 2), max(0.1, float(hyperparameters["warmup_share"]))
@@ -207,10 +206,11 @@ class Finetuning(Approach):
             converged = {**longer, **again, "epochs": most, "learning_rate": rate}
             remedies = {f"training to convergence ({most} epochs at rate {rate:g}, restarts)": converged}
         if epochs > 1:
-            average: dict[str, Value] = {"early_stopping_patience": 0, "average_last": last}
-            remedies[f"average of the weights of the last {last} epochs"] = average
+            averaged: dict[str, Value] = {"early_stopping_patience": 0, "average_last": last}
+            remedies[f"average of the weights of the last {last} epochs"] = averaged
         remedies["up to 3 restarts after a collapse"] = again
-        return changing(hyperparameters, remedies)
+        words, soup = f"averaged weights of {several} trainings", {"soup": several}
+        return *changing(hyperparameters, remedies), Remedy("training", changes=soup, words=words, trainings=5)
 
     def search_space(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, Searched]:
         """Return what is searched under complete hyperparameters; dropout stays out of it if it is 0."""

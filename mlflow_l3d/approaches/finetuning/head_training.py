@@ -106,15 +106,12 @@ class Head(Course):
     ----------
     weights
         Initial weights of the two layers, shapes (D + 1, H) and (H + 1, C).
-    best
-        Weights of the two layers after its best epoch so far, or the average of those of its last ones.
     centre, scale
         Of scores: those of its training labels, which are trained on in this unit; see
         :func:`~mlflow_l3d.approaches.finetuning.kinds.unit_of`.
     """
 
     weights: tuple[FloatArray, FloatArray]
-    best: tuple[torch.Tensor, ...] = ()
     centre: float = 0.0
     scale: float = 1.0
 
@@ -127,7 +124,7 @@ def train_heads(
     device: str,
     on_epoch_end: OnEpochEnd | None = None,
 ) -> list[torch.Tensor | DivergedError]:
-    """Train heads side by side and evaluate the best epoch of each.
+    """Train heads side by side, each as often as the soup says, and evaluate the weights that are chosen.
 
     A cell that is done, is told to end, or whose loss is not finite, leaves the stack; the others continue without it.
 
@@ -149,26 +146,13 @@ def train_heads(
     list
         For each the logits of its test examples, shape (n, C), on the CPU, or how it diverged.
     """
-    batches = -(-len(heads[0].split.train) // recipe.batch_size)
-    rates = training.learning_rates(recipe, recipe.epochs * batches)
     with torch.inference_mode():
         parts = (part for head in heads for part in (head.split.train, head.split.validation, head.split.test))
         shared = _Training(Rows(features, list(parts), device), labels, recipe, on_epoch_end)
-        stack, running = Stack.of([head.weights for head in heads], device, shared.rows.dtype), list(heads)
-        network = HeadNetwork(stack, scores=shared.scores)
-        for epoch in range(recipe.epochs):
-            losses = shared.epoch(network, epoch, running, rates[epoch * batches :])
-            weights = list(zip(network.stack.w1, network.stack.w2, strict=True))
-            validation_logits = shared.logits(running, [head.split.validation for head in running], weights)
-            going = [shared.goes_on(*each) for each in zip(running, weights, validation_logits, losses, strict=True)]
-            places = np.flatnonzero(going)
-            if not len(places):
-                break
-            if len(places) < len(running):
-                network = HeadNetwork(network.stack.select(places), scores=shared.scores)
-                running = [running[place] for place in places]
+        for _, members in training.soups(heads, recipe):
+            shared.fit(members, device)
         ended = [head for head in heads if head.diverged is None]
-        if recipe.average_last:
+        if recipe.average_last or recipe.soup > 1:
             validated = shared.logits(ended, [head.split.validation for head in ended], [head.best for head in ended])
             for head, logits in zip(ended, validated, strict=True):
                 head.progress.average = training.validate(logits, labels[head.split.validation])
@@ -189,6 +173,25 @@ class _Training:
     def scores(self) -> bool:
         """Whether labels are scores, not classes."""
         return self.labels.dtype.kind == "f"
+
+    def fit(self, heads: Sequence[Head], device: str) -> None:
+        """Train heads side by side; afterwards they have their `best` weights, or have diverged."""
+        recipe, running = self.recipe, list(heads)
+        batches = -(-len(heads[0].split.train) // recipe.batch_size)
+        rates = training.learning_rates(recipe, recipe.epochs * batches)
+        stack = Stack.of([head.weights for head in heads], device, self.rows.dtype)
+        network = HeadNetwork(stack, scores=self.scores)
+        for epoch in range(recipe.epochs):
+            losses = self.epoch(network, epoch, running, rates[epoch * batches :])
+            weights = list(zip(network.stack.w1, network.stack.w2, strict=True))
+            validation_logits = self.logits(running, [head.split.validation for head in running], weights)
+            going = [self.goes_on(*each) for each in zip(running, weights, validation_logits, losses, strict=True)]
+            places = np.flatnonzero(going)
+            if not len(places):
+                return
+            if len(places) < len(running):
+                network = HeadNetwork(network.stack.select(places), scores=self.scores)
+                running = [running[place] for place in places]
 
     def epoch(self, network: HeadNetwork, epoch: int, heads: Sequence[Head], rates: Sequence[float]) -> list[float]:
         """Visit every training example of every cell once; return the mean loss of each cell."""

@@ -22,7 +22,7 @@ _MODEL: Final = (
     "gradient_checkpointing",
 )
 _LORA: Final = ("quantise", "lora_r", "lora_alpha", "lora_dropout", "lora_targets", "lora_cells")
-LATER: Final = (*_MODEL, "dtype", *_LORA, "restarts", "average_last")
+LATER: Final = (*_MODEL, "dtype", *_LORA, "restarts", "average_last", "soup")
 """Left out of a cell's key at their defaults: keys from before these existed stay as they are."""
 _HEAD: Final = ("pooling", "hidden_units")
 WITHOUT_EFFECT: Final = {
@@ -114,6 +114,12 @@ class Recipe:
         "evaluate the average of the weights after so many last epochs; 0: the chosen epoch",
         low=0,
         high=1000,
+    )
+    soup: int = hyperparameter(
+        1,
+        "trainings of a cell whose weights are averaged: with the same first weights, and other orders and dropout",
+        low=1,
+        high=100,
     )
 
     @property

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -13,20 +11,12 @@ import torch
 from mlflow_l3d.approaches.base import answered
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.training import Course, DivergedError
+from mlflow_l3d.approaches.finetuning.training import C, DivergedError, redrawn
 from mlflow_l3d.approaches.stacked.chunks import StackedSession
-from mlflow_l3d.cells.cell import Cell, Outcome
-from mlflow_l3d.cells.factors import TASK_FACTORS, stream_seed
+from mlflow_l3d.cells.cell import Outcome
+from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
-
-C = TypeVar("C", bound=Course)
-
-
-def redrawn(cell: Cell) -> Cell:
-    """Return a cell with other draws in its training, derived from its own, and the same split."""
-    seeds = {name: seed if name in TASK_FACTORS else stream_seed(seed, "restart") for name, seed in cell.seeds.items()}
-    return replace(cell, seeds=seeds)
 
 
 class CourseSession(StackedSession[C]):
@@ -45,18 +35,16 @@ class CourseSession(StackedSession[C]):
         """
         outcomes: dict[str, Outcome] = {}
         work = dict.fromkeys((course.cell.key for course in drawn), 0)
-        waiting, listener = list(drawn), self.on_epoch_end
-        try:
-            for attempt in range(1 + self.recipe.restarts):
-                for course, logits in self._trained_by_size(waiting):
-                    key, more = course.cell.key, {"restarts": float(attempt)} if self.recipe.restarts else {}
-                    outcomes[key] = self._outcome(course, logits, more)
-                    work[key] += len(course.progress.f1) + (course.diverged is not None)
-                if attempt < self.recipe.restarts:
-                    waiting = [self.draw(redrawn(course.cell)) for course in waiting if course.collapsed(self.task)]
-                self.on_epoch_end = None
-        finally:
-            self.on_epoch_end = listener
+        waiting = list(drawn)
+        for attempt in range(1 + self.recipe.restarts):
+            for course, logits in self._trained_by_size(waiting):
+                key, more = course.cell.key, {"restarts": float(attempt)} if self.recipe.restarts else {}
+                outcomes[key] = self._outcome(course, logits, more)
+                work[key] += len(course.progress.f1) + (course.diverged is not None)
+            if attempt < self.recipe.restarts:
+                waiting = [self.draw(redrawn(each.cell, "restart")) for each in waiting if each.collapsed(self.task)]
+            for course in waiting:
+                course.is_heard = False
         return [(outcomes[course.cell.key], work[course.cell.key]) for course in drawn]
 
     def _trained_by_size(self, courses: Sequence[C]) -> Iterator[tuple[C, torch.Tensor | DivergedError]]:
@@ -68,7 +56,7 @@ class CourseSession(StackedSession[C]):
             same = [course for course in courses if course.sizes == sizes]
             yield from zip(same, self.trained(same), strict=True)
 
-    def _outcome(self, own: Course, logits: torch.Tensor | DivergedError, more: Mapping[str, float]) -> Outcome:
+    def _outcome(self, own: C, logits: torch.Tensor | DivergedError, more: Mapping[str, float]) -> Outcome:
         """Return the outcome of a cell, without its wall clock.
 
         Of a regression, whose logits have one column, predictions are float64 and there are no scores.

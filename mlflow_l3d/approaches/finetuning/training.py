@@ -8,8 +8,9 @@ on how many came before it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +20,15 @@ from mlflow_l3d.approaches.base import OnEpochEnd, should_stop
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.stacked.stack import FloatArray, dropout_factors
 from mlflow_l3d.cells.cell import Cell
-from mlflow_l3d.cells.factors import stream, stream_seed
+from mlflow_l3d.cells.factors import TASK_FACTORS, stream, stream_seed
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO, f1_macro
 from mlflow_l3d.metrics.regression import pearson
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
+
+C = TypeVar("C", bound="Course")
 
 
 def batch_order(seed: int, epoch: int, n: int) -> npt.NDArray[np.int64]:
@@ -63,6 +66,12 @@ def adapter_seed(seed: int, epoch: int) -> int:
 def dropout_seed(seed: int, epoch: int) -> int:
     """Return the seed of the global generator during one epoch of the whole model; from ``model_randomness``."""
     return stream_seed(seed, "dropout", str(epoch))
+
+
+def redrawn(cell: Cell, *purpose: str, kept: Collection[str] = TASK_FACTORS) -> Cell:
+    """Return a cell with other draws in its training, derived from its own for a purpose; those of `kept` stay."""
+    seeds = {name: seed if name in kept else stream_seed(seed, *purpose) for name, seed in cell.seeds.items()}
+    return replace(cell, seeds=seeds)
 
 
 class DivergedError(L3DError):
@@ -110,9 +119,9 @@ class Progress:
     The best epoch has the highest validation F1 macro, of equals the lowest validation loss, then the earliest
     (``early_stopping_metric=loss``: the lowest loss, then the earliest). Training stops after
     `early_stopping_patience` epochs in a row that are no better than the best; the weights of the best epoch are what
-    is evaluated, or with ``selection=last`` those of the last, or with ``average_last`` an average, whose validation
-    score and loss are `average`. Without validation examples the last epoch counts as the
-    best. Of a regression, Pearson's correlation is in the place of F1 macro.
+    is evaluated, or with ``selection=last`` those of the last, or with ``average_last`` or ``soup`` an average, whose
+    validation score and loss are `average`. Without validation examples the last epoch counts as the best. Of a
+    regression, Pearson's correlation is in the place of F1 macro.
     """
 
     recipe: Recipe
@@ -198,6 +207,11 @@ class Course:
         Why it has no result.
     ended
         Whether its training was told to end.
+    best
+        Weights after its best epoch so far, or the average of those of its last ones, or in the end of all trainings
+        of a soup; empty if the model holds them.
+    is_heard
+        Whether its epochs are reported: not those of a training that began again, or of a later one of a soup.
     """
 
     cell: Cell
@@ -205,11 +219,21 @@ class Course:
     progress: Progress
     diverged: DivergedError | None = field(default=None, kw_only=True)
     ended: bool = field(default=False, kw_only=True)
+    best: tuple[torch.Tensor, ...] = field(default=(), kw_only=True)
+    is_heard: bool = field(default=True, kw_only=True)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """How many examples its parts have."""
         return len(self.split.train), len(self.split.validation), len(self.split.test)
+
+    def member(self, number: int) -> Self:
+        """Return a training of a soup: the first is this one; a later one has the same split and first weights."""
+        if not number:
+            return self
+        cell = redrawn(self.cell, "soup", str(number), kept=(*TASK_FACTORS, "model_initialisation"))
+        progress = Progress(self.progress.recipe, metric=self.progress.metric)
+        return replace(self, cell=cell, progress=progress, is_heard=False)
 
     def note(
         self, logits: torch.Tensor, labels: npt.NDArray[Any], loss: float, on_epoch_end: OnEpochEnd | None
@@ -226,7 +250,8 @@ class Course:
         except DivergedError as error:
             self.diverged = error
             return False, False
-        self.ended = should_stop(on_epoch_end, self.cell.key, len(self.progress.f1) - 1, logits, labels)
+        listener = on_epoch_end if self.is_heard else None
+        self.ended = should_stop(listener, self.cell.key, len(self.progress.f1) - 1, logits, labels)
         return better, not self.ended and not self.progress.stop
 
     def collapsed(self, task: Task) -> bool:
@@ -238,3 +263,20 @@ class Course:
             most_frequent = np.full_like(labels, np.bincount(labels).argmax())
             of_constant = f1_macro(labels, most_frequent, len(task.class_names))
         return not self.progress.validation[0] > of_constant
+
+
+def soups(courses: Sequence[C], recipe: Recipe) -> Iterator[tuple[int, list[C]]]:
+    """Yield the number of each training of a soup, from 0, and the trainings of that number, which are to be trained.
+
+    Afterwards a course has the average of their `best` weights; it diverged if one of them did. One that diverged, or
+    was told to end, has no further training.
+    """
+    for number in range(recipe.soup):
+        going = [course for course in courses if course.diverged is None and not course.ended]
+        if not going:
+            return
+        yield number, (members := [course.member(number) for course in going])
+        for course, member in zip(going, members, strict=True):
+            course.diverged = member.diverged
+            layers = zip(course.best, member.best, strict=False)
+            course.best = tuple(mean.lerp(layer, 1 / (number + 1)) for mean, layer in layers) if number else member.best

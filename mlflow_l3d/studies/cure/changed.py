@@ -95,14 +95,14 @@ def predict_changed(
     if cells.empty:
         return [alone]
     scores = cells.get(metric.name, pd.Series(dtype=float)).reindex(range(len(plain))).to_numpy(dtype=float)
-    measured = verify(Verified(prediction=alone, run_id="", runs=0), plain, scores)
+    measured = verify(Verified(prediction=alone, run_id="", runs=0), plain, scores, chance=gathered.chance)
     lacking = f"{measured.failed} of {len(plain)} golden runs have no score" if measured.failed else ""
     if measured.runs < FEWEST:
         return [replace(alone, reason=f"unknown, since {lacking}")]
     std, seconds = gathered.spread.times(measured.ratio), float(cells["duration_seconds"].mean())
     members = MemberRows(gathered.members.design, gathered.members.over)
     classes = read_members(client, cells, members, f"validation_{metric.name}" * (not gathered.chosen_by))
-    after, reasons = predicted(members, metric, gathered.classes or classes, std, most_members=most_members)
+    after, reasons = predicted(members, metric, gathered.classes or classes, std, scores, most_members=most_members)
     unknown = "" if after else f"ensembles of such runs are unknown. {reasons[0].rstrip('.')}"
     alone = replace(
         alone,
@@ -111,12 +111,18 @@ def predict_changed(
         ratio=measured.ratio,
         mean_change=measured.mean_change,
         std_before=gathered.spread.value,
-        reason="; ".join(filter(None, (lacking, unknown))),
+        reason="; ".join(filter(None, (lacking, measured.roughness, unknown))),
     )
     on_top = [
         replace(
             each,
-            remedy=replace(each.remedy, changes=remedy.changes, words=f"{remedy_words(each.remedy)}, {remedy.words}"),
+            remedy=replace(
+                remedy,
+                kind=each.remedy.kind,
+                over=each.remedy.over,
+                members=each.remedy.members,
+                words=f"{remedy_words(each.remedy)}, {remedy.words}",
+            ),
             ratio=measured.ratio.times(each.ratio),
             mean_change=measured.mean_change.plus(each.mean_change),
             std_before=gathered.spread.value,

@@ -86,7 +86,12 @@ class Gathered:
     @property
     def collapsed(self) -> int:
         """How many independent runs are no better than guessing, if that comes before all luck."""
-        return guessing_runs(self.golden, self.metric.chance_level(self.classes or None))
+        return guessing_runs(self.golden, self.chance)
+
+    @property
+    def chance(self) -> float | None:
+        """Score of guessing; None if there is none."""
+        return self.metric.chance_level(self.classes or None)
 
     def in_order(self, remedies: Sequence[Remedy]) -> Sequence[Remedy]:
         """Return the remedies of an approach: restarts first if others learn, and half of the collapsed name one class.

@@ -239,7 +239,8 @@ def _predictions(
 ) -> tuple[list[Prediction], list[str]]:
     """Return what is predicted of each remedy, best first, and in one line each what is not."""
     spread, metric, members = gathered.spread, gathered.metric, gathered.members
-    predictions, reasons = predicted(members, metric, gathered.classes, spread, most_members=most_members)
+    shown = members, metric, gathered.classes, spread, gathered.golden
+    predictions, reasons = predicted(*shown, most_members=most_members)
     if spread.value > 0:
         predictions += report_mean(spread, over=members.over, most_members=most_members)
         predictions += [fixed(name, spread, _main_share(each)) for name, each in gathered.importances.items()]
@@ -259,7 +260,8 @@ def _predictions(
         setup = golden.setup
         for remedy in gathered.in_order(setup.approach.remedies(setup.task, setup.hyperparameters)):
             changed = predict_changed(client, gathered, golden, plain, remedy, most_members)
-            predictions += [replace(each, trainings=each_run * each.trainings) for each in changed]
+            trainings = each_run * remedy.trainings
+            predictions += [replace(each, trainings=trainings * each.trainings) for each in changed]
     return predictions, reasons
 
 

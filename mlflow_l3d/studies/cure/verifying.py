@@ -72,7 +72,8 @@ def plan_remedies(client: Client, request: CureRequest) -> tuple[list[Planned], 
         except L3DError as error:
             notes.append(f"{words}: not verified ({error})")
             continue
-        each = prediction.trainings - request.each * (prediction.remedy.members > 1)  # the stored run is a member
+        stored = request.each * prediction.remedy.trainings * (prediction.remedy.members > 1)
+        each = prediction.trainings - stored  # the stored run is a member
         done = {*finished_cells(client, golden.context_key), *spooled_cells(client, golden.key)}
         missing = [cell.key not in done for cell in golden.cells()]
         affordable = next((at for at in range(len(missing), 0, -1) if sum(missing[:at]) * each <= left), 0)
@@ -148,7 +149,7 @@ def verify_remedies(
             made = Prediction(remedy=made.remedy, basis="unknown", trainings=made.trainings, seconds=made.seconds)
         begun = Verified(prediction=made, run_id=parent, runs=runs, consistency=agreement)
         begun = replace(begun, plain_consistency=plain_agreement(runs))
-        yield verify(begun, side.scores(metric.name, runs), training.scores, level)
+        yield verify(begun, side.scores(metric.name, runs), training.scores, level, chance=request.gathered.chance)
 
 
 def _agreement(tables: Iterable[pd.DataFrame | None]) -> float:

@@ -11,6 +11,7 @@ from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
 from mlflow_l3d.analysis.cure.rank import NAMED, Foreseen, helping
 from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, SEVERAL, UNKNOWN, Prediction, Range, Remedy
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.base import Metric
@@ -38,7 +39,8 @@ def foresee(members: MemberRows, analysis: Analysis, classes: int) -> Foreseen:
         if reason == _NO_PREDICTIONS and analysis.agreement not in (None, REGRESSION):
             reason = "Type mlflow-l3d cure RUN: it predicts what votes of such answers leave."
         return Foreseen((), reason=reason)  # there is nothing to predict from
-    predictions, reasons = predicted(members, metric, classes, spread)
+    golden = next(iter(analysis.importances.values())).golden
+    predictions, reasons = predicted(members, metric, classes, spread, golden)
     best = tuple(helping(predictions, spread.value, metric.sign)[:NAMED])
     return Foreseen(best, spread.value, "" if best else nothing_helps(predictions, reasons, analysis))
 
@@ -69,6 +71,7 @@ def predicted(
     metric: Metric,
     classes: int,
     spread: Range,
+    golden: FloatArray,
     *,
     most_members: int = 10,
 ) -> tuple[list[Prediction], list[str]]:
@@ -78,8 +81,8 @@ def predicted(
     ----------
     members, metric, classes
         As for :func:`foresee`.
-    spread
-        Standard deviation of independent runs.
+    spread, golden
+        Standard deviation of independent runs, and their scores.
     most_members
         Most runs behind one prediction.
     """
@@ -91,7 +94,8 @@ def predicted(
     lacking = []
     for factor in members.factors:
         if len(rows := members.rows(factor)) > 1:
-            every += predict(rows, over=factor.split("+"), test_size=members.test_size * members.draw_tests, **shared)
+            tests = members.test_size * members.draw_tests
+            every += predict(rows, over=factor.split("+"), test_size=tests, golden=golden, **shared)
         else:
             lacking.append(factor)
     if (independent := members.independent()) is not None:

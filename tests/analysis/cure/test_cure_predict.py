@@ -371,6 +371,41 @@ def test_the_synthetic_approach_has_its_closed_form(columns: int, error: float) 
     assert {each.basis for each in some} == {"exact" if shared is None else "extrapolated"}
 
 
+def test_collapsed_columns_are_predicted_only_from_tables_that_have_some() -> None:
+    random = np.random.default_rng(0)
+    golden = np.array([0.33] * 3 + [math.nan] + [0.8, 0.82] * 14)
+
+    def table(down: int) -> list[Members]:
+        rows = []
+        for _ in range(12):
+            right = random.random((10, 100)) < 0.8
+            labels = np.arange(100) % 2
+            predictions = np.where(right, labels, 1 - labels)
+            predictions[:down] = 0
+            rows.append(Members(predictions, labels, columns=np.arange(10)))
+        return rows
+
+    settled = {"over": ("a",), "classes": 2, "golden_std": Range(0.1, 0.09, 0.11)}
+    blind = predict(table(0), metric=F1, golden=golden, **settled)
+    assert [each.basis for each in blind] == ["unknown"]
+    assert blind[0].reason == "3 of 31 golden runs collapsed, and hardly any of these: use design=nested"
+    assert of(predict(table(0), metric=F1, golden=golden[4:], **settled), "vote", 3).ratio.high > 0
+    rows = table(2)
+    found = of(predict(rows, metric=F1, golden=golden, **settled), "vote", 3)
+    usual = of(predict(rows, metric=replace(F1, chance=None), golden=golden, **settled), "vote", 3)
+    assert found.mean_change.value == usual.mean_change.value
+    # Two of ten columns: Student's t has 2 degrees of freedom instead of 9.
+    wider = (found.mean_change.high - found.mean_change.value) / (usual.mean_change.high - usual.mean_change.value)
+    assert wider == pytest.approx(4.3027 / 2.2622, rel=0.02)
+    assert found.ratio.high / usual.ratio.high > 1.5
+    known = predict(rows, metric=F1, golden=golden, **settled)
+    assert {each.basis for each in known} == {"exact", "unknown"}  # no law describes larger ensembles
+    stray = table(0)
+    stray[0].predictions[0] = 0  # a single run shows no more of them
+    assert predict(stray, metric=F1, golden=golden, **settled)[0].basis == "unknown"
+    assert (found.reason, usual.reason) == ("3 of 31 golden runs collapsed: intervals may be too short", "")
+
+
 def test_what_cannot_be_predicted_has_a_reason() -> None:
     def reasons(rows: list[Members], metric=ACCURACY) -> list[str]:  # type: ignore[no-untyped-def]
         found = predict(rows, over=("a",), metric=metric, classes=3)

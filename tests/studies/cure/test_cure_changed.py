@@ -41,7 +41,7 @@ class Coin(FunctionApproach):
 
     def remedies(self, task: Task, hyperparameters: Any) -> list[Remedy]:
         del task, hyperparameters
-        return [Remedy("training", changes={"right": 0.9}, words=BETTER)]
+        return [Remedy("training", changes={"right": 0.9}, words=BETTER, trainings=5)]
 
 
 def std(right: float) -> float:
@@ -59,7 +59,7 @@ def test_ensembles_on_top_of_a_trained_remedy_are_predicted_and_verified_from_it
             return result.cure(executor="inline", most_members=3, runs=GOLDEN, **options).answer
 
         before = {each.remedy.words: each for each in cure().predictions}
-        assert before[BETTER].basis == "unknown"
+        assert (before[BETTER].basis, before[BETTER].trainings) == ("unknown", 5)
         assert not any(words.endswith(f", {BETTER}") for words in before)
         first, second = cure(verify=2).verified
         assert (first.prediction.remedy.kind, second.prediction.remedy.words) == ("vote", BETTER)  # the best of either
@@ -76,11 +76,12 @@ def test_ensembles_on_top_of_a_trained_remedy_are_predicted_and_verified_from_it
         assert vote.ratio.value == pytest.approx(std(right) / std(0.7), rel=0.35)
         assert vote.ratio.low < std(right) / std(0.7) < vote.ratio.high
         assert vote.std.value == pytest.approx(vote.std_before * vote.ratio.value)
-        assert vote.trainings == 3
+        assert (alone.trainings, vote.trainings, vote.remedy.trainings) == (5, 15, 5)
+        assert vote.seconds == pytest.approx(3 * alone.seconds)  # those of a run are its five trainings
 
         named: dict[str, Any] = {"remedy": remedy_words(vote.remedy), "verify": 1}
         plan = plan_cure(result, executor="inline", most_members=3, runs=GOLDEN, **named)
-        assert plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist() == [[2 * GOLDEN, 0, 2 * GOLDEN]]
+        assert plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist() == [[10 * GOLDEN, 0, 10 * GOLDEN]]
         (found,) = cure(**named).verified
         assert found.prediction.remedy == vote.remedy
         assert trained == [0.9] * 2 * GOLDEN  # the stored runs with the change are members, those without are not

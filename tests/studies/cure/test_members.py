@@ -22,6 +22,7 @@ from mlflow_l3d.studies.investigation.members import MemberRows, RunPredictions,
 from mlflow_l3d.studies.investigation.remedies import nothing_helps, predicted, why_not
 
 RIGHT = 0.7
+NO_SCORES = np.zeros(0)
 
 
 def cell(phase: str = "investigation", factor: str | None = "a", row: int | None = 0, column: int | None = 0) -> Any:
@@ -49,7 +50,7 @@ def coins(rows: int = 30, columns: int = 11, examples: int = 400, factor: str = 
 def test_votes_of_independent_runs_have_the_mean_and_the_spread_of_the_binomial_distribution() -> None:
     before = math.sqrt(RIGHT * (1 - RIGHT) / 400)
     spread = Range(before, 0.95 * before, 1.05 * before)
-    predictions, reasons = predicted(coins(), named("accuracy"), 2, spread, most_members=5)
+    predictions, reasons = predicted(coins(), named("accuracy"), 2, spread, NO_SCORES, most_members=5)
     votes = {each.remedy.members: each for each in predictions if each.remedy.kind == "vote"}
     assert set(votes) == {3, 5}  # ties decide even numbers
     for k in (3, 5):
@@ -60,7 +61,9 @@ def test_votes_of_independent_runs_have_the_mean_and_the_spread_of_the_binomial_
     assert "no validation scores of the runs are known" in " ".join(reasons)
     assert "design=nested predicts more exactly" in reasons[0]  # how much more: tests of the closed form
     nested = replace(coins(), design=design_named("nested"))
-    assert "design=nested" not in " ".join(predicted(nested, named("accuracy"), 2, spread, most_members=3)[1])
+    assert "design=nested" not in " ".join(
+        predicted(nested, named("accuracy"), 2, spread, NO_SCORES, most_members=3)[1]
+    )
 
 
 def test_only_examples_that_all_runs_of_a_row_share_count() -> None:
@@ -90,7 +93,7 @@ def test_runs_that_draw_their_own_test_examples_share_the_reference_set_alone() 
         alone.add(cell(column=column), run(range(column * 5, column * 5 + 20), [True] * 20, column))
         alone.add(cell(row=1, column=column), run(range(column * 15, column * 15 + 20), [True] * 20, column))
     assert len(alone.rows("a")) == 1  # three in four are enough, one in four is not
-    predictions, (reason,) = predicted(alone, named("accuracy"), 2, Range(0.1))
+    predictions, (reason,) = predicted(alone, named("accuracy"), 2, Range(0.1), NO_SCORES)
     assert predictions == []
     assert reason == (
         "Runs that differ in a share too few test examples (less than half of a run's, or fewer than 10): "
@@ -104,7 +107,7 @@ def test_no_ensemble_is_named_that_cannot_be_verified() -> None:
         for column in range(3):
             ids = [*random.permutation(900)[:20], *range(1000, 1050)]
             members.add(cell(row=row, column=column), run(ids, random.random(70) < RIGHT, column, drawn))
-    predictions, reasons = predicted(members, named("accuracy"), 2, spread := Range(0.1, 0.09, 0.11))
+    predictions, reasons = predicted(members, named("accuracy"), 2, spread := Range(0.1, 0.09, 0.11), NO_SCORES)
     assert any(helps(each, spread.value, 1.0) for each in predictions)
     assert not helping(predictions, spread.value, 1.0)  # `cure --verify` refuses them
     assert reasons[0].startswith("Ensembles over a cannot be verified: their members draw test examples of their own.")
@@ -128,7 +131,7 @@ def test_a_base_run_is_the_first_member_of_each_of_its_swaps() -> None:
 def test_ensembles_that_need_labels_say_so() -> None:
     members = coins(4, 7, 100, "data_order+label_selection")
     spread, metric = Range(0.05, 0.04, 0.06), named("accuracy")
-    assert predicted(members, metric, 2, spread)[0]
+    assert predicted(members, metric, 2, spread, NO_SCORES)[0]
     cause = SimpleNamespace(importances={"data_order+label_selection": SimpleNamespace(importance_corrected=-0.1)})
     said = "Ensembles over data_order+label_selection need several times the labels."
     assert nothing_helps([], [], cast("Any", cause)) == said
@@ -145,7 +148,7 @@ def test_each_factor_has_its_own_reason_first_that_which_more_runs_settle() -> N
         for column in range(2):
             ids = range(100 * column, 100 * column + 20)
             members.add(cell("investigation", "a", row, column), run(ids, [True] * 20, column))
-    _, reasons = predicted(members, named("accuracy"), 2, Range(0.1))
+    _, reasons = predicted(members, named("accuracy"), 2, Range(0.1), NO_SCORES)
     assert [reason.split(":")[0] for reason in reasons[:2]] == [
         "Ensembles over b",
         "Runs that differ in a share too few test examples (less than half of a run's, or fewer than 10)",
@@ -156,7 +159,7 @@ def test_an_ensemble_that_lacks_columns_is_named_once_with_the_fewest_that_it_ne
     members, random = coins(3, 4, 40), np.random.default_rng(3)
     for run_of in (each for runs in members._runs.values() for each in runs):
         run_of.scores = random.random((40, 2)).astype(np.float32)
-    _, reasons = predicted(members, named("accuracy"), 2, Range(0.1))
+    _, reasons = predicted(members, named("accuracy"), 2, Range(0.1), NO_SCORES)
     why = "Ensembles over a: unknown, as they need investigation_runs=5."
     assert [each for each in reasons if "Ensembles" in each] == [why]
 

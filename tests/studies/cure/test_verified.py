@@ -146,6 +146,22 @@ def test_of_remedies_that_show_nothing_the_one_with_the_least_spread_is_named() 
     assert document.steps[0].command == "mlflow-l3d cure p --verify 1 --runs 80 --remedy 'vote of 7 runs over a'"
 
 
+def test_few_collapsed_runs_verify_and_refute_nothing() -> None:
+    random = np.random.default_rng(0)
+    plain, cured = (0.8 + 0.02 * random.standard_normal(60) for _ in range(2))
+    plain[:4] = 0.33
+    few = verify(NOTHING, plain, cured / 2 + 0.4, chance=0.5)
+    assert (few.collapsed, few.less_spread) == (4, "open")
+    assert few.ratio.high < 1
+    answer = CureAnswer(metric=named("f1_macro"), std=0.1, mean=0.7, predictions=(), verified=(few,))
+    assert "4 of 120 runs collapsed: intervals may be too short" in headline(answer)
+    assert verify(NOTHING, cured / 2 + 0.4, plain, chance=0.5).less_spread == "open"
+    plain[:6] = 0.33
+    enough = verify(NOTHING, plain, cured / 2 + 0.4, chance=0.5)
+    assert (enough.collapsed, enough.less_spread) == (6, "verified")
+    assert "collapsed" not in headline(replace(answer, verified=(enough,)))
+
+
 def test_too_few_or_constant_scores_are_undecided() -> None:
     for plain, cured in (([0.5], [0.6]), ([0.5] * 9, [0.5] * 9), ([0.5] * 9, list(np.arange(9) / 10))):
         assert verify(NOTHING, np.array(plain), np.array(cured)).less_spread == "open"

@@ -97,7 +97,7 @@ class GraphedSteps:
             for weight in weights.tensors:
                 weight.grad = torch.zeros_like(weight)
             self._optimizer.step()
-            weights.clear()
+            self._optimizer.zero_grad()
         torch._foreach_zero_([tensor for state in self._optimizer.state.values() for tensor in state.values()])
         return self._optimizer
 
@@ -183,7 +183,7 @@ class GraphedSteps:
             with torch.cuda.stream(stream):
                 # What libraries load and choose when a shape is new to them cannot be captured.
                 self._gradients(static)
-                self._weights.clear()
+                self._optimizer.zero_grad()
                 torch.cuda.set_rng_state(drawn)
                 self._total.copy_(total)
                 torch.cuda.synchronize()
@@ -196,7 +196,7 @@ class GraphedSteps:
                         graph.capture_end()
                     raise
                 finally:
-                    self._weights.clear()
+                    self._optimizer.zero_grad()
                 graph.capture_end()
         return graph, static
 
@@ -209,7 +209,7 @@ class GraphedSteps:
             graph.capture_end()
 
     def _compute(self, batch: Batch) -> None:
-        self._weights.clear()
+        self._optimizer.zero_grad()
         self._gradients(batch)
         if self.recipe.gradient_clipping:
             self._weights.clip(self.recipe.gradient_clipping)

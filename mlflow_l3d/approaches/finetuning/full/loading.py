@@ -96,7 +96,7 @@ TRAINING: Final = frozenset(
         *("learning_rate", "epochs", "batch_size", "warmup_share", "weight_decay"),
         *("early_stopping_metric", "early_stopping_patience", "selection"),
         *("gradient_accumulation", "gradient_clipping", "max_length", "truncation", "pooling", "hidden_units"),
-        "lora_cells",
+        *("lora_cells", "restarts", "average_last", "soup"),
     }
 )
 """Hyperparameters that the loaded model does not depend on: recipes that differ in these alone share one."""

@@ -45,19 +45,11 @@ class FullSession(CourseSession[Course]):
     ----------
     task
         The data; all of it is tokenised here, once.
-    loaded
-        The model.
-    recipe
-        Complete hyperparameters.
-    device
-        Where it is trained.
+    loaded, recipe, device
+        The model, complete hyperparameters, and where it is trained.
 
     Attributes
     ----------
-    original
-        See :class:`~mlflow_l3d.approaches.finetuning.full.loading.Loaded`.
-    new
-        Names of the weights that each cell initialises, adapters excepted.
     batch
         Examples of a cell that are computed together; fewer than ``batch_size`` if memory was spent.
     apart
@@ -67,8 +59,7 @@ class FullSession(CourseSession[Course]):
     def __init__(self, task: Task, loaded: Loaded, recipe: Recipe, device: str) -> None:
         super().__init__(task, device)
         check_validation(task, recipe, "restarts", "early_stopping_patience", "early_stopping_metric")
-        self.recipe, self.loaded, self.model, self.new = recipe, loaded, loaded.model, list(loaded.new)
-        self.original = loaded.original
+        self.recipe, self.loaded, self.model = recipe, loaded, loaded.model
         # The session holds the model as long as it holds the tokens, so no other object has its id.
         key = ("tokens", id(loaded), task.fingerprint, task.kind, recipe.max_length, recipe.truncation)
         cut, decoder = recipe.truncation, loaded.decoder
@@ -141,26 +132,34 @@ class FullSession(CourseSession[Course]):
         """Train the cells with the memory that there is; return as :meth:`trained`."""
         if len(courses) > 1:
             return self._train_beside(courses)
-        (course,) = courses
-        self._start(course.cell.seeds["model_initialisation"])
-        self._fit(courses, SingleWeights(self.model))
+        (course,), weights, soup = courses, SingleWeights(self.model), SingleWeights(self.model)
+        for number, members in training.soups(courses, self.recipe):
+            self._start(course.cell.seeds["model_initialisation"])
+            self._fit(members, weights)
+            if self.recipe.soup > 1:
+                soup.keep(0, number + 1)
+        soup.end(0, best=self.recipe.soup > 1)
         return [course.diverged or self._tested(courses)[0]]
 
     def _train_beside(self, courses: Sequence[Course]) -> list[torch.Tensor | DivergedError]:
         assert self.places is not None
-        first = []
-        for course in courses:
-            self._start(course.cell.seeds["model_initialisation"])
-            first.append(self.places.weights())
-        with self.places.of(first) as weights:
-            self._fit(courses, weights)
-            ended = weights.finish()
-            tested = iter(self._tested([courses[number] for number in ended]) if ended else [])
+        for _, members in training.soups(courses, self.recipe):
+            first = []
+            for member in members:
+                self._start(member.cell.seeds["model_initialisation"])
+                first.append(self.places.weights())
+            with self.places.of(first) as weights:
+                self._fit(members, weights)
+            for place, tensors in weights.ended.items():
+                members[place].best = tuple(tensors)
+        ended = [course for course in courses if course.diverged is None]
+        with self.places.of([course.best for course in ended]) if ended else nullcontext():
+            tested = iter(self._tested(ended) if ended else [])
             return [course.diverged or next(tested) for course in courses]
 
     def _tested(self, courses: Sequence[Course]) -> list[torch.Tensor]:
         """Return the logits of the test examples of each cell; of averaged weights note the validation score, too."""
-        if self.recipe.average_last:
+        if self.recipe.average_last or self.recipe.soup > 1:
             validated = self.logits([course.split.validation for course in courses])
             for course, logits in zip(courses, validated, strict=True):
                 course.progress.average = training.validate(logits, self.task.labels[course.split.validation])
@@ -205,9 +204,9 @@ class FullSession(CourseSession[Course]):
         """Put the weights back to what a cell begins with."""
         if self.loaded.decoder:
             self.model.draw(torch.Generator().manual_seed(training.initialisation_seed(seed)))
-            copy_into(self.model.state_dict(), self.original)
+            copy_into(self.model.state_dict(), self.loaded.original)
         else:
-            initialise(self.model, self.original, self.new, seed)
+            initialise(self.model, self.loaded.original, self.loaded.new, seed)
         lora.draw(self.model, self.loaded.adapters, seed)
 
     def _fit(self, courses: Sequence[Course], weights: Weights) -> None:
@@ -281,7 +280,7 @@ class FullSession(CourseSession[Course]):
         allowed = "" if cells == 1 else "the model draws random numbers of its own. Use lora_cells=1."
         with seeded(training.dropout_seed(seeds[0], epoch), self.device, forbidden=allowed):
             for group, rate in zip(groups, rates, strict=True):
-                weights.clear()
+                optimizer.zero_grad()
                 for batch in batches(group, self.batch):
                     part = slice(batch[0], batch[-1] + 1)
                     inputs = self.inputs.batch(order[:, part].ravel(), self.device)

@@ -51,11 +51,6 @@ class SingleWeights:
         if best:
             torch._foreach_copy_(self._weights, self._kept)
 
-    def clear(self) -> None:
-        """Forget the gradients."""
-        for weight in self.tensors:
-            weight.grad = None
-
     def clip(self, most: float) -> None:
         """Shorten the gradient of each cell to a 2-norm of at most `most`."""
         torch.nn.utils.clip_grad_norm_(self.tensors, most)
@@ -94,13 +89,15 @@ class StackedWeights:
     ----------
     cells
         Which of the cells, counted from 0, still have a row in them.
+    ended
+        The final weights of the cells that are trained.
     """
 
     def __init__(self, owners: Sequence[tuple[StackedLinear, str]]) -> None:
         self._owners = owners
         self.cells = list(range(len(self.tensors[0])))
         self._best: dict[int, list[torch.Tensor]] = {}
-        self._ended: dict[int, list[torch.Tensor]] = {}
+        self.ended: dict[int, list[torch.Tensor]] = {}
 
     @property
     def tensors(self) -> list[torch.nn.Parameter]:
@@ -118,7 +115,7 @@ class StackedWeights:
     def end(self, place: int, *, best: bool) -> None:
         """Say that the cell in a row is trained, and whether what was kept counts, not what it has now."""
         cell = self.cells[place]
-        self._ended[cell] = self._best[cell] if best else self.row(place)
+        self.ended[cell] = self._best[cell] if best else self.row(place)
 
     def row(self, place: int) -> list[torch.Tensor]:
         """Return a copy of a row of each weight."""
@@ -137,19 +134,6 @@ class StackedWeights:
                 for name, state_tensor in state.items()
             }
         optimizer.param_groups[0]["params"] = self.tensors
-
-    def finish(self) -> list[int]:
-        """Give every cell that has ended its final weights; return which these are, in the order of the rows."""
-        self.cells = sorted(self._ended)
-        if self.cells:
-            rows = [self._ended[cell] for cell in self.cells]
-            self._set([torch.stack(tensors) for tensors in zip(*rows, strict=True)])
-        return self.cells
-
-    def clear(self) -> None:
-        """Forget the gradients."""
-        for weight in self.tensors:
-            weight.grad = None
 
     def clip(self, most: float) -> None:
         """Shorten the gradient of each cell to a 2-norm of at most `most`, as torch does for one."""

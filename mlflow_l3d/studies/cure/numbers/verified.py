@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.cure.rank import helping, simplest
 from mlflow_l3d.analysis.cure.remedy import CHANGING, UNKNOWN, Prediction, Range, Remedy
+from mlflow_l3d.analysis.importance.checks.shape import guessing_runs
 from mlflow_l3d.analysis.importance.tables import std_interval
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, ratio_interval, t_quantile
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.gate.numbers.gate import measure
 
+FEWEST_COLLAPSED: Final = 5
+"""With fewer collapsed runs, but some, intervals of a ratio of standard deviations cover as little as 63 %."""
 Verdict: TypeAlias = Literal["verified", "open", "refuted"]
 
 
@@ -35,8 +38,9 @@ class Verified:
         What was predicted of it.
     run_id
         Parent of its golden runs.
-    runs, failed
-        Pairs of golden runs that are compared, with equal configurations; and runs without a score.
+    runs, failed, collapsed
+        Pairs of golden runs that are compared, with equal configurations; runs without a score; and those of all these
+        runs that collapsed.
     plain, cured
         Standard deviations without and with it (ddof=1), with intervals.
     ratio
@@ -51,6 +55,7 @@ class Verified:
     run_id: str
     runs: int
     failed: int = 0
+    collapsed: int = 0
     plain: Range = UNKNOWN
     cured: Range = UNKNOWN
     ratio: Range = UNKNOWN
@@ -65,9 +70,16 @@ class Verified:
         return self.ratio.times(Range(*(1 / each for each in predicted))) if predicted.low > 0 else UNKNOWN
 
     @property
+    def roughness(self) -> str:
+        """Why intervals of the spread do not hold: few runs collapsed; empty if they do."""
+        is_rough = 0 < self.collapsed < FEWEST_COLLAPSED
+        return f"{self.collapsed} of {2 * self.runs} runs collapsed: intervals may be too short" * is_rough
+
+    @property
     def less_spread(self) -> Verdict:
-        """Whether it leaves less spread, at the level of the intervals."""
-        return "verified" if self.ratio.high < 1 else "refuted" if self.ratio.low > 1 else "open"
+        """Whether it leaves less spread, at the level of the intervals; open if these do not hold."""
+        ratio = UNKNOWN if self.roughness else self.ratio
+        return "verified" if ratio.high < 1 else "refuted" if ratio.low > 1 else "open"
 
     def mean_kept(self, smallest_effect: float, sign: float) -> Verdict:
         """Return whether the mean is not lower: by less than the smallest effect; `sign` is -1 if less is better."""
@@ -101,7 +113,9 @@ def _ratio(plain: FloatArray, cured: FloatArray) -> float:
     return float(cured.std(ddof=1)) / std if std > 0 else math.nan
 
 
-def verify(verified: Verified, plain: FloatArray, cured: FloatArray, level: float = LEVEL) -> Verified:
+def verify(
+    verified: Verified, plain: FloatArray, cured: FloatArray, level: float = LEVEL, *, chance: float | None = None
+) -> Verified:
     """Return a verified remedy with its numbers.
 
     Parameters
@@ -112,6 +126,8 @@ def verify(verified: Verified, plain: FloatArray, cured: FloatArray, level: floa
         Shape (L,): scores of the same configurations, nan if a run has none.
     level
         Confidence level.
+    chance
+        Score of guessing; None if there is none.
     """
     both = np.isfinite(plain) & np.isfinite(cured)
     verified = replace(verified, runs=int(both.sum()), failed=int((~both).sum()))
@@ -124,6 +140,7 @@ def verify(verified: Verified, plain: FloatArray, cured: FloatArray, level: floa
     change = float(measured.difference)
     return replace(
         verified,
+        collapsed=guessing_runs(np.append(plain, cured), chance),
         plain=Range(float(plain.std(ddof=1)), *std_interval(plain, level=level)),
         cured=Range(float(cured.std(ddof=1)), *std_interval(cured, level=level)),
         ratio=spread_ratio(plain, cured, level),
