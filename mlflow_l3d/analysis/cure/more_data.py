@@ -36,6 +36,11 @@ def slope(sizes: Sequence[float], values: Sequence[float], errors: Sequence[floa
     return float(line[0]), t_quantile(degrees if excess > 1 and degrees else math.inf) * error
 
 
+def other_labels(now: int, size: int) -> Remedy:
+    """Return another number of labelled examples as a remedy."""
+    return Remedy("more_data", changes={"num_labelled": size}, words=f"num_labelled {size:,} in place of {now:,}")
+
+
 def more_labels(points: Sequence[Point], *, now: int, size: int, unknown: str) -> Prediction:
     """Return what another number of labelled examples would do, from points of the same context.
 
@@ -66,7 +71,7 @@ def more_labels(points: Sequence[Point], *, now: int, size: int, unknown: str) -
     of_mean, half_mean = slope(
         [p.size for p in means], [p.mean.value for p in means], [(p.mean.high - p.mean.low) / 2 / normal for p in means]
     )
-    remedy = Remedy("more_data", changes={"num_labelled": size}, words=f"num_labelled {size:,} in place of {now:,}")
+    remedy = other_labels(now, size)
     before = here.std.value if here else math.nan
     if here is None or math.isnan(of_std):
         return Prediction(remedy=remedy, basis="unknown", std_before=before, reason=unknown)
