@@ -38,7 +38,7 @@ def slope(sizes: Sequence[float], values: Sequence[float], errors: Sequence[floa
 
 def other_labels(now: int, size: int) -> Remedy:
     """Return another number of labelled examples as a remedy."""
-    return Remedy("more_data", changes={"num_labelled": size}, words=f"num_labelled {size:,} in place of {now:,}")
+    return Remedy("more_data", changes={"num_labelled": size}, words=f"{size:,} labelled examples in place of {now:,}")
 
 
 def more_labels(points: Sequence[Point], *, now: int, size: int, unknown: str) -> Prediction:

@@ -139,8 +139,6 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     golden = None if golden is None else replace(golden, runs=runs, metric=gathered.metric)
     plain = np.zeros(0) if side is None else side.scores(gathered.metric.name, runs)
     predictions, reasons = _predictions(client, gathered, golden, plain, each, typed["most_members"])
-    if typed["remedy"] != "auto":
-        _named(predictions, typed["remedy"])
     if typed["verify"] and side is not None:
         if golden is None:
             allowed = f"needs more golden runs of run {run_id}, which cannot be trained here: {side.reason}"
@@ -148,6 +146,8 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
         if runs > stored:
             allowed = f"run {run_id} has {stored} golden runs to compare with"
             raise ParameterError("runs", runs, allowed, "Name fewer, or investigate it with more golden_runs.")
+    if typed["remedy"] != "auto":
+        _named(predictions, typed["remedy"])
     return CureRequest(
         texts={**typed.texts, "parent_run_id": run_id},
         arguments=typed,

@@ -43,7 +43,7 @@ def investigated(num_labelled: int, test_size: int = 1000, **more: Any) -> Inves
 
 
 def row(result: Any, size: int, now: int) -> Any:
-    words = f"num_labelled {size:,} in place of {now:,}"
+    words = f"{size:,} labelled examples in place of {now:,}"
     return next(each for each in result.answer.predictions if each.remedy.words == words)
 
 
@@ -51,7 +51,7 @@ def test_twice_as_many_labels_are_trained_and_achieve_what_their_law_says(place:
     with place.entered():
         result = investigated(32)
         before = result.cure(executor="inline")
-        name = "num_labelled 64 in place of 32"
+        name = "64 labelled examples in place of 32"
         assert row(before, 64, 32).basis == "unknown"
         assert any("unknown until verified, by golden runs with 64 labels." in each for each in before.answer.reasons)
         plan = plan_cure(result, executor="inline", verify=1, remedy=name)
@@ -84,7 +84,7 @@ def test_twice_as_many_labels_are_trained_and_achieve_what_their_law_says(place:
 def test_half_as_many_labels_are_trained_if_the_data_have_no_more_and_a_line_goes_through_both(place: Place) -> None:
     with place.entered():
         result = investigated(400, test_size=200)  # of 640 for training
-        name = "num_labelled 800 in place of 400"
+        name = "800 labelled examples in place of 400"
         trained.clear()
         done = result.cure(executor="inline", verify=1, remedy=name)
         assert trained == [200] * GOLDEN
