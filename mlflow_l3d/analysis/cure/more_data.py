@@ -58,7 +58,8 @@ def more_labels(points: Sequence[Point], *, now: int, size: int, unknown: str) -
     Notes
     -----
     Straight lines: the logarithm of the spread, and the mean, over the logarithm of the size. Beyond the points the
-    interval widens with each doubling; of two sizes, which cannot show that scores level off, it reaches to no change.
+    interval widens with each doubling; of two sizes, which cannot show a bend, it reaches to no change of the mean and
+    to twice the change, and to a spread that falls by the root of the size.
     """
     here = next((point for point in points if point.size == now), None)
     normal = t_quantile(math.inf)
@@ -80,12 +81,12 @@ def more_labels(points: Sequence[Point], *, now: int, size: int, unknown: str) -
     half = math.hypot(half_std * step, math.log(here.std.high / here.std.low) / 2, normal * DOUBT * beyond)
     std = before * math.exp(of_std * step)
     change, half_change = of_mean * step, half_mean * abs(step)
-    flat = 0.0 if beyond and len(points) < 3 else change
+    doubt, law = (abs(change), before * math.sqrt(now / size)) if beyond and len(points) < 3 else (0.0, std)
     return Prediction(
         remedy=remedy,
         basis="extrapolated",
-        std=Range(std, std * math.exp(-half), std * math.exp(half)),
-        mean_change=Range(change, min(change, flat) - half_change, max(change, flat) + half_change),
+        std=Range(std, min(std, law) * math.exp(-half), max(std, law) * math.exp(half)),
+        mean_change=Range(change, change - doubt - half_change, change + doubt + half_change),
         std_before=before,
     )
 
