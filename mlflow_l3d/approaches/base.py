@@ -20,6 +20,7 @@ from mlflow_l3d.cells.factors import OF_NO_APPROACH
 from mlflow_l3d.errors import unknown_name
 from mlflow_l3d.metrics.known import of_kind, score
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.resolve import inactive_factors
 from mlflow_l3d.tasks.settings import IntArray
 
 if TYPE_CHECKING:
@@ -233,6 +234,11 @@ class Approach(Hooks, ABC):
             If two of them do not go together.
         """
         return dict(hyperparameters)
+
+    def fixed_factors(self, task: Task, hyperparameters: Mapping[str, Value]) -> dict[str, str]:
+        """Return the factors that have no effect on a task, each with the reason."""
+        by_task = {name: why for name, why in inactive_factors(task).items() if name in self.factors}
+        return {**by_task, **self.inactive_on(task, hyperparameters)}
 
 
 def resolve_hyperparameters(approach: Approach, given: Mapping[str, Any]) -> dict[str, Value]:

@@ -66,7 +66,8 @@ def cured(approach: Approach | str, remedy: Remedy | Mapping[str, Any] | Path | 
     remedy
         What is done instead of one training: kinds are ``vote``, ``mean`` (of class scores, or of numbers) and
         ``choose`` (the best on validation examples), with `members` trainings that differ `over` some factors;
-        ``training`` and ``prompt`` have other hyperparameters, `changes`, which the other kinds may have, too.
+        ``active`` chooses half of the training examples by a first training on the other half; ``training`` and
+        ``prompt`` have other hyperparameters, `changes`, which the other kinds may have, too.
         A mapping, JSON, or the path of a JSON file.
 
     Raises

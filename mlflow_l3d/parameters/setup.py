@@ -35,7 +35,7 @@ from mlflow_l3d.privacy import public_value
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.kinds import Reading
 from mlflow_l3d.tasks.predefined_split import NoParts
-from mlflow_l3d.tasks.resolve import ReadTask, bind_task, inactive_factors, load_task
+from mlflow_l3d.tasks.resolve import ReadTask, bind_task, load_task
 from mlflow_l3d.tasks.settings import SplitSettings
 
 
@@ -252,7 +252,6 @@ def set_up(
     metric_name = next(iter(of_task), asked["metric"])
     metric = None if metric_name == "auto" else named(metric_name)
     check_kind(bound, approach, hyperparameters, metric)
-    fixed_by_task = {name: why for name, why in inactive_factors(bound).items() if name in approach.factors}
     return Setup(
         approach=approach,
         task=bound,
@@ -262,7 +261,7 @@ def set_up(
         model_revision=model_revision,
         device=device,
         numerics=numerics,
-        fixed_factors={**fixed_by_task, **approach.inactive_on(bound, hyperparameters)},
+        fixed_factors=approach.fixed_factors(bound, hyperparameters),
         executor=how.executor,
         workers=how.workers,
         deterministic=deterministic,

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from mlflow_l3d.analysis.cure.remedy import CHANGING, SEVERAL, Prediction, Range, Remedy
-from mlflow_l3d.cells.factors import TASK_FACTORS
+from mlflow_l3d.analysis.cure.remedy import MEASURED, SEVERAL, Prediction, Range, Remedy
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import share_bar, svg, text
 from mlflow_l3d.report.numbers import (
@@ -34,11 +33,6 @@ def factor_words(joined: str, most: int = _MOST_NAMES) -> str:
     return f"{len(names)} factors" if len(names) > most else listed(names)
 
 
-def needs_labels(over: Sequence[str]) -> bool:
-    """Return whether members that differ in these factors are trained on labels of their own."""
-    return any(name in TASK_FACTORS for name in over)
-
-
 def remedy_over(remedy: Remedy, most: int = _MOST_NAMES) -> str:
     """Return the factors in which the members of a remedy differ."""
     return factor_words("+".join(remedy.over), most) or "all factors"
@@ -52,6 +46,7 @@ def remedy_words(remedy: Remedy, also: Sequence[Remedy] = (), most: int = _MOST_
         "mean": f"mean of class scores of {runs}",
         "choose": f"best of {runs}",
         "report_mean": f"reporting the mean of {counted(remedy.members, 'run')}",
+        "active": "active selection",
         "fix": f"fixing {remedy_over(remedy)}, which hides luck",
         "fixed_examples": "one chosen set of training examples",
     }.get(remedy.kind, "")
@@ -61,7 +56,7 @@ def remedy_words(remedy: Remedy, also: Sequence[Remedy] = (), most: int = _MOST_
 
 def labels_note(remedies: Sequence[Remedy]) -> str:
     """Return which remedies need more labels, after a space; empty if none does."""
-    over = dict.fromkeys(remedy_over(each, 1) for each in remedies if each.kind in SEVERAL and needs_labels(each.over))
+    over = dict.fromkeys(remedy_over(each, 1) for each in remedies if each.kind in SEVERAL and each.needs_labels)
     return f" Several runs over {listed([*over], 'or')} need up to as many times the labels." if over else ""
 
 
@@ -152,7 +147,7 @@ def remedy_table(predictions: Sequence[Prediction], metric: Metric, note: str) -
             "trainings": str(each.trainings),
             "seconds": plain(each.seconds, 0 if each.seconds >= 10 else 1),
             f"overstated ({unit.short})": unit.change(each.overstatement),
-            "basis": each.basis + f"\n({each.reason})" * bool(each.reason and each.remedy.kind in CHANGING),
+            "basis": each.basis + f"\n({each.reason})" * bool(each.reason and each.remedy.kind in MEASURED),
         }
         for each in predictions
     ]

@@ -14,7 +14,7 @@ from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.metrics.forms import Form, form_of
 from mlflow_l3d.tasks.predefined_split import predefined_split
 from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
-from mlflow_l3d.tasks.splits import draw_split
+from mlflow_l3d.tasks.splits import draw_split, train_part
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,6 +120,11 @@ class Task:
         if self.settings.source == "own":
             return predefined_split(self)
         return draw_split(self.strata, len(self.strata_names), seeds, self.settings)
+
+    def unlabelled(self, seeds: Mapping[str, int]) -> IntArray:
+        """Return the training part of a drawn split without what a cell trains on or predicts."""
+        part, split = train_part(self.strata, len(self.strata_names), seeds, self.settings), self.split(seeds)
+        return np.setdiff1d(part, np.concatenate([split.train, split.validation, split.test]))
 
     @cached_property
     def reference_ids(self) -> npt.NDArray[Any]:

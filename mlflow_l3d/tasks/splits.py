@@ -137,28 +137,33 @@ def draw_split(labels: IntArray, classes: int, seeds: Mapping[str, int], setting
             raise L3DError(f"{needed}. Name both among the factors of the approach.")
     split_seed, selection_seed = seeds["data_split"], seeds["label_selection"]
     sizes = quotas(np.bincount(labels, minlength=classes), settings)
-    members, reference = by_class(labels, classes), np.zeros(0, dtype=np.int64)
-    if settings.reference_size:
-        drawn, members = divide(members, sizes.reference, stream(settings.fixed_seed, "reference"))
-        reference = merge(drawn)
-    fixed, train_part, test_part = _outer(members, sizes, split_seed, settings)
-    labelled, _ = divide(train_part, sizes.labelled, stream(selection_seed, "labelled"))
+    reference, fixed, train_side, test_side = _outer(by_class(labels, classes), sizes, split_seed, settings)
+    labelled, _ = divide(train_side, sizes.labelled, stream(selection_seed, "labelled"))
     train, validation = divide(labelled, sizes.train, stream(split_seed, "train_validation"))
     if settings.evaluated == "validation":
         held_out = merge(validation)
         return Split(merge(train), held_out, held_out)
-    test = fixed or divide(test_part, sizes.test, stream(selection_seed, "test"))[0]
+    test = fixed or divide(test_side, sizes.test, stream(selection_seed, "test"))[0]
     return Split(merge(train), merge(validation), np.concatenate([merge(test), reference]), reference)
+
+
+def train_part(labels: IntArray, classes: int, seeds: Mapping[str, int], settings: SplitSettings) -> IntArray:
+    """Return the positions among which :func:`draw_split`, whose parameters these are, draws the labelled examples."""
+    sizes = quotas(np.bincount(labels, minlength=classes), settings)
+    return merge(_outer(by_class(labels, classes), sizes, seeds["data_split"], settings)[2])
 
 
 def _outer(
     members: list[IntArray], sizes: Quotas, split_seed: int, settings: SplitSettings
-) -> tuple[list[IntArray], list[IntArray], list[IntArray]]:
-    """Return the fixed test examples (empty list without a fixed test set) and the two sides of the outer division."""
-    fixed: list[IntArray] = []
+) -> tuple[IntArray, list[IntArray], list[IntArray], list[IntArray]]:
+    """Return the reference set, the fixed test examples, and the two sides of the outer division; some may be empty."""
+    reference, fixed = np.zeros(0, dtype=np.int64), list[IntArray]()
+    if settings.reference_size:
+        drawn, members = divide(members, sizes.reference, stream(settings.fixed_seed, "reference"))
+        reference = merge(drawn)
     if settings.test_selection == "fixed":
         fixed, members = divide(members, sizes.test, stream(settings.fixed_seed, "fixed_test"))
-    return fixed, *divide(members, sizes.train_part, stream(split_seed, "train_test"))
+    return reference, fixed, *divide(members, sizes.train_part, stream(split_seed, "train_test"))
 
 
 def divide(

@@ -33,7 +33,7 @@ def outer_parts(
 ) -> tuple[IntArray, IntArray]:
     """Return the two sides of the outer division, as sorted positions: what ``data_split`` decides alone."""
     sizes = quotas(np.bincount(labels, minlength=classes), settings)
-    _, train_part, test_part = _outer(by_class(labels, classes), sizes, seeds["data_split"], settings)
+    *_, train_part, test_part = _outer(by_class(labels, classes), sizes, seeds["data_split"], settings)
     return merge(train_part), merge(test_part)
 
 

@@ -36,6 +36,11 @@ def slope(sizes: Sequence[float], values: Sequence[float], errors: Sequence[floa
     return float(line[0]), t_quantile(degrees if excess > 1 and degrees else math.inf) * error
 
 
+def other_labels(now: int, size: int) -> Remedy:
+    """Return another number of labelled examples as a remedy."""
+    return Remedy("more_data", changes={"num_labelled": size}, words=f"{size:,} labelled examples in place of {now:,}")
+
+
 def more_labels(points: Sequence[Point], *, now: int, size: int, unknown: str) -> Prediction:
     """Return what another number of labelled examples would do, from points of the same context.
 
@@ -53,7 +58,8 @@ def more_labels(points: Sequence[Point], *, now: int, size: int, unknown: str) -
     Notes
     -----
     Straight lines: the logarithm of the spread, and the mean, over the logarithm of the size. Beyond the points the
-    interval widens with each doubling; of two sizes, which cannot show that scores level off, it reaches to no change.
+    interval widens with each doubling; of two sizes, which cannot show a bend, it reaches to no change of the mean and
+    to twice the change, and to a spread that falls by the root of the size.
     """
     here = next((point for point in points if point.size == now), None)
     normal = t_quantile(math.inf)
@@ -66,7 +72,7 @@ def more_labels(points: Sequence[Point], *, now: int, size: int, unknown: str) -
     of_mean, half_mean = slope(
         [p.size for p in means], [p.mean.value for p in means], [(p.mean.high - p.mean.low) / 2 / normal for p in means]
     )
-    remedy = Remedy("more_data", changes={"num_labelled": size}, words=f"num_labelled {size:,} in place of {now:,}")
+    remedy = other_labels(now, size)
     before = here.std.value if here else math.nan
     if here is None or math.isnan(of_std):
         return Prediction(remedy=remedy, basis="unknown", std_before=before, reason=unknown)
@@ -75,12 +81,12 @@ def more_labels(points: Sequence[Point], *, now: int, size: int, unknown: str) -
     half = math.hypot(half_std * step, math.log(here.std.high / here.std.low) / 2, normal * DOUBT * beyond)
     std = before * math.exp(of_std * step)
     change, half_change = of_mean * step, half_mean * abs(step)
-    flat = 0.0 if beyond and len(points) < 3 else change
+    doubt, law = (abs(change), before * math.sqrt(now / size)) if beyond and len(points) < 3 else (0.0, std)
     return Prediction(
         remedy=remedy,
         basis="extrapolated",
-        std=Range(std, std * math.exp(-half), std * math.exp(half)),
-        mean_change=Range(change, min(change, flat) - half_change, max(change, flat) + half_change),
+        std=Range(std, min(std, law) * math.exp(-half), max(std, law) * math.exp(half)),
+        mean_change=Range(change, change - doubt - half_change, change + doubt + half_change),
         std_before=before,
     )
 

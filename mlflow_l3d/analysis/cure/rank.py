@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mlflow_l3d.analysis.cure.remedy import OF_APPROACHES, Prediction
+from mlflow_l3d.analysis.cure.remedy import LABELS, Prediction
 
 ENOUGH: Final = 0.95
 """A remedy that leaves a larger part of the standard deviation is not worth its price."""
@@ -92,9 +92,12 @@ def helps(prediction: Prediction, std: float, sign: float) -> bool:
 def helping(predictions: Iterable[Prediction], std: float, sign: float) -> list[Prediction]:
     """Return the remedies that help a single result: those that no cheaper one beats, most reduction per cost first.
 
-    Of each kind over the same factors one number of members is named, see :func:`simplest`.
+    Of each kind over the same factors one number of members is named, see :func:`simplest`. Other labels come
+    last, whatever it costs to train on them.
     """
     some = simplest(
-        predictions, lambda each: each.is_trainable and each.remedy.kind in OF_APPROACHES and helps(each, std, sign)
+        predictions, lambda each: each.is_trainable and each.remedy.can_be_trained and helps(each, std, sign)
     )
-    return sorted(pareto(some), key=lambda each: (each.std.value - each.std_before) / cost(each))
+    more = [each for each in some if each.remedy.kind in LABELS]
+    rest = pareto([each for each in some if each not in more])
+    return [*sorted(rest, key=lambda each: (each.std.value - each.std_before) / cost(each)), *more]

@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from mlflow_l3d.cells.factors import TASK_FACTORS
+
 Kind: TypeAlias = Literal[
-    "vote", "mean", "choose", "training", "prompt", "more_data", "fixed_examples", "report_mean", "fix"
+    "vote", "mean", "choose", "training", "prompt", "active", "more_data", "fixed_examples", "report_mean", "fix"
 ]
 """``vote``: the class most members predict, or the medoid answer of texts. ``mean``: of class scores, or of numbers.
 ``choose``: the member that is best on validation examples. ``training``, ``prompt``: other hyperparameters of each
-training or prompt. ``more_data``: more labelled examples. ``fixed_examples``: one fixed training set.
-``report_mean``: the mean score of several trainings instead of one score. ``fix``: a factor at one configuration, which
-hides luck and cures none."""
+training or prompt. ``active``: labels chosen by a first training. ``more_data``: more labelled examples.
+``fixed_examples``: one fixed training set. ``report_mean``: the mean score of several trainings instead of one score.
+``fix``: a factor at one configuration, which hides luck and cures none."""
 Basis: TypeAlias = Literal["exact", "sampled", "extrapolated", "unknown"]
 """``exact``: in closed form, or from all choices of stored runs, so without resampling error. ``sampled``: from some of
 these choices, always the same. ``extrapolated``: from fewer members, other sizes, or the effects of single examples.
@@ -26,8 +28,12 @@ SEVERAL: Final = (*ENSEMBLES, "choose")
 """Kinds with several members."""
 CHANGING: Final = ("training", "prompt")
 """Kinds of which nothing is known before they are trained."""
-OF_APPROACHES: Final = (*SEVERAL, *CHANGING)
-"""Kinds that an approach can have, so that they can be verified; all others are other data, or another report."""
+MEASURED: Final = (*CHANGING, "active", "more_data")
+"""Kinds of which golden runs, once they are stored, are the prediction."""
+LABELS: Final = ("active", "more_data")
+"""Kinds with other training examples."""
+OF_APPROACHES: Final = (*SEVERAL, *CHANGING, "active")
+"""Kinds that an approach can have; all others are other data, or another report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,21 @@ class Remedy:
     changes: Mapping[str, bool | int | float | str] = field(default_factory=dict)
     words: str = field(default="", compare=False)
     trainings: int = field(default=1, compare=False)
+
+    @property
+    def can_be_trained(self) -> bool:
+        """Whether golden runs can have it: an approach can, or the split can have so many labels."""
+        return self.kind in OF_APPROACHES or "num_labelled" in self.changes
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether it needs labels that the user may not have: more of them, or of other examples."""
+        return self.kind in LABELS or any(name in TASK_FACTORS for name in self.over)
+
+    @property
+    def trainings(self) -> int:
+        """Trainings behind one prediction."""
+        return 2 if self.kind == "active" else self.members
 
 
 class Range(NamedTuple):

@@ -12,6 +12,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.cure.remedy import OF_APPROACHES, SEVERAL, Remedy
 from mlflow_l3d.approaches.base import Approach, Session
+from mlflow_l3d.approaches.cured.active import ActiveSession, choosing
 from mlflow_l3d.approaches.cured.members import joined, read_member
 from mlflow_l3d.approaches.hooks import Hooks
 from mlflow_l3d.approaches.hyperparameters import Searched, Value
@@ -19,7 +20,6 @@ from mlflow_l3d.cells.cell import Cell, Outcome, cell_key, content_key
 from mlflow_l3d.cells.factors import REPLICATE, TASK_FACTORS, stream_seed
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.resolve import inactive_factors
 
 RULE: Final = 1
 """Part of every key; changed whenever the same members would be given other seeds, or be combined otherwise."""
@@ -35,7 +35,8 @@ class Cured(Approach):
     of their times, and no curves; nobody is called after an epoch of a member. If one member fails, so does the cell. A
     member that has collapsed counts like any other.
 
-    With one member it is the approach itself, with other hyperparameters, and has the same keys.
+    With one member it is the approach itself, with other hyperparameters, and has the same keys; but for ``active``,
+    see :class:`.ActiveSession`.
 
     Parameters
     ----------
@@ -70,8 +71,10 @@ class Cured(Approach):
 
     @property
     def words(self) -> str:
-        """What is done with several members, as in ``vote of 5 over data_order``; empty if there is one."""
+        """What is done in place of one training, as in ``vote of 5 over data_order``; empty if nothing."""
         kind, count, names = self.remedy.kind, self.remedy.members, self.remedy.over
+        if kind == "active":
+            return "active selection"
         over = " and ".join(names) if len(names) <= _MOST_NAMES else f"{len(names)} factors"
         return f"{'best' if kind == 'choose' else kind} of {count} over {over}" if kind in SEVERAL else ""
 
@@ -127,7 +130,9 @@ class Cured(Approach):
         if remedy.kind == "mean" and not (form.has_numbers or form.has_classes):
             allowed = f"needs numbers or class scores, and {task.name} is a {task.kind} task"
             raise ParameterError("cure.kind", "mean", allowed, "Use vote.")
-        inactive = self.inactive(task, hyperparameters)
+        inactive = self.fixed_factors(task, hyperparameters)
+        if remedy.kind == "active":
+            self._check_pool(task, inactive)
         for name in remedy.over:
             if name in inactive:
                 allowed = f"has no effect, so all members would be the same ({inactive[name]})"
@@ -138,19 +143,31 @@ class Cured(Approach):
                     allowed = "draws other test examples for each member"
                     raise ParameterError("cure.over", name, allowed, "Use test_selection=fixed.")
 
-    def inactive(self, task: Task, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
-        """Return the factors that have no effect, each with the reason."""
-        return {**inactive_factors(task), **self.approach.inactive_on(task, hyperparameters)}
+    def _check_pool(self, task: Task, inactive: Mapping[str, str]) -> None:
+        """Raise a ParameterError if there are no classes, or no examples to choose from."""
+        why, seeds = "", dict.fromkeys(TASK_FACTORS, 0)
+        if not task.form.has_classes:
+            why = f"needs class scores, and {task.name} is a {task.kind} task"
+        elif not len(task) or "label_selection" in inactive:
+            why = inactive.get("label_selection", f"needs examples, and {task.name} has none")
+        elif (left := len(task.unlabelled(seeds))) < (needed := len(task.split(seeds).train) // 2):
+            why = f"chooses {needed} of the unlabelled examples, and {task.name} has {left} left"
+        if why:
+            raise ParameterError("cure.kind", "active", why)
 
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
     ) -> Session:
         """Prepare the approach that is cured, and return a session around it; with one member, its own."""
         self.check_task(task, hyperparameters)
+        if self.remedy.kind == "active":
+            chosen = choosing(task)
+            prepared = self.approach.prepare(chosen, hyperparameters, model=model, device=device, cache=cache)
+            return ActiveSession(prepared, chosen)
         session = self.approach.prepare(task, hyperparameters, model=model, device=device, cache=cache)
         if not self.words:
             return session
-        inactive = self.inactive(task, hyperparameters)
+        inactive = self.fixed_factors(task, hyperparameters)
         return CuredSession(self, session, task, [name for name in self.factors if name not in inactive])
 
 
@@ -234,7 +251,10 @@ def _check(approach: Approach, remedy: Remedy) -> None:
     if several != bool(remedy.over):
         allowed = "must name what differs between the members" if several else f"has no effect with kind={kind}"
         raise ParameterError("cure.over", ",".join(remedy.over) or "(none)", allowed)
-    if not several and not remedy.changes:
+    if kind == "active":
+        if "label_selection" not in approach.factors:
+            raise ParameterError("cure.kind", kind, f"chooses other labels, and {approach.name} selects none")
+    elif not several and not remedy.changes:
         raise ParameterError("cure.changes", "{}", f"must name a hyperparameter to change with kind={kind}")
     for name in remedy.changes:
         if name not in approach.hyperparameters:

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.cure.remedy import Prediction, Remedy
+from mlflow_l3d.analysis.cure.more_data import other_labels
+from mlflow_l3d.analysis.cure.remedy import CHANGING, Prediction, Remedy
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.approaches.cured.approach import Cured
 from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.cures import text_of
 from mlflow_l3d.paths import cache_folder
@@ -22,6 +25,7 @@ from mlflow_l3d.studies.gate.golden import GoldenRequest
 from mlflow_l3d.studies.investigation.members import MemberRows
 from mlflow_l3d.studies.investigation.remedies import predicted
 from mlflow_l3d.studies.request import context_of
+from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import cells_of_runs
@@ -37,26 +41,50 @@ def members_folder() -> Path:
     return folder
 
 
+def has_labels(task: Task, num_labelled: int) -> bool:
+    """Return whether so many examples of a task can be labelled."""
+    try:
+        replace(task, settings=replace(task.settings, num_labelled=num_labelled)).split(dict.fromkeys(TASK_FACTORS, 0))
+    except L3DError:
+        return False
+    return True
+
+
+def trained(plain: GoldenRequest, remedy: Remedy) -> Remedy:
+    """Return what is trained to know a remedy: half as many labels if the task has no more; else the remedy itself."""
+    if remedy.kind != "more_data" or has_labels(plain.setup.task, int(remedy.changes["num_labelled"])):
+        return remedy
+    now = int(remedy.changes["num_labelled"]) // 2
+    return other_labels(now, max(1, now // 2))
+
+
 def cured_request(plain: GoldenRequest, remedy: Remedy) -> GoldenRequest:
-    """Return golden runs with a remedy.
+    """Return golden runs with a remedy; with more labels they are plain runs, and have the keys of such.
 
     Raises
     ------
     ParameterError
         If their approach cannot have this remedy.
     """
-    setup = plain.setup
+    setup, key, remedy = plain.setup, cured_key(plain, remedy), trained(plain, remedy)
+    if remedy.kind == "more_data":
+        size = int(remedy.changes["num_labelled"])
+        task = replace(setup.task, settings=replace(setup.task.settings, num_labelled=size))
+        parameters = {**plain.given, "num_labelled": str(size)}
+        setup = replace(setup, task=task, fixed_factors=setup.approach.fixed_factors(task, setup.hyperparameters))
+        return replace(
+            plain, given=parameters, setup=setup, context_key=context_of(setup), key=key, side=remedy_words(remedy)
+        )
     changed = replace(setup, hyperparameters=Cured(setup.approach, remedy).complete(setup.hyperparameters))
     cured = Cured(setup.approach, remedy, members=members_folder(), context=context_of(changed))
     cured.check_task(setup.task, changed.hyperparameters)
     setup = replace(changed, approach=cured)
-    key = cured_key(plain, remedy)
     return replace(plain, setup=setup, context_key=context_of(setup), key=key, side=remedy_words(remedy))
 
 
 def cured_key(plain: GoldenRequest, remedy: Remedy) -> str:
     """Return the key of golden runs with a remedy."""
-    return content_key({"cure": text_of(remedy), "plain": plain.key})
+    return content_key({"cure": text_of(trained(plain, remedy)), "plain": plain.key})
 
 
 def stored_runs(client: Client, keys: Sequence[str], context: str) -> pd.DataFrame:
@@ -78,32 +106,51 @@ def member_keys(golden: GoldenRequest) -> tuple[str, list[str]]:
     return cured.context, [cured.member_keys(cured.context, cell.seeds)[0] for cell in golden.cells()]
 
 
+def _changed_runs(client: Client, plain: GoldenRequest, remedy: Remedy) -> pd.DataFrame:
+    """Return the stored golden runs with a remedy; none if the approach cannot have it, as verifying it says."""
+    try:
+        golden = cured_request(plain, remedy)
+    except L3DError:
+        return pd.DataFrame()
+    return stored_runs(client, [cell.key for cell in golden.cells()], golden.context_key)
+
+
+def changed_scores(client: Client, gathered: Gathered, plain: GoldenRequest, remedy: Remedy) -> FloatArray:
+    """Return the scores of golden runs with a remedy by their number, nan if one has none; shape (runs,)."""
+    return _scores(_changed_runs(client, plain, remedy), gathered.metric.name, plain.runs)
+
+
+def _scores(cells: pd.DataFrame, metric: str, runs: int) -> FloatArray:
+    scores: FloatArray = cells.get(metric, pd.Series(dtype=float)).reindex(range(runs)).to_numpy(dtype=np.float64)
+    return scores
+
+
 def predict_changed(
     client: Client, gathered: Gathered, golden: GoldenRequest, plain: FloatArray, remedy: Remedy, most_members: int
 ) -> list[Prediction]:
     """Return what golden runs with other hyperparameters show, and what ensembles of them would do.
 
     Ensembles are predicted as those of any golden runs; what the change alone does, paired with the `plain` scores,
-    comes on top. The first prediction, the change alone, has the reason if others are missing.
+    comes on top. The first prediction, the change alone, has the reason if others are missing. More labels are alone.
     """
-    alone, metric = Prediction(remedy=remedy, basis="unknown"), gathered.metric
-    try:
-        golden = cured_request(golden, remedy)
-    except L3DError:  # verifying it says why
-        return [alone]
-    cells = stored_runs(client, [cell.key for cell in golden.cells()], golden.context_key)
+    alone = Prediction(remedy=remedy, basis="unknown", trainings=remedy.trainings)
+    metric = gathered.metric
+    cells = _changed_runs(client, golden, remedy)
     if cells.empty:
         return [alone]
-    scores = cells.get(metric.name, pd.Series(dtype=float)).reindex(range(len(plain))).to_numpy(dtype=float)
+    scores = _scores(cells, metric.name, len(plain))
     measured = verify(Verified(prediction=alone, run_id="", runs=0), plain, scores, chance=gathered.chance)
     lacking = f"{measured.failed} of {len(plain)} golden runs have no score" if measured.failed else ""
     if measured.runs < FEWEST:
         return [replace(alone, reason=f"unknown, since {lacking}")]
     std, seconds = gathered.spread.times(measured.ratio), float(cells["duration_seconds"].mean())
     members = MemberRows(gathered.members.design, gathered.members.over)
-    classes = read_members(client, cells, members, f"validation_{metric.name}" * (not gathered.chosen_by))
-    after, reasons = predicted(members, metric, gathered.classes or classes, std, scores, most_members=most_members)
-    unknown = "" if after else f"ensembles of such runs are unknown. {reasons[0].rstrip('.')}"
+    after: list[Prediction] = []
+    unknown = ""
+    if remedy.kind in CHANGING:
+        classes = read_members(client, cells, members, f"validation_{metric.name}" * (not gathered.chosen_by))
+        after, reasons = predicted(members, metric, gathered.classes or classes, std, scores, most_members=most_members)
+        unknown = "" if after else f"ensembles of such runs are unknown. {reasons[0].rstrip('.')}"
     alone = replace(
         alone,
         basis="exact",
@@ -126,7 +173,8 @@ def predict_changed(
             ratio=measured.ratio.times(each.ratio),
             mean_change=measured.mean_change.plus(each.mean_change),
             std_before=gathered.spread.value,
+            seconds=seconds * each.trainings,
         )
         for each in after
     ]
-    return [replace(each, seconds=seconds * each.trainings) for each in (alone, *on_top)]
+    return [replace(alone, seconds=seconds), *on_top]

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.cure.more_data import Point, more_labels, more_tests
+from mlflow_l3d.analysis.cure.more_data import Point, more_labels, more_tests, other_labels
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range
 from mlflow_l3d.analysis.cure.which_examples import which_examples
 from mlflow_l3d.analysis.importance.tables import known_std, std_interval
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.judged.table import mean_interval
 from mlflow_l3d.cells.factors import TASK_FACTORS
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.studies.cure.changed import changed_scores, predict_changed, trained
 from mlflow_l3d.studies.cure.gather import Gathered
+from mlflow_l3d.studies.gate.golden import GoldenRequest
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
@@ -27,21 +29,43 @@ _SAME = ("task", "approach", "model", "hyperparameters", "metric", "test_size", 
 """Parameters that another investigation has in common, if it shows what another number of examples does."""
 
 
-def data_remedies(client: Client, gathered: Gathered, task: Task | None) -> Iterator[Prediction]:
-    """Yield what other data would do; those of which nothing is known say why.
+def labels_remedy(
+    client: Client, gathered: Gathered, golden: GoldenRequest | None, plain: FloatArray
+) -> Iterator[Prediction]:
+    """Yield what twice as many labels do: as stored golden runs show, or a line over sizes; none without a number.
 
     Parameters
     ----------
     client, gathered
         The server, which has other investigations, and the runs.
-    task
-        The data; None if they are not here, so that nobody knows which examples a run trained on.
+    golden, plain
+        With which golden runs of another size are trained, None if they cannot be; and their scores without a remedy.
     """
     now = _size(own_parameter(gathered.parent, "num_labelled"))
-    if now and gathered.importances:
-        other = 2 * now if task is None or _has(task, 2 * now) else max(1, now // 2)
-        why = f"unknown from one size. A second one shows it: mlflow-l3d investigate ... --num-labelled {other}"
-        yield more_labels([*_points(client, gathered)], now=now, size=2 * now, unknown=why)
+    if not now or not gathered.importances:
+        return
+    remedy, by_size = other_labels(now, 2 * now), _scores_by_size(client, gathered)
+    why = f"unknown from one size. A second one shows it: mlflow-l3d investigate ... --num-labelled {2 * now}"
+    reason = ""
+    if golden is not None:
+        size = int(trained(golden, remedy).changes["num_labelled"])
+        runs = f"golden runs with {size:,} labels" + f", as the data have no {2 * now:,}" * (size < now)
+        why = f"unknown until verified, by {runs}"
+        (found,) = predict_changed(client, gathered, golden, plain, remedy, 0)
+        if found.basis == "exact" and size > now:
+            yield replace(found, reason="; ".join(filter(None, (f"measured by {runs}", found.reason))))
+            return
+        if found.basis == "exact" and size not in by_size:
+            by_size[size], reason = changed_scores(client, gathered, golden, remedy), f"a line through {runs}"
+    line = more_labels([*_points(by_size)], now=now, size=2 * now, unknown=why)
+    yield line if line.reason else replace(line, reason=reason)
+
+
+def data_remedies(gathered: Gathered, task: Task | None) -> Iterator[Prediction]:
+    """Yield what more test examples and the best training examples would do; those that are unknown say why.
+
+    `task` is None if the data are not here, so that nobody knows which examples a run trained on.
+    """
     members = gathered.members
     if (test_size := members.test_size) and gathered.spread.value > 0:
         luck = members.luck_of_tests(gathered.metric, gathered.classes)
@@ -50,26 +74,24 @@ def data_remedies(client: Client, gathered: Gathered, task: Task | None) -> Iter
         yield _best_examples(gathered, task, seeds)
 
 
-def _has(task: Task, num_labelled: int) -> bool:
-    """Return whether so many examples of the task can be labelled."""
-    try:
-        replace(task, settings=replace(task.settings, num_labelled=num_labelled)).split(dict.fromkeys(TASK_FACTORS, 0))
-    except L3DError:
-        return False
-    return True
-
-
-def _points(client: Client, gathered: Gathered) -> Iterator[Point]:
-    """Yield the spreads of the latest investigation of each size that differs in its number of examples alone."""
+def _scores_by_size(client: Client, gathered: Gathered) -> dict[int, FloatArray]:
+    """Return the golden scores of the latest investigation of each size that differs in its labelled examples alone."""
     parent, by_size = gathered.parent, {}
     for run in search(client, None, condition({names.ROLE: "investigation", names.STATE: "complete"})):
         same = all(own_parameter(run, name) == own_parameter(parent, name) for name in _SAME)
         if same and _digests(run) == _digests(parent) and (size := _size(own_parameter(run, "num_labelled"))):
             by_size[size] = str(run.info.run_id)
     by_size[_size(own_parameter(parent, "num_labelled"))] = str(parent.info.run_id)
-    for size, run_id in sorted(by_size.items()):
-        golden = np.array(known_document(client, run_id, names.IMPORTANCE).get("golden", ()), dtype=np.float64)
-        golden = golden[np.isfinite(golden)]
+    return {
+        size: np.array(known_document(client, run_id, names.IMPORTANCE).get("golden", ()), dtype=np.float64)
+        for size, run_id in by_size.items()
+    }
+
+
+def _points(by_size: Mapping[int, FloatArray]) -> Iterator[Point]:
+    """Yield the spread and the mean at each size."""
+    for size, scores in sorted(by_size.items()):
+        golden = scores[np.isfinite(scores)]
         if len(golden) > 1:
             mean = Range(float(golden.mean()), *mean_interval(golden, shares=False))
             yield Point(size, Range(known_std(golden), *std_interval(golden)), mean)

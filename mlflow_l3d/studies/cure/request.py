@@ -11,7 +11,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
 from mlflow_l3d.analysis.cure.rank import helping
-from mlflow_l3d.analysis.cure.remedy import CHANGING, MOST_PAIRS, OF_APPROACHES, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.remedy import MEASURED, MOST_PAIRS, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.intervals import FloatArray
@@ -27,7 +27,7 @@ from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.cure.changed import cured_key, predict_changed
-from mlflow_l3d.studies.cure.data import data_remedies
+from mlflow_l3d.studies.cure.data import data_remedies, labels_remedy
 from mlflow_l3d.studies.cure.gather import Gathered, gather
 from mlflow_l3d.studies.cure.parameters import CURE
 from mlflow_l3d.studies.gate.golden import GoldenRequest
@@ -100,14 +100,18 @@ class CureRequest:
         """Return the remedies that may be verified: those that were tried before, and the others.
 
         In both parts the best come first: if runs collapse, what is for it; then those that help and those of which
-        nothing can be predicted, the best of either first.
+        nothing can be predicted, the best of either first. Those for which the user may lack labels come last.
         """
         best = helping(self.predictions, self.gathered.spread.value, self.gathered.metric.sign)
-        unknown = [each for each in self.predictions if each.remedy.kind in CHANGING and each.basis == "unknown"]
+        unknown = [
+            each
+            for each in self.predictions
+            if each.remedy.kind in MEASURED and each.remedy.can_be_trained and each.basis != "exact"
+        ]
         first = 0 if self.gathered.collapsed else 1
         ranked = [*best[:first], *unknown[:1], *best[first:], *unknown[1:]]
         tried = [each for each in self.tried if each not in ranked]
-        return sorted([*ranked, *tried], key=lambda each: each not in self.tried)
+        return sorted([*ranked, *tried], key=lambda each: (each not in self.tried, each.remedy.needs_labels))
 
     def chosen(self) -> list[Prediction]:
         """Return the remedies that may be verified, best first; if one is named, it alone."""
@@ -135,8 +139,6 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     golden = None if golden is None else replace(golden, runs=runs, metric=gathered.metric)
     plain = np.zeros(0) if side is None else side.scores(gathered.metric.name, runs)
     predictions, reasons = _predictions(client, gathered, golden, plain, each, typed["most_members"])
-    if typed["remedy"] != "auto":
-        _named(predictions, typed["remedy"])
     if typed["verify"] and side is not None:
         if golden is None:
             allowed = f"needs more golden runs of run {run_id}, which cannot be trained here: {side.reason}"
@@ -144,6 +146,8 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
         if runs > stored:
             allowed = f"run {run_id} has {stored} golden runs to compare with"
             raise ParameterError("runs", runs, allowed, "Name fewer, or investigate it with more golden_runs.")
+    if typed["remedy"] != "auto":
+        _named(predictions, typed["remedy"])
     return CureRequest(
         texts={**typed.texts, "parent_run_id": run_id},
         arguments=typed,
@@ -164,14 +168,14 @@ def _tried(client: Client, plain: GoldenRequest, predictions: Iterable[Predictio
     begun = search(client, None, condition({names.ROLE: plain.role}))
     keys = {run.data.tags.get(names.INVESTIGATION_KEY) for run in begun}
     for each in predictions:
-        if each.remedy.kind in OF_APPROACHES and not each.also and cured_key(plain, each.remedy) in keys:
+        if each.remedy.can_be_trained and not each.also and cured_key(plain, each.remedy) in keys:
             yield each
 
 
 def _named(predictions: Sequence[Prediction], name: str) -> Prediction:
     """Return the one remedy that reports name so."""
-    trained = [each for each in predictions if each.remedy.kind in OF_APPROACHES and not each.also]
-    named = [each for each in trained if remedy_words(each.remedy) == name]
+    can_be = [each for each in predictions if each.remedy.can_be_trained and not each.also]
+    named = [each for each in can_be if remedy_words(each.remedy) == name]
     if len(named) != 1:
         allowed = f"must be auto, or what reports call one remedy: {len(named)} have this name"
         raise ParameterError("remedy", name, allowed, "Run cure without it to see all.")
@@ -226,7 +230,7 @@ def _trainings(gathered: Gathered, golden: GoldenRequest | None) -> int:
     else:
         text = own_parameter(gathered.parent, "cure") or ""
         remedy = read_remedy(text) if text.startswith("{") else Remedy("training")
-    return int(remedy.members)
+    return remedy.trainings
 
 
 def _predictions(
@@ -248,17 +252,25 @@ def _predictions(
         reasons.append(f"Runs report validation {gathered.chosen_by}, which would choose the best of several.")
     if each_run > 1:
         reasons.append(f"A run is {each_run} trainings already: the parent run is cured. They are counted.")
-    by_data = [*data_remedies(client, gathered, None if golden is None else golden.setup.task)]
+    labels = [*labels_remedy(client, gathered, golden, plain)]
+    by_data = [*labels, *data_remedies(gathered, None if golden is None else golden.setup.task)]
     reasons += [f"{remedy_words(each.remedy)}: {each.reason}." for each in by_data if each.basis == "unknown"]
-    predictions += [each for each in by_data if each.basis != "unknown"]
+    predictions += [each for each in by_data if each.basis != "unknown" or (each in labels and golden is not None)]
     predictions = [
-        replace(each, seconds=gathered.seconds * each.trainings, trainings=each_run * each.trainings)
+        replace(
+            each,
+            seconds=each.seconds if each.seconds > 0 else gathered.seconds * each.trainings,
+            trainings=each_run * each.trainings,
+        )
         for each in predictions
     ]
     predictions += pairs(predictions)
     if golden is not None:
         setup = golden.setup
-        for remedy in gathered.in_order(setup.approach.remedies(setup.task, setup.hyperparameters)):
+        remedies = [*gathered.in_order(setup.approach.remedies(setup.task, setup.hyperparameters))]
+        if members.has_scores and gathered.classes and "label_selection" in setup.all_factors:
+            remedies.append(Remedy("active"))
+        for remedy in remedies:
             changed = predict_changed(client, gathered, golden, plain, remedy, most_members)
             trainings = each_run * remedy.trainings
             predictions += [replace(each, trainings=trainings * each.trainings) for each in changed]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Unpack
 
 from mlflow_l3d.analysis.intervals import LEVEL
@@ -62,8 +64,8 @@ def cure(parent_run_id: Any = "latest", *, progress: bool | None = None, **optio
     """
     with entry_point() as project_run:
         client = connect()
-        request = specify_cure(parent_run_id, options, client)
-        return _carry_out(client, request, project_run.take(), progress=shows_progress(progress))
+        specify = partial(specify_cure, parent_run_id, options)
+        return _carry_out(client, specify, project_run.take(), progress=shows_progress(progress))
 
 
 @with_signature(CureOptions)
@@ -98,13 +100,18 @@ def plan_cure(parent_run_id: Any = "latest", **options: Unpack[CureOptions]) -> 
     return plan
 
 
-def _carry_out(client: Client, request: CureRequest, project_run: str | None, *, progress: bool) -> Cure:
+def _carry_out(
+    client: Client, specify: Callable[[Client], CureRequest], project_run: str | None, *, progress: bool
+) -> Cure:
+    request = specify(client)
     gathered = request.gathered
     planned, notes = plan_remedies(client, request)
-    done = [*request.tried, *(each.prediction for each in planned)]
+    done = [*(each.remedy for each in request.tried), *(each.prediction.remedy for each in planned)]
     say([f"{remedy_words(each.prediction.remedy)}: trained before." for each in planned if not each.trainings] + notes)
     with auxiliary_run(client, project_run, role="cure", title=request.title, parameters=request.texts) as run:
         verified = tuple(verify_remedies(client, request, planned, run.run_id, progress=progress)) if planned else ()
+        if any(each.is_line for each in planned):
+            request = specify(client)
         answer = CureAnswer(
             metric=gathered.metric,
             std=gathered.spread.value,
@@ -119,8 +126,8 @@ def _carry_out(client: Client, request: CureRequest, project_run: str | None, *,
             runs=len(gathered.golden),
             is_pooled=request.golden is not None and request.golden.phase == "base",
             reasons=(*request.reasons, *notes),
-            tried=tuple(each.remedy for each in request.predictions if each in done),
-            upcoming=tuple([each for each in request.ranked() if each not in done][:2]),
+            tried=tuple(each.remedy for each in request.predictions if each.remedy in done and not each.also),
+            upcoming=tuple([each for each in request.ranked() if each.remedy not in done][:2]),
         )
         parent = str(gathered.parent.info.run_id)
         # A reason is why no command can train: the request of an object of this process can.
@@ -129,7 +136,7 @@ def _carry_out(client: Client, request: CureRequest, project_run: str | None, *,
         with temporary_folder() as folder:
             write_result(folder, result)
             save_report(folder, names.REPORT, result.report())
-            if answer.best is not None:
+            if answer.best is not None and answer.best.prediction.remedy.kind != "more_data":
                 (folder / names.CURE).write_text(text_of(answer.best.prediction.remedy), encoding="utf-8")
             tags = {
                 names.OF_INVESTIGATION: parent,

@@ -13,14 +13,14 @@ from typing import Any
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.consistency import Stability
-from mlflow_l3d.analysis.cure.remedy import SEVERAL, Prediction
+from mlflow_l3d.analysis.cure.remedy import MEASURED, Prediction
 from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.published import PUBLISHED
 from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.base import say
-from mlflow_l3d.studies.cure.changed import FEWEST, cured_request, member_keys, members_folder, stored_runs
+from mlflow_l3d.studies.cure.changed import FEWEST, cured_request, member_keys, members_folder, stored_runs, trained
 from mlflow_l3d.studies.cure.numbers.verified import Verified, verify
 from mlflow_l3d.studies.cure.request import CureRequest
 from mlflow_l3d.studies.dry_run import StudyPlan, study_plan
@@ -43,12 +43,15 @@ class Planned:
         Its golden runs.
     done, trainings
         Trainings that are done, and those that are left; members that are stored need none.
+    is_line
+        Whether its golden runs have another number of labels, and a line through them is all that is known.
     """
 
     prediction: Prediction
     request: GoldenRequest
     done: int
     trainings: int
+    is_line: bool = False
 
 
 def plan_remedies(client: Client, request: CureRequest) -> tuple[list[Planned], list[str]]:
@@ -83,7 +86,8 @@ def plan_remedies(client: Client, request: CureRequest) -> tuple[list[Planned], 
         trainings = sum(missing[:affordable]) * each
         left -= trainings
         golden = replace(golden, runs=affordable)
-        planned.append(Planned(prediction, golden, affordable * each - trainings, trainings))
+        is_line = trained(request.golden, prediction.remedy) != prediction.remedy
+        planned.append(Planned(prediction, golden, affordable * each - trainings, trainings, is_line))
     return planned, notes
 
 
@@ -91,10 +95,7 @@ def study_plan_of(client: Client, request: CureRequest) -> StudyPlan:
     """Return what verifying trains."""
     planned, notes = plan_remedies(client, request)
     seconds = request.gathered.seconds / request.each
-    rows = [
-        (remedy_words(each.prediction.remedy), each.done + each.trainings, each.done, each.trainings, seconds)
-        for each in planned
-    ]
+    rows = [(each.request.side, each.done + each.trainings, each.done, each.trainings, seconds) for each in planned]
     return replace(study_plan(request.title, rows, request.workers, (*notes, *request.reasons)), unit="training")
 
 
@@ -129,7 +130,7 @@ def in_turn(request: GoldenRequest) -> AbstractContextManager[object]:
 def verify_remedies(
     client: Client, request: CureRequest, planned: Sequence[Planned], run_id: str, *, progress: bool
 ) -> Iterator[Verified]:
-    """Train the planned remedies one after the other, and yield what came of each."""
+    """Train the planned remedies one after the other, and yield what came of each that was trained itself."""
     side, metric = request.side, request.gathered.metric
     assert side is not None
     level = 1 - (1 - LEVEL) / len(planned)
@@ -145,7 +146,9 @@ def verify_remedies(
             training.finish(runs)
         parent = training.recorder.parent.run_id
         made = each.prediction
-        if made.remedy.kind not in SEVERAL:  # its prediction was made from these runs
+        if each.is_line:
+            continue
+        if made.remedy.kind in MEASURED and made.basis != "extrapolated":  # its prediction was made from these runs
             made = Prediction(remedy=made.remedy, basis="unknown", trainings=made.trainings, seconds=made.seconds)
         begun = Verified(prediction=made, run_id=parent, runs=runs, consistency=agreement)
         begun = replace(begun, plain_consistency=plain_agreement(runs))

@@ -102,6 +102,11 @@ class MemberRows:
         return self.size <= MOST_PREDICTIONS
 
     @property
+    def has_scores(self) -> bool:
+        """Whether a run holds class scores."""
+        return any(run.scores is not None for runs in self._runs.values() for run in runs)
+
+    @property
     def factors(self) -> list[str]:
         """The factors of which there are rows."""
         return list(dict.fromkeys(factor for factor, _ in self._runs if factor))

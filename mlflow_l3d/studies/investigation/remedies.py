@@ -13,10 +13,11 @@ from mlflow_l3d.analysis.cure.rank import NAMED, Foreseen, helping
 from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, SEVERAL, UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import listed
-from mlflow_l3d.report.remedies import factor_words, needs_labels, remedy_over
+from mlflow_l3d.report.remedies import factor_words, remedy_over
 from mlflow_l3d.studies.investigation.members import MOST_PREDICTIONS, MemberRows
 
 _NO_PREDICTIONS: Final = "The runs hold no predictions."
@@ -151,7 +152,7 @@ def nothing_helps(predictions: list[Prediction], reasons: list[str], analysis: A
     causes = [
         name
         for name, record in analysis.importances.items()
-        if needs_labels(name.split("+")) and (record.importance_corrected > 0 or not (tried or reasons))
+        if {*TASK_FACTORS} & {*name.split("+")} and (record.importance_corrected > 0 or not (tried or reasons))
     ]
     if causes:
         said.append(f"Ensembles over {listed(causes)} need several times the labels.")

@@ -84,6 +84,9 @@ def test_pairs_are_means_of_ensembles() -> None:
     assert found[0].also == (Remedy("report_mean", ("all",), 2),)
 
 
+HEADS = [(30, 0.0508, 0.194), (60, 0.0648, 0.291), (120, 0.0611, 0.414)]
+
+
 def test_more_data_follows_the_slope_of_the_points() -> None:
     points = [
         Point(n, Range(s := 0.3 * n**-0.5, s * 0.9, s / 0.9), Range(m := 0.5 + 0.02 * math.log(n), m - 0.01, m + 0.01))
@@ -95,6 +98,11 @@ def test_more_data_follows_the_slope_of_the_points() -> None:
     assert found[1].std.high / found[1].std.value > found[0].std.high / found[0].std.value
     two = more_labels(points[:2], now=200, size=400, unknown="")
     assert two.mean_change.low < 0 < two.mean_change.value  # two sizes do not show that scores level off
+    # Nor that runs begin to learn: heads on trec with 30, 60 and 120 labels, 200 golden runs each.
+    heads = [Point(size, Range(s, 0.9 * s, 1.1 * s), Range(m, m - 0.01, m + 0.01)) for size, s, m in HEADS]
+    bend = more_labels(heads[:2], now=60, size=120, unknown="")
+    assert bend.std.low < HEADS[2][1] < bend.std.value
+    assert bend.mean_change.value < HEADS[2][2] - HEADS[1][2] < bend.mean_change.high
     alone = more_labels(points[:1], now=100, size=200, unknown="one size")
     assert (alone.basis, alone.reason) == ("unknown", "one size")
     assert math.isnan(alone.std.value)

@@ -264,21 +264,19 @@ def test_only_other_sizes_of_the_same_data_show_what_more_labels_do(monkeypatch:
     monkeypatch.setattr(data, "search", lambda *_: runs)
     monkeypatch.setattr(data, "known_document", lambda _, run_id, __: {"golden": [0.4, 0.6, None, "abc".index(run_id)]})
     gathered: Any = SimpleNamespace(parent=runs[0])
-    first, second = data._points(None, gathered)  # type: ignore[arg-type]
+    by_size = data._scores_by_size(None, gathered)  # type: ignore[arg-type]
+    first, second = data._points(by_size)
     assert (first.size, second.size) == (60, 120)  # c has another file of that name
     assert second.mean == pytest.approx(
         (2 / 3, 2 / 3 - 4.302653 * 0.305505 / 3**0.5, 2 / 3 + 4.302653 * 0.305505 / 3**0.5)
     )
 
 
-@pytest.mark.parametrize(("now", "other"), [(20, 40), (40, 20)])  # the data have 40, and not 80
-def test_what_other_numbers_of_examples_do_has_a_row_or_a_reason(
-    monkeypatch: pytest.MonkeyPatch, now: int, other: int
-) -> None:
-    monkeypatch.setattr(data, "_points", lambda *_: [])
+def test_what_other_numbers_of_examples_do_has_a_row_or_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "_scores_by_size", lambda *_: {})
     members = SimpleNamespace(test_size=100, luck_of_tests=lambda *_: 0.0016)
     gathered: Any = SimpleNamespace(
-        parent=SimpleNamespace(data=SimpleNamespace(params={"num_labelled": str(now)})),
+        parent=SimpleNamespace(data=SimpleNamespace(params={"num_labelled": "20"})),
         importances={"a": None},
         members=members,
         spread=Range(0.05, 0.04, 0.06),
@@ -286,8 +284,9 @@ def test_what_other_numbers_of_examples_do_has_a_row_or_a_reason(
         classes=2,
         cells=pd.DataFrame(),
     )
-    labels, tests = data.data_remedies(cast("Any", None), gathered, generate(60))
-    assert labels.reason.endswith(f"A second one shows it: mlflow-l3d investigate ... --num-labelled {other}")
+    (labels,) = data.labels_remedy(cast("Any", None), gathered, None, np.zeros(0))  # nothing can be trained here
+    (tests,) = data.data_remedies(gathered, generate(60))
+    assert labels.reason.endswith("A second one shows it: mlflow-l3d investigate ... --num-labelled 40")
     assert remedy_words(tests.remedy) == "200 test examples in place of 100"
     assert tests.std.value == pytest.approx(math.sqrt(0.0017))
 

@@ -82,7 +82,10 @@ def test_a_repeated_cure_trains_nothing_and_says_what_was_tried_and_what_is_next
         for answer in (first, again):
             assert sorted(remedy_words(each.prediction.remedy) for each in answer.verified) == [BETTER, VOTE]
             assert sorted(map(remedy_words, answer.tried)) == [BETTER, VOTE]
-            assert [each.remedy.words for each in answer.upcoming] == [BEST]
+            assert [each.remedy.words for each in answer.upcoming] == [
+                BEST,
+                "2,000 labelled examples in place of 1,000",
+            ]
 
         # What golden runs with other test examples cannot show has its reason below the table, and in the row.
         shown = cure()

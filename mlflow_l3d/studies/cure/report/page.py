@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlflow_l3d.analysis.cure.rank import ENOUGH
-from mlflow_l3d.analysis.cure.remedy import CHANGING, MOST_PAIRS, SEVERAL, Range
+from mlflow_l3d.analysis.cure.remedy import CHANGING, MEASURED, MOST_PAIRS, SEVERAL, Range
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.draw import Axis
 from mlflow_l3d.report.numbers import (
@@ -29,7 +29,6 @@ from mlflow_l3d.report.remedies import (
     beginning,
     factor_words,
     less_text,
-    needs_labels,
     remedy_bars,
     remedy_table,
     remedy_words,
@@ -48,7 +47,7 @@ _READING: Final = (
     "Remaining std: standard deviation of the score over golden runs with the remedy. Change of mean: with the remedy "
     "less without. Fragile: test examples that one of two results has right and the other wrong. Trainings: behind one "
     "result. Basis: exact, from all choices of stored runs; sampled, from some of them; extrapolated, from fewer "
-    "members or other sizes; unknown, until it is verified."
+    "members or other sizes; unknown, until it is verified. Remedies for which you may lack labels are verified last."
 )
 
 
@@ -91,7 +90,7 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
 def foreseen_table(answer: CureAnswer) -> Table | None:
     """Return the first remedies, and below them why trained ones have no ensembles on top, or no numbers."""
     first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ROWS]
-    trained = (each for each in answer.predictions if each.remedy.kind in CHANGING and each.reason)
+    trained = (each for each in answer.predictions if each.remedy.kind in MEASURED and each.reason)
     lacking = [f"{beginning(each.remedy)}: {each.reason}." for each in trained]
     return remedy_bars(first, answer.metric, lacking) if first else None
 
@@ -148,7 +147,9 @@ def _cost(answer: CureAnswer) -> Answer:
     if (chosen := answer.chosen) is None:
         return Answer("What does it cost?", "", ("Reporting the mean of several runs costs their trainings.",))
     time = f", {duration(chosen.seconds)} in all" * math.isfinite(chosen.seconds)
-    labels = f", and up to {chosen.remedy.members} times the labels" * needs_labels(chosen.remedy.over)
+    kinds = {"active": "labels of other examples", "more_data": "twice the labels"}
+    needed = kinds.get(chosen.remedy.kind, f"up to {chosen.remedy.members} times the labels")
+    labels = f", and {needed}" * chosen.remedy.needs_labels
     lead = f"**{counted(chosen.trainings, 'training')}** behind each prediction{time}{labels}."
     return Answer("What does it cost?", "", (lead,))
 
@@ -212,12 +213,16 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
     cure = partial(source.on_runs, "cure", source.run_id)
     changing = [each for each in answer.ranked if each.ratio.low != each.ratio.high]  # the others change no run
     is_open = [each for each in changing if "open" in (each.less_spread, answer.mean_kept(each))]
-    if answer.best is not None:
+    if answer.best is not None and answer.best.prediction.remedy.kind == "more_data":
+        labels = answer.best.prediction.remedy.changes["num_labelled"]
+        if command := source.command(num_labelled=str(labels)):
+            yield Step("With so many labels, which luck is left?", command)
+    elif answer.best is not None:
         command = f"mlflow artifacts download --run-id {run_id} --artifact-path cure.json --dst-path ."
         yield Step("The verified remedy is a file:", command)
         if command := source.command(cure="cure.json"):
             yield Step("With it, which luck is left?", command)
-        if answer.best.prediction.remedy.kind not in SEVERAL:
+        if answer.best.prediction.remedy.kind in CHANGING:
             yield Step("What would several such runs do?", cure())
         else:
             yield from _verification(answer, cure)
