@@ -190,6 +190,16 @@ def test_golden_runs_of_a_gate_are_tried_before_the_first(script, of_c):
         runs.finish(2)
 
 
+def test_trial_runs_of_a_sweep_name_the_point_at_which_they_fail(tmp_path):
+    (tmp_path / "one.py").write_text(
+        "import sys; a, b, c = map(int, sys.argv[1:]); print('reward:', a % 9 + b % 7 / c)"
+    )
+    command = [f"python -SE one.py {{a}} {{b}} {added}" for added in (0, 2)]
+    typed = {"approach": "command", "factor": "a", "executor": "inline", "hyperparameters": "classes=none"}
+    with pytest.raises(L3DError, match=r"^At the point command=python -SE one.py {a} {b} 0: .*division by zero"):
+        sweep(**typed, command=command, metric="reward", investigation_runs=2, mitigation_runs=2)
+
+
 def test_what_does_not_go_with_a_command(script):
     script()
     for given, why in (
