@@ -191,8 +191,8 @@ def _status_if_failed(words: Sequence[str]) -> int | None:
 def _parse(words: Sequence[str]) -> dict[str, str]:
     """Return the options of the command line; an error also ends the run that `mlflow run` opened."""
     try:
-        end = words.index("--") if "--" in words else len(words)
-        words, command = [*words[:end]], [*words[end + 1 :]]
+        end = words.index("--") if "--" in words else None
+        words, command = [*words[:end]], None if end is None else [*words[end + 1 :]]
         options, rest = parser(words, everything="--help-all" in words).parse_known_args(_with_values(words))
         verb = verbs()[options.verb]
         if rest and (first := verb.first) and not rest[0].startswith("-"):
@@ -203,7 +203,7 @@ def _parse(words: Sequence[str]) -> dict[str, str]:
             setattr(options, first, rest.pop(0))
         if rest:
             raise _unknown_option(rest, options)
-        if command:
+        if command is not None:
             _set_command(options, shlex.join(command))
     except L3DError as error:
         if project_run := os.environ.get("MLFLOW_RUN_ID"):

@@ -101,6 +101,7 @@ def test_help_fits_on_a_screen_with_what_most_people_need(verb, monkeypatch, cap
         ("seeds ok.py --seed {seed}", r"Write a command behind --: mlflow-l3d seeds -- python ok.py --seed '{seed}'"),
         ("seeds sh ok.sh {seed}", r"Write a command behind --: mlflow-l3d seeds -- sh ok.sh '{seed}'"),
         ("evaluate ok.py --bad", r"option='--bad': (?!.*repeat).*"),
+        ("investigate --", r"command=: must be a program and its arguments\."),
         ("seeds sh run", r"Write a command behind --: mlflow-l3d seeds -- COMMAND"),
     ],
 )

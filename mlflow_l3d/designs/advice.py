@@ -33,6 +33,8 @@ def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice
         return Advice("more_rows", f"Use at least {rows} {word} (mitigation_runs={rows}).", rows)
     if verdict.doubt == "L3D009":
         return Advice("other_design", "Use joint=paired.")
+    if verdict.doubt == "lost_level":
+        return Advice("look_at_runs", "Mend the runs of the level without a score, or leave it out of the list.")
     if verdict.doubt == "no_effect":
         return Advice("look_at_runs", "Does this seed reach the training? self_test=only shows it.")
     if verdict.doubt == "L3D010":
@@ -42,7 +44,7 @@ def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice
         text = "Look at the lowest and highest runs: more runs of the same kind do not help."
         return Advice("look_at_runs", text)
     if verdict.doubt == "no_interval":
-        columns = max(design.model.least_columns, 3) if design.has_columns else 2
+        columns = max(design.model.least_columns, 3) if design.has_columns and not design.lists else 2
         if record.rows_used < 3 or with_scores(record.table).shape[1] < columns:
             of, rows = f" of {columns} columns" * design.has_columns, max(planned, fewest_rows(record))
             text = f"Use at least {rows} {word}{of} with a score."

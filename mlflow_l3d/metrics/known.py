@@ -121,6 +121,13 @@ def _by_name(metric: Metric) -> tuple[Any, ...] | str:
 copyreg.pickle(Metric, _by_name)
 
 
+def typed_name(metric: Metric) -> str:
+    """Return the name from which :func:`named` makes the metric: with its direction, if the name says another."""
+    if named(metric.name).greater_is_better == metric.greater_is_better:
+        return metric.name
+    return f"{metric.name}:{'higher' if metric.greater_is_better else 'lower'}"
+
+
 def as_metric(metric: Metric | str) -> Metric:
     """Return a metric as it is, and the metric of a name."""
     return named(metric) if isinstance(metric, str) else metric

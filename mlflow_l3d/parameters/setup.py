@@ -14,7 +14,7 @@ from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.cells.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.known import named, registered
+from mlflow_l3d.metrics.known import named, registered, split_direction
 from mlflow_l3d.parameters.checks import (
     check_approach,
     check_kind,
@@ -163,7 +163,8 @@ def read_parameters(
     every = (each for each in registered().values() if secondary_metrics or not each.secondary)
     allowed = [metric.name for metric in every if not metric.opt_in]
     auto = ["auto"] if known["metric"].default == "auto" else []
-    Choice((*auto, *allowed, *approach.metrics)).read("metric", asked["metric"])
+    name, _ = split_direction(asked["metric"])
+    Choice((*auto, *allowed, *approach.metrics)).read("metric", name if name in approach.metrics else asked["metric"])
     return asked, approach
 
 

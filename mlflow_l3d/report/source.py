@@ -104,7 +104,7 @@ class Source:
     def levels(self, factor: str, count: int) -> list[str]:
         """Return the names of the levels of a factor that chooses from a list; their numbers if they are not known."""
         listed = self.lists.get(factor, "").split("|")
-        return listed if len(listed) == count else [str(number + 1) for number in range(count)]
+        return listed if len(listed) == count else [str(number) for number in range(count)]
 
     def command(self, verb: str = "investigate", **changed: str) -> str:
         """Return the command with other values, without what its design refuses; empty if none can name it all."""
@@ -121,7 +121,8 @@ class Source:
             options.pop("investigation_runs", None)
         if layout is not None and layout.tables_are_golden:
             options.pop("golden_runs", None)
-        script = options.pop("command", "") if options.get("approach") == "command" else ""
+        several = verb == "sweep" and (";" in (typed := options.get("command", "")) or typed.startswith("["))
+        script = options.pop("command", "") if options.get("approach") == "command" and not several else ""
         if script:
             del options["approach"]
         words = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]

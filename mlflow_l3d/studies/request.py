@@ -16,6 +16,7 @@ from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell, cell_key, content_key
 from mlflow_l3d.cells.factors import SWAP_BASE, TASK_FACTORS, configuration_seed
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.known import typed_name
 from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_parameter
@@ -96,7 +97,7 @@ class StudyRequest(ABC):
             "task": self.setup.task.name,
             "model": self.setup.model,
             "device": self.setup.device,
-            "metric": self.metric.name,
+            "metric": typed_name(self.metric),
             "hyperparameters": json.dumps(self.setup.public_hyperparameters, sort_keys=True),
         }
 
@@ -151,7 +152,7 @@ class StudyRequest(ABC):
             "model": {"name": setup.model, "revision": setup.model_revision},
             "hyperparameters": setup.public_hyperparameters,
             "hyperparameters_from": setup.origin.document(),
-            "metric": self.metric.name,
+            "metric": typed_name(self.metric),
             "numerics": dict(setup.numerics),
             **self.content(),
             "context_key": self.context_key,
@@ -172,7 +173,7 @@ class StudyRequest(ABC):
             "task": setup.task.name,
             "approach": f"{setup.approach.name} (version {setup.approach.version})",
             "model": setup.model,
-            "metric": self.metric.name,
+            "metric": typed_name(self.metric),
             **more,
             "classes": class_words(setup.task.class_names),
             "hyperparameters": ", ".join(f"{name}={value}" for name, value in setup.public_hyperparameters.items()),

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.known import named
+from mlflow_l3d.metrics.known import named, typed_name
 from mlflow_l3d.parameters.verbs import verbs
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.shown import OnOneScreen
@@ -75,8 +75,7 @@ def _written(value: Any) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(value)
     if isinstance(value, Metric):
-        is_usual = named(value.name).greater_is_better == value.greater_is_better
-        return value.name if is_usual else f"{value.name}:{'higher' if value.greater_is_better else 'lower'}"
+        return typed_name(value)
     if isinstance(value, OnOneScreen) and (run_id := getattr(value, "run_id", "")):  # another run holds it
         return run_id
     if is_dataclass(value):

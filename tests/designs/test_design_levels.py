@@ -10,11 +10,16 @@ import numpy as np
 import pytest
 from run_helpers import sqlite_place
 
+from mlflow_l3d.analysis.importance.estimators import LEVELS
 from mlflow_l3d.analysis.importance.estimators.levels import levels_estimate
+from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance.verdicts import Verdict, verdict_of
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
+from mlflow_l3d.designs.advice import advise
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.levels import LevelsDesign
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import investigate
 
@@ -36,6 +41,28 @@ def test_the_seed_of_a_column_is_its_level_and_everything_else_is_as_in_the_cros
             assert mine.key == other.key
 
 
+def test_a_level_without_a_score_leaves_no_verdict() -> None:
+    """The interval is about the other levels alone, as if the list had no more."""
+    rng = np.random.default_rng(0)
+    table = np.array([0.0, 0.5, 0.1]) + 0.05 * rng.normal(size=(20, 1))
+    whole = importance(table + 0.01 * rng.normal(size=table.shape), rng.normal(size=20), model=LEVELS)
+    assert verdict_of(whole).word == "dominates"
+    lost = importance(np.column_stack([whole.table, np.full(20, math.nan)]), whole.golden, model=LEVELS)
+    assert lost.corrected_interval[0] > 0
+    assert verdict_of(lost) == Verdict("undecided", "lost_level")
+    assert "leave it out of the list" in advise(LevelsDesign, lost, verdict_of(lost)).text
+
+
+def test_advice_on_two_levels_names_no_third() -> None:
+    record = importance(np.tile([0.5, 0.6], (20, 1)), np.linspace(0, 1, 20), model=LEVELS)
+    assert verdict_of(record).doubt == "no_interval"
+    assert advise(LevelsDesign, record, verdict_of(record)).columns is None
+
+
+def test_levels_without_names_are_numbered_as_in_messages_and_tags() -> None:
+    assert Source().levels("wording", 3) == ["0", "1", "2"]
+
+
 def test_joint_factors_are_refused() -> None:
     with pytest.raises(ParameterError, match=r"^factor=wording\+order: joins factors"):
         LevelsDesign(("wording+order",), ALL, *SIZES)
@@ -55,6 +82,18 @@ class Listed(FunctionApproach):
 
     def levels(self, task: Any, hyperparameters: Any) -> dict[str, int]:
         return {"wording": 3}
+
+
+def test_a_list_of_one_level_is_refused() -> None:
+    class One(Listed):
+        def levels(self, task: Any, hyperparameters: Any) -> dict[str, int]:
+            return {"wording": 1}
+
+    approach = One(Wordings(), name="wordings", version="1", factors=("wording", "order"))
+    with pytest.raises(ParameterError, match=r"^factor=wording: has one level, so that nothing varies"):
+        specify(
+            {"task": "synthetic", "factor": "wording", "design": "levels", "investigation_runs": 2}, approach=approach
+        )
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """What an investigation says first: a sentence that decides, three answers, the factors, and what to do next."""
 
 import math
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -498,6 +499,9 @@ def test_a_step_without_a_command_ends_with_a_full_stop():
 
 def test_a_script_stands_behind_the_command_as_it_was_typed():
     given = {"approach": "command", "command": "python train.py --seed '{seed}' --name 'a b'", "golden_runs": "9"}
+    several = {**given, "command": f"{given['command']};{given['command']} --rate 2"}
+    typed = shlex.split(Source(approach="command", given=several).command("sweep"))
+    assert typed[typed.index("--command") + 1] == several["command"]
     command = Source(approach="command", given=given).command(mitigation_runs="20")
     typed = "mlflow-l3d investigate --golden-runs 9 --mitigation-runs 20 -- python train.py --seed {seed} --name 'a b'"
     assert command == typed

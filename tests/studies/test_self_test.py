@@ -13,6 +13,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.gate.golden import GoldenRuns, specify_golden
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import investigate
+from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.seeds.run import seeds
 from mlflow_l3d.studies.self_test import _change
 from mlflow_l3d.studies.sweep.run import sweep
@@ -189,6 +190,16 @@ def test_golden_runs_of_a_gate_are_tried_before_the_first(script, of_c):
         runs.finish(2)
 
 
+def test_trial_runs_of_a_sweep_name_the_point_at_which_they_fail(tmp_path):
+    (tmp_path / "one.py").write_text(
+        "import sys; a, b, c = map(int, sys.argv[1:]); print('reward:', a % 9 + b % 7 / c)"
+    )
+    command = [f"python -SE one.py {{a}} {{b}} {added}" for added in (0, 2)]
+    typed = {"approach": "command", "factor": "a", "executor": "inline", "hyperparameters": "classes=none"}
+    with pytest.raises(L3DError, match=r"^At the point command=python -SE one.py {a} {b} 0: .*division by zero"):
+        sweep(**typed, command=command, metric="reward", investigation_runs=2, mitigation_runs=2)
+
+
 def test_what_does_not_go_with_a_command(script):
     script()
     for given, why in (
@@ -208,3 +219,19 @@ def test_only_trying_seeds_is_refused_before_a_run_opens(study):
     with pytest.raises(ParameterError, match=r"^self_test=only: trains nothing.*call mlflow_l3d\.self_test or"):
         study(**TYPED, self_test="only")
     assert MlflowClient().search_runs(["0"]) == []
+
+
+def test_a_command_that_prints_one_number_needs_no_name_of_it_and_takes_a_direction(tmp_path, caplog):
+    (tmp_path / "one.py").write_text("import sys; print('widgets:', 5 + int(sys.argv[1]) % 7)")
+    typed = {"approach": "command", "command": "python -SE one.py {seed}", "seeds": 3, "executor": "inline"}
+    named, lower = seeds(**typed), seeds(**typed, metric="widgets:lower")
+    assert "The score is widgets" in caplog.text
+    assert (named.study.metric.greater_is_better, lower.study.metric.greater_is_better) == (True, False)
+    assert named.study.scores["widgets"].tolist() == lower.study.scores["widgets"].tolist()
+    assert "more is taken to be better" not in lower.summary()
+    best = min(lower.study.scores["widgets"])
+    assert f"({best:.3f}); worst" in mlflow_l3d.evaluate(lower.run_id).summary()
+    started = {"shared_seeds": True, "fresh_half": False}
+    source = GoldenSource.of(MlflowClient(), lower.run_id, {"executor": "inline"}, "auto", **started)
+    # What a referee's session records of itself, from which a later call continues it.
+    assert not GoldenSource.again(MlflowClient(), source.identity, {"executor": "inline"}).metric.greater_is_better

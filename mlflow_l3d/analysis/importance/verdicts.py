@@ -18,7 +18,7 @@ from mlflow_l3d.analysis.importance.tables import population_std, with_scores
 
 Word = Literal["dominates", "minor", "undecided"]
 Doubt = (
-    Literal["", "no_interval", "contains_0", "few_rows", "boundary", "repeats", "collapse", "no_effect"]
+    Literal["", "no_interval", "contains_0", "few_rows", "boundary", "repeats", "collapse", "no_effect", "lost_level"]
     | Literal["L3D009", "L3D010", "L3D013"]
 )
 Action = Literal["none", "more_rows", "larger_table", "other_design", "unaffordable", "look_at_runs", "unknown"]
@@ -34,6 +34,7 @@ DOUBTS: Final[Mapping[Doubt, str]] = MappingProxyType(
     {
         "": "",
         "no_interval": "there is no interval",
+        "lost_level": "a level has no score, so the interval is about the others alone",
         "contains_0": "the interval contains 50 %",
         "collapse": "runs collapse (L3D005), so the interval does not hold",
         "L3D013": "the scores have long tails (L3D013), so the interval covers less than it claims",
@@ -132,7 +133,7 @@ def verdict_of(record: Importance, checks: Iterable[Check] = (), collapse: Colla
     The corrected importance is above 0 exactly if S_T, the factor's share of the variance, is above one half. So the
     interval decides: ``dominates`` above 0, ``minor`` below, ``undecided`` if it contains 0. It is not believed, and
     the factor stays undecided, if runs collapse (golden runs, too), scores have long tails, columns share
-    configurations, rows or columns are equal, or rows are few.
+    configurations, rows or columns are equal, rows are few, or a level of a complete list has no score.
     """
     about = {(check.code, check.severity) for check in checks if check.factor in (None, record.factor)}
     low, high = record.corrected_interval
@@ -140,6 +141,7 @@ def verdict_of(record: Importance, checks: Iterable[Check] = (), collapse: Colla
         return Verdict("minor", "repeats")
     # First come the doubts that no number of rows settles.
     doubts: dict[Doubt, bool] = {
+        "lost_level": record.design == "levels" and not np.isfinite(record.table).any(axis=0).all(),
         "collapse": collapse is not None,
         "L3D013": ("L3D013", "warning") in about,
         "L3D009": ("L3D009", "warning") in about,

@@ -25,7 +25,7 @@ from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.own_parameters import CommandParameters
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.known import is_share, registered
+from mlflow_l3d.metrics.known import is_share, registered, split_direction
 from mlflow_l3d.tasks.answers import order
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import own_data
@@ -97,9 +97,9 @@ class Command(Approach):
     _has_sure_outputs = True
 
     def _ask_for(self, metric: str) -> None:
-        self.asked = metric
-        self.metric = "f1_macro" if metric == AUTO else metric
-        self.metrics = () if self.metric in registered() else (metric,)
+        self.asked, _ = split_direction(metric)
+        self.metric = "f1_macro" if metric == AUTO else self.asked
+        self.metrics = () if self.metric in registered() else (self.metric,)
 
     def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return nothing: files are in the key by their content, classes by the task."""
@@ -277,7 +277,8 @@ class Command(Approach):
         if self.first is None:
             warn_once(written.unused)
             scales = {name: scale_of(name, value) for name, value in values.items()}
-            self.first = FirstRun(score=chosen_score(values), scales=scales)
+            only = next(iter(values)) if len(values) == 1 else ""
+            self.first = FirstRun(score=chosen_score(values) or only, scales=scales)
         metrics = {}
         for name, value in values.items():
             try:

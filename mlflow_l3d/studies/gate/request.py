@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.sequential.spending import FEWEST, SequentialPlan, plan
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.known import named
+from mlflow_l3d.metrics.known import named, typed_name
 from mlflow_l3d.parameters.declaration import read_arguments
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
@@ -125,8 +125,11 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
     most = typed["most_runs"]
     if most == "auto":
         most = runs_for_power(typed["power"], planned, noise)
-    judged = metric.name if metric == named(metric.name) else given["metric"]  # the other direction is another question
-    identity = {"baseline": dict(baseline.identity), "candidate": dict(candidate.identity), "metric": judged}
+    identity = {
+        "baseline": dict(baseline.identity),
+        "candidate": dict(candidate.identity),
+        "metric": typed_name(metric),
+    }
     asked = ("smallest_effect", "alpha", "power", "most_runs", "looks", "spending", "examples")
     return GateRequest(
         given=given,

@@ -11,6 +11,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.metrics.known import typed_name
 from mlflow_l3d.parameters.sources import OF_RUN, parse
 from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.studies.gate.changes import differences_from, typed_changes
@@ -222,7 +223,7 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
         {"context": request.context_key, "root_seed": str(request.root_seed)},
         root_seed=request.root_seed,
         task=_task_of(request),
-        metric=request.metric.name,
+        metric=typed_name(request.metric),
         request=request,
         changes=differences,
     )

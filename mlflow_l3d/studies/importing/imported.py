@@ -15,7 +15,7 @@ import pandas as pd
 
 from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.known import named
+from mlflow_l3d.metrics.known import typed_name
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.studies.about import class_words
 from mlflow_l3d.studies.groups.numbers.grouping import AUTO, NONE, Grouping, group_runs, params_of
@@ -105,8 +105,7 @@ class Import:
         selection = {
             name: self.arguments[name] for name in ("from_", "only", "task_kind", "classes", "group_by", "seed")
         }
-        better = {} if self.metric == named(self.metric.name) else {"higher": self.metric.greater_is_better}
-        return content_key({"context": self.context_key, "metric": self.metric.name, **selection, **better})
+        return content_key({"context": self.context_key, "metric": typed_name(self.metric), **selection})
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -138,7 +137,7 @@ class Import:
         typed = {name: value for name, value in typed.items() if name not in ("group_by", "seed") or value != AUTO}
         tags = {names.FACTOR: "seed", names.DESIGN: "seeds", names.CONTEXT_KEY: self.context_key}
         first = self.runs[0]
-        resolved = {"resolved.task": self.task, "resolved.metric": self.metric.name}
+        resolved = {"resolved.task": self.task, "resolved.metric": typed_name(self.metric)}
         resolved |= {"resolved.task_kind": first.kind, "approach": self.arguments["from_"]}
         classes = {"resolved.classes": class_words(first.classes)} if first.classes else {}
         shared = {names.metric_name(name): value for name, value in self.shared.items()}

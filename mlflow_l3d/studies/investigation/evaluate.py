@@ -18,7 +18,7 @@ from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO
-from mlflow_l3d.metrics.known import named, registered
+from mlflow_l3d.metrics.known import named, registered, typed_name
 from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.source import Source, lists_in
@@ -142,7 +142,7 @@ def _looks(client: Client, parent: Run, metric: Metric, design: str) -> pd.DataF
     rule, tags = own_parameter(parent, "stop") or "none", parent.data.tags
     if names.INVESTIGATION_KEY not in tags or rule == "none":
         return None
-    if (own_parameter(parent, "metric"), tags.get(names.DESIGN)) != (metric.name, design):
+    if (own_parameter(parent, "metric"), tags.get(names.DESIGN)) != (typed_name(metric), design):
         return None
     document = fetch_document(client, parent.info.run_id, names.INTERIM_ANALYSES)
     if document is None:
@@ -226,9 +226,9 @@ def _write_scored(
 def rewritten(about: About, metric: Metric) -> About:
     """Return what the report of a study said in addition to its numbers, with the metric and the versions of now."""
     settings, source = dict(about.settings), about.source
-    if settings.get("metric", metric.name) != metric.name:
-        settings["metric"] = metric.name
-        source = replace(source, given={**source.given, "metric": metric.name})
+    if settings.get("metric", name := typed_name(metric)) != name:
+        settings["metric"] = name
+        source = replace(source, given={**source.given, "metric": name})
     if settings.get("versions") != version_words():
         settings["evaluated with"] = version_words()
     return replace(about, source=source, settings=settings)

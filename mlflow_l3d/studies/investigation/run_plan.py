@@ -191,6 +191,8 @@ def check_levels(plan: Plan, factors: Sequence[str], levels: Mapping[str, int]) 
         if name not in levels:
             allowed = f"chooses from no list, and design={plan.design.name} takes every level of one"
             raise ParameterError("factor", name, allowed, f"Use {known or 'design=crossed'}.")
+        if levels[name] < 2:
+            raise ParameterError("factor", name, "has one level, so that nothing varies", "List several options.")
         if plan.investigation_runs != levels[name]:
             allowed = f"must be {levels[name]}, the levels of {name}, each of which is a column"
             fix = "Investigate lists of other lengths one at a time." if len(factors) > 1 else ""

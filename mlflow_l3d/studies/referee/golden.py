@@ -18,7 +18,7 @@ from mlflow_l3d.analysis.comparison.leave_out import metric_width
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.known import named
+from mlflow_l3d.metrics.known import named, typed_name
 from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import shorten, unit_of
 from mlflow_l3d.studies.base import say
@@ -87,7 +87,7 @@ class GoldenSource:
         self.title, self.approach = baseline.title, str(baseline.document.get("approach", {}).get("name", ""))
         self.identity: Mapping[str, Any] = {
             "baseline": baseline.run_id,
-            "metric": metric.name,
+            "metric": typed_name(metric),
             "shares_seeds": shares_seeds,
             **({"fresh_half": True} if fresh_half else {}),
             **baseline.identity,

@@ -13,7 +13,7 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.known import named
+from mlflow_l3d.metrics.known import named, typed_name
 from mlflow_l3d.parameters.values import file_text, json_of, public_parameter
 from mlflow_l3d.privacy import HIDDEN, public_text
 from mlflow_l3d.studies.referee.numbers.session import is_paired
@@ -143,7 +143,7 @@ class FunctionSource:
             "function": function,
             "version": version,
             "root_seed": root_seed,
-            "metric": self.metric.name,
+            "metric": typed_name(self.metric),
             "baseline": baseline,
         }
         content_key(self._content(baseline))

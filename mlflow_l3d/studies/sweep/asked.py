@@ -199,7 +199,7 @@ def values_of(name: str, value: Any) -> list[Any]:
         elif not (in_names and text.startswith("{")):
             values = [part.strip() for part in value.split(";" if in_names else ",")]
     elif isinstance(value, list | tuple):
-        holds_names = name in WITH_COMMAS and name not in ("hyperparameters", "cure")
+        holds_names = name in WITH_COMMAS and name not in ("hyperparameters", "cure", *OWN_PARAMETERS)
         names = holds_names and not any(isinstance(each, list) for each in value)
         values = [as_text(name, list(value))] if names else list(value)
     values = [as_text(name, each) if isinstance(each, list | tuple) else each for each in values]

@@ -225,7 +225,10 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             setup = point.request.setup
             what = content_key({"approach": setup.approach.name, "with": {**setup.hyperparameters, **setup.numerics}})
             if what not in tried and not point.is_over:
-                point.trials = tested(point.request, progress=self.progress)
+                try:
+                    point.trials = tested(point.request, progress=self.progress)
+                except L3DError as error:
+                    raise L3DError(f"At the point {point.request.name}: {error}") from error
             tried.add(what)
 
     def _computed(self, finished: Sweep) -> int:

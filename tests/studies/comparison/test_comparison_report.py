@@ -131,11 +131,13 @@ def test_first_answer_holds_the_interval_and_what_it_allows_for():
     assert "and for 3 pairs at once" in said(among({"A": FIRST, "B": APART, "C": SLIGHTLY}), 0)
 
 
-def test_first_answer_of_an_error_is_positive_if_the_one_ahead_is_better():
+def test_first_answer_of_an_error_has_the_signs_of_the_table():
     found = compared(APART, metric="rmse")
     one = found.differences[0]
     assert one.difference > 0
-    assert f"interval {one.joint_low:+.4f} to {one.joint_high:+.4f}. It" in said(found, 0)
+    limits = f"{-one.joint_high:+.4f} to {-one.joint_low:+.4f}"
+    assert f"interval {limits} (less is better). It" in said(found, 0)
+    assert f"({limits})" in first_table(found).rows[0][-1]
 
 
 def test_first_answer_gives_the_p_value_if_it_claims_more_than_the_joint_interval():

@@ -83,8 +83,10 @@ def answers(comparison: Comparison) -> tuple[Answer, Answer, Answer]:
 
 
 def _luck(comparison: Comparison, lead: Lead) -> str:
-    interval = " to ".join(of.change(comparison, end) for end in (lead.low, lead.high))
+    ends = sorted(comparison.metric.sign * end for end in (lead.low, lead.high))  # with the signs of the table
+    interval = " to ".join(of.change(comparison, end) for end in ends)
     said = f"{percent(comparison.level)} interval **{interval}**{' points' * comparison.metric.percent}"
+    said += " (less is better)" * (not comparison.metric.greater_is_better)
     counts, count = "It allows for luck on each task, and for tasks that differ.", len(comparison.differences)
     if isinstance(lead.pair, Difference):
         number = lead.pair.examples

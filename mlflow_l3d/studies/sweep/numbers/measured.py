@@ -176,8 +176,8 @@ def importances(
 def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tuple[npt.NDArray[np.int64], Measured]:
     """Return the log of the golden standard deviation of points, of the runs that did not collapse.
 
-    Golden runs of points of one cluster are left out together; see :func:`importances`. In the radial design a base run
-    is left out with its repetitions; pooled runs have no error.
+    Golden runs of points of one cluster are left out together; see :func:`importances`. All designs but the radial one
+    have the same golden runs. In that a base run is left out with its repetitions; pooled runs have no error.
     """
     numbers: dict[int, float] = {}
     drawn: dict[tuple[object, ...], dict[int, FloatArray]] = {}
@@ -190,7 +190,7 @@ def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tup
         if record.golden_pooled or len(scores) < _FEWEST or not np.ptp(scores) > 0:
             continue
         sets, shared = scores[:, None], whole and len(scores) == len(record.golden)
-        if design_named(record.design).tables_are_golden:
+        if radial := design_named(record.design).tables_are_golden:
             if not (record.golden_std_ci_low > 0 and math.isfinite(record.golden_std_ci_high)):
                 continue
             sets = record.golden.reshape(-1, len(record.table)).T
@@ -200,7 +200,8 @@ def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tup
             numbers[at] = math.log(float(scores.std(ddof=1)))
         with np.errstate(divide="ignore"):
             without = np.log(variance_without_each(sets)) / 2
-        drawn.setdefault((clusters[at] if shared else (_ALONE, at), 0, len(without)), {})[at] = without
+        source = clusters[at] if shared else (_ALONE, scores.tobytes())
+        drawn.setdefault((source, radial, len(without)), {})[at] = without
     return _measured(numbers, drawn)
 
 

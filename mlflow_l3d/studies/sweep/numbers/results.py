@@ -208,7 +208,8 @@ def analyse_sweep(
     clusters = clusters_of(points, every)
     measured = {factor: importances(points, clusters, factor, left_out) for factor in factors}
     if len({point.analysis.metric for point in points if point.analysis is not None}) == 1:
-        measured[GOLDEN_STD] = golden_stds(points, clusters)
+        of_all_designs = {name: values for name, values in every.items() if name != "design"}
+        measured[GOLDEN_STD] = golden_stds(points, clusters_of(points, of_all_designs))
     trends = [
         one
         for choice, values in tested.items()
