@@ -32,7 +32,8 @@ _NONE: Final = 1e-18
 class Series:
     """Moments of results of so many `members`: estimates, shape (K, 8), and without each row, columns, and both.
 
-    `exact` has the same shape, nan if a moment is extrapolated; `rest` names what causes the rest of the variance.
+    `exact` has the same shape, nan if a moment is extrapolated; `rest` names what causes the rest of the variance, if
+    anything does.
     """
 
     members: Sequence[int]
@@ -54,7 +55,10 @@ class Series:
             part[..., : len(measured), :] = some
             law = kind != "choose" and len(members) > 1
             parts.append(extended(np.array(members), part, np.isfinite(exact)) if law else part)
-        rest = "test examples" if table.test_size else "other factors" + "+test examples" * table.draws_tests
+        if table.test_size:  # what all results share moves none of them
+            rest = "test examples" * table.test_is_drawn
+        else:
+            rest = "other factors" + "+test examples" * table.draws_tests
         is_trainable = not table.draws_tests or (bool(table.test_size) and not table.test_is_drawn)
         return cls(members, parts, exact, rest, table.size, is_trainable)
 
@@ -108,6 +112,8 @@ class Series:
     def _shares(self, remedy: Remedy, at: int) -> dict[str, float]:
         """Return the shares of the variance; none if its parts are not measured alike, or contradict each other."""
         within, total = self.parts[0][at, [WITHIN, TOTAL]]
+        if not self.rest:
+            return {"+".join(remedy.over): 1.0} if remedy.over and total > _NONE else {}
         alike = np.isfinite(self.exact[at, [WITHIN, TOTAL]])
         if not remedy.over or alike[0] != alike[1] or not total > _NONE or not within < total:
             return {}
