@@ -20,9 +20,9 @@ _ARTICLES: Final = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
 
 
-def references(label: str) -> tuple[str, ...]:
-    """Return the right answers: those of a JSON list of texts, else the label itself."""
-    if label.startswith("["):
+def references(label: str, answer: str | None = None) -> tuple[str, ...]:
+    """Return the right answers: those of a JSON list of texts; else, or if it is the answer, the label itself."""
+    if label.startswith("[") and answer != label:
         try:
             texts = json.loads(label)
         except (ValueError, RecursionError):
@@ -59,7 +59,7 @@ def _best(score: Callable[[str, str], float]) -> OfEach:
 
     def best(labels: Array, predictions: Array) -> npt.NDArray[np.float64]:
         pairs = list(zip(labels.tolist(), predictions.tolist(), strict=True))
-        best_scores = {pair: max(score(pair[1], each) for each in references(pair[0])) for pair in {*pairs}}
+        best_scores = {pair: max(score(pair[1], each) for each in references(*pair)) for pair in {*pairs}}
         return np.array([best_scores[pair] for pair in pairs], dtype=np.float64)
 
     return best
@@ -82,7 +82,7 @@ def _corpus(name: str) -> Callable[[Array, Array], float]:
 
     def score(labels: Array, predictions: Array) -> float:
         metrics = library("sacrebleu.metrics", "metric", name.lower(), "sacrebleu")
-        reference_lists = [references(label) for label in labels.tolist()]
+        reference_lists = list(map(references, labels.tolist(), predictions.tolist()))
         streams = [
             [each[place] if place < len(each) else None for each in reference_lists]
             for place in range(max(map(len, reference_lists)))

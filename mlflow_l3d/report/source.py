@@ -132,7 +132,8 @@ class Source:
     def on_runs(self, verb: str, *runs: str, **options: object) -> str:
         """Return a command about stored runs; if a command cannot name the approach, the same call in Python."""
         if self.can_repeat and not self.is_typed:
-            values = [*map(repr, runs), *(f"{name}={value!r}" for name, value in options.items())]
+            values = ["result"] if "verify" in options else list(map(repr, runs))  # only the result can train more
+            values += [f"{name}={value!r}" for name, value in options.items()]
             return f"mlflow_l3d.{verb}({', '.join(values)})"
         words = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value_text(value))]
         return shlex.join(["mlflow-l3d", verb, *runs, *words])

@@ -42,10 +42,10 @@ def lin(one, other):
 
 
 def pairs_of(runs):
-    """Both correlations of every pair with two common examples; a run maps id -> number."""
+    """Both correlations of every pair that shares ten examples, or half of its own; a run maps id -> number."""
     for one, other in itertools.combinations(runs, 2):
         common = sorted(one.keys() & other.keys())
-        if len(common) > 1:
+        if len(common) > 1 and all(len(common) >= min(10, len(run) / 2) for run in (one, other)):
             first, second = (np.array([run[key] for key in common]) for run in (one, other))
             yield np.corrcoef(first, second)[0, 1], lin(first, second)
 
@@ -57,7 +57,7 @@ def test_different_test_sets_by_brute_force(seed, count, scale, shift):
     truth = rng.normal(size=N)
     stability, runs = by_numbers("crossed", ["order"]), []
     for _ in range(count):
-        ids = rng.permutation(N)[: rng.integers(1, 12)]
+        ids = rng.permutation(N)[: rng.integers(1, N + 1)]
         guess = scale * (truth[ids] + rng.normal(size=len(ids)) + 0.3 * rng.normal()) + shift
         put(stability, "golden", None, None, guess, ids)
         runs.append(dict(zip(ids.tolist(), guess.tolist(), strict=True)))
@@ -66,6 +66,16 @@ def test_different_test_sets_by_brute_force(seed, count, scale, shift):
         assert tuple(record.values()) == pytest.approx(tuple(np.mean(expected, axis=0)), abs=1e-6)
     else:
         assert record == {}
+
+
+def test_pairs_that_share_few_examples_do_not_pull_the_correlation_to_zero():
+    rng = np.random.default_rng(0)
+    truth, stability = rng.normal(size=200), by_numbers("crossed", ["order"])
+    predictions = truth + 0.5 * rng.normal(size=(60, 200))
+    ids = [rng.permutation(200)[:20] for _ in range(60)]
+    for each, guess in zip(ids, predictions, strict=True):
+        put(stability, "golden", None, None, guess[each], each)
+    assert stability.regression()["golden"] == {}, "two examples a pair, whose correlation is -1 or 1"
 
 
 def test_overlap_of_one_test_set_is_the_function_for_one():

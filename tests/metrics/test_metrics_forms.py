@@ -127,3 +127,11 @@ def test_a_mean_is_that_of_its_examples(kind: str) -> None:
         if metric.of_each is not None:
             own = [metric.function(held[0][[at]], held[1][[at]]) for at in range(2)]
             assert metric.of_each(*held).tolist() == pytest.approx(own)
+
+
+@pytest.mark.parametrize("name", ["exact_match", "squad_exact", "squad_f1", "rougeL", "chrf"])
+def test_an_answer_that_is_the_whole_json_list_is_right(name):
+    labels = form_of("generation").labels([["yes", "yeah"], '["alpha", "beta"]'])
+    assert labels.tolist() == ['["yes","yeah"]', '["alpha", "beta"]'], "a task may ask for a list"
+    assert scores_of(labels, labels, "generation")[name] == pytest.approx(1)
+    assert scores_of(labels, ["yeah", "beta"], "generation")[name] == pytest.approx(1)

@@ -489,7 +489,8 @@ def test_steps_that_only_python_can_take_are_in_words(judged):
     other, gate = steps(Shown(judged("minor")), source)
     assert (other.said, other.command) == ("What else moves the score? factor=all shows it.", "")
     assert gate.command.startswith(f"mlflow_l3d.gate(baseline={RUN!r}, candidate='RUN_ID', smallest_effect=")
-    assert source.on_runs("cure", RUN, verify=1) == f"mlflow_l3d.cure({RUN!r}, verify=1)"
+    assert source.on_runs("cure", RUN) == f"mlflow_l3d.cure({RUN!r})"
+    assert source.on_runs("cure", RUN, verify=1) == "mlflow_l3d.cure(result, verify=1)", "an id trains no object"
     assert int(gate.command.split("most_runs=")[1].rstrip(")")) <= len(Shown(found).golden_scores)
 
 

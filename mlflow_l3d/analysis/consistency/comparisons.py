@@ -12,7 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.agreement.kinds import as_list, class_column, finite, is_missing
 from mlflow_l3d.analysis.consistency.comparable import Group
-from mlflow_l3d.analysis.consistency.examples import ExampleVotes, ranked_votes
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVotes, ranked_votes
 from mlflow_l3d.analysis.consistency.groups import (
     Comparison,
     Places,
@@ -208,7 +208,7 @@ class NumberGroup(RunGroup[Correlations]):
 
 
 class NumberComparison(Comparison[Correlations]):
-    """Finite numbers; a missing one is not an example of its run. A pair of runs shares at least two examples."""
+    """Finite numbers; a missing one is not an example of its run. A pair of runs shares ten examples, or half."""
 
     groups: dict[Group, NumberGroup]  # type: ignore[assignment]
 
@@ -243,9 +243,9 @@ def pair_correlations(predictions: FloatArray) -> Correlations:
     Returns
     -------
     Correlations
-        Pearson's correlation and Lin's concordance correlation coefficient (Lin 1989, ddof=0). Pairs with fewer than
-        two common examples are in no mean. A mean is nan if a pair in it has no value: for Pearson's where a run is
-        constant on the common examples, for Lin's where both are, at the same number.
+        Pearson's correlation and Lin's concordance correlation coefficient (Lin 1989, ddof=0). Pairs that share
+        one example, or fewer than ten and than half, are in no mean. A mean is nan if a pair in it has no value: for
+        Pearson's where a run is constant on the common examples, for Lin's where both are, at the same number.
 
     Notes
     -----
@@ -260,11 +260,12 @@ def pair_correlations(predictions: FloatArray) -> Correlations:
     centres = np.array([_centre(run[here]) for run, here in zip(values, held, strict=True)])
     values = np.where(held, values - centres[:, None], 0.0)
     ones, squares = held.astype(np.float64), np.square(values)
+    enough = np.clip(ones.sum(axis=1) / 2, 2, FEWEST_EXAMPLES)
     sums, pairs = np.zeros(2), 0
     for start in range(0, len(values), BLOCK):
         block = slice(start, start + BLOCK)
         common = ones[block] @ ones.T
-        compared = (common > 1) & (np.arange(len(values)) > np.arange(len(values))[block, None])
+        compared = np.triu(common >= np.maximum(enough[block, None], enough), 1 + start)
         count = common[compared]
         one, other = (values[block] @ ones.T)[compared] / count, (ones[block] @ values.T)[compared] / count
         first = _variance((squares[block] @ ones.T)[compared] / count, one)

@@ -104,6 +104,8 @@ class Series:
     def _shares(self, remedy: Remedy, at: int) -> dict[str, float]:
         """Return the shares of the variance; none if its parts are not measured alike, or contradict each other."""
         within, total = self.parts[0][at, [WITHIN, TOTAL]]
+        if self.table.test_size and not self.table.test_is_drawn:  # what all results share moves none of them
+            return {"+".join(remedy.over): 1.0} if remedy.over and total > _NONE else {}
         alike = np.isfinite(self.exact[at, [WITHIN, TOTAL]])
         if not remedy.over or alike[0] != alike[1] or not total > _NONE or not within < total:
             return {}

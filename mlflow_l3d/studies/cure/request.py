@@ -142,7 +142,9 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     if typed["verify"] and side is not None:
         if golden is None:
             allowed = f"needs more golden runs of run {run_id}, which cannot be trained here: {side.reason}"
-            raise ParameterError("verify", typed["verify"], allowed, "Use verify=0.")
+            raise ParameterError(
+                "verify", typed["verify"], allowed, "Use verify=0, or in Python cure(result, verify=1)."
+            )
         if runs > stored:
             allowed = f"run {run_id} has {stored} golden runs to compare with"
             raise ParameterError("runs", runs, allowed, "Name fewer, or investigate it with more golden_runs.")

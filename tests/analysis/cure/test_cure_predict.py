@@ -464,6 +464,7 @@ def test_the_draw_of_choices_does_not_hide_that_two_independent_runs_help() -> N
     fresh = random.normal(size=(2, 5_000, 1)) + random.normal(size=(2, 5_000, 120)) + examples
     one, two = ((each > 0).mean(axis=1).std() for each in (fresh[0], fresh.mean(axis=0)))
     assert found.ratio.low < two / one < found.ratio.high < 1
+    assert found.shares == {"a": 1.0}, "test examples that all results share move none of them"
 
 
 @pytest.mark.parametrize("k", [5, 7])

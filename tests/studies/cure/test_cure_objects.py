@@ -27,5 +27,7 @@ def test_golden_runs_of_an_object_take_the_executor_that_is_asked_for(
 
     assert placed() == ("inline", 1)
     assert placed(workers=3) == ("processes", 3)
+    with pytest.raises(ParameterError, match=r"which cannot be trained here: .* in Python cure\(result, verify=1\)"):
+        specify_cure(found.run_id, {"verify": 1}, client)
     with pytest.raises(ParameterError, match="device=cpu: has no effect on the result of an object"):
         placed(device="cpu")

@@ -166,7 +166,7 @@ def _numbers(shown: Shown) -> str:
     """Return how predicted numbers agree, of the golden runs or else of the factor that agrees least."""
     groups = {name: metrics for name, metrics in shown.analysis.regression.items() if metrics}
     if not groups:
-        few = "predict too few different numbers to correlate"
+        few = "share too few test examples, or predict too few different numbers, to correlate"
         return f"The runs {few if shown.analysis.regression else 'hold no predictions to compare'}."
     group = "golden" if "golden" in groups else min(groups, key=lambda name: min(groups[name].values()))
     pearson, ccc = (groups[group].get(f"consistency_{kind}", math.nan) for kind in ("pearson", "ccc"))

@@ -109,7 +109,7 @@ def numbered(predictions: pd.DataFrame, kind: Kind) -> pd.DataFrame:
         return predictions
     right = (answers == labels).to_numpy()
     if kind == "generation":  # a label may list several texts that are all right
-        right = np.array([answer in references(label) for label, answer in zip(labels, answers, strict=True)])
+        right = np.array([answer in references(label, answer) for label, answer in zip(labels, answers, strict=True)])
     number = np.where(right, 0, UNPARSED)
     wrong = answers.notna().to_numpy() & ~right
     examples = pd.factorize(predictions["example_id"])[0][wrong]
