@@ -307,6 +307,36 @@ def test_a_text_without_log_probabilities_has_no_class(server, tmp_path, gives):
     assert len(server.requests) == 2 * count, "what is no fault is not asked again"
 
 
+def test_a_server_that_lists_no_class_word_predicts_nothing(server, tmp_path, monkeypatch):
+    server.gives = "first"
+    monkeypatch.setattr("endpoint_server.TOKENS", ("token_id:1", "token_id:2"))
+    (found,) = run(server, tmp_path / "a", chat="single", verbaliser="negative;positive")
+    assert "gave no log-probabilities of class words. Use decision=generate" in found.error
+
+
+def test_probabilities_are_no_log_probabilities(server, tmp_path, monkeypatch, caplog):
+    server.gives = "first"
+    monkeypatch.setattr("endpoint_server.log_probability", lambda *_: 0.5)
+    (found,) = run(server, tmp_path, chat="single", calibration="batch")
+    assert found.scores is None
+    assert "answers are generated" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"error": {"message": "upstream overloaded", "code": 503}},
+        {"choices": [{"message": {"content": ""}, "error": {"message": "upstream overloaded"}}]},
+        {"choices": [{"message": {"content": "upstream overloaded"}, "finish_reason": "error"}]},
+    ],
+    ids=["body", "choice", "finish_reason"],
+)
+def test_an_error_that_comes_as_an_answer_is_none(server, tmp_path, fault):
+    server.answer = lambda *_, **__: fault
+    with pytest.raises(RefusedError, match=r"no answer of that protocol 3 times \(upstream overloaded\)"):
+        asked(client_of(server, tmp_path), "a")
+
+
 def test_no_more_requests_are_under_way_than_asked_for(server, tmp_path):
     server.delay = 0.05
     asked(client_of(server, tmp_path, concurrency=3), *map(str, range(12)))
@@ -498,6 +528,9 @@ def test_a_model_that_the_server_does_not_have(server, tmp_path):
     one = replace(job(server, tmp_path), model="openai:tinny")
     with pytest.raises(ParameterError, match=r"model=openai:tinny: the server has tiny\. Did you mean 'tiny'"):
         list(InlineExecutor(job=one).run([cell()]))
+    server.faults.extend([404, 404, 404, 404])
+    with pytest.raises(ParameterError, match=r"model=openai:none-such: the server has tiny\. .* refuses \(404\): no"):
+        list(InlineExecutor(job=replace(one, model="openai:none-such")).run([cell()]))
 
 
 def test_replies_of_other_layouts():
@@ -506,9 +539,16 @@ def test_replies_of_other_layouts():
     assert end_of_prompt(reply, "positive")["logprob"] == -1.5
     with pytest.raises(ValueError, match="not echoed"):
         end_of_prompt(reply, "negative")
-    scores, unseen = first_token_scores([("pos", -1.0), (" ", -0.1), ("zebra", -3.0)], ("negative", "positive"))
-    assert scores.tolist() == pytest.approx([-3.0, -1.0])
+    words = ("negative", "positive")
+    scores, unseen = first_token_scores([("pos", -1.0), (" ", -0.1), ("zebra", -3.0)], words)
+    assert scores.tolist() == pytest.approx([-3.0 - np.log(2), -1.0])
     assert unseen == 1
+    scores, _ = first_token_scores([("Positive", -1.0), ("positive", -1.0)], words)
+    assert scores.tolist() == pytest.approx([-1 - np.log(2), np.log(2) - 1]), (
+        "in any case, and behind it what is not listed"
+    )
+    assert np.isnan(first_token_scores([("token_id:17", -0.1), ("token_id:4", -3.0)], words)[0]).all()
+    assert not tell_apart(("Nor", "north"))
     assert tell_apart(("Entity", "Expression"))
     assert not tell_apart(("World", "World news"))
     assert not tell_apart(("search a", "search b"))

@@ -99,6 +99,11 @@ def components(table: pd.DataFrame) -> Components:
     if judges == 1:
         of = f" of {data['scorer'].iloc[0]}" if "scorer" in data else ""
         notes.append(f"One judge{of}: the judge's luck is not known. Let a second judge rate the same answers.")
+    ends_of = data.groupby(data["judge"].astype(str))["value"].agg(["min", "max"])
+    is_share = ends_of["min"].ge(0) & ends_of["max"].le(1)
+    if is_share.any() and not is_share.all():
+        scales = ", ".join(f"{name} from {low:g} to {high:g}" for name, low, high in ends_of.itertuples())
+        notes.append(f"Judges rate {scales}. If these are different scales, their mean says nothing: give them one.")
     is_of_mean = rows >= FEWEST_ROWS and most < 1 and len(effects) == 1
     if rows >= FEWEST_ROWS and most < 1:
         at = np.array([mean_low, min(0.5, unseen_share(rows, LEVEL)), min(max(0.5, mean_low), mean_high), mean_high])

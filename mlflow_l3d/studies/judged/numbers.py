@@ -211,7 +211,7 @@ def score_scorer(
         is_binary=is_binary,
         components=parts,
         gains=gain(parts),
-        agreement=judge_agreement(table) if table["judge"].nunique() > 1 else None,
+        agreement=judge_agreement(table) if parts.design["judge"] > 1 else None,
         passes=passes if len(passes) > 1 else None,
         unstable=unstable,
         recorded_mean=recorded[0] if len(recorded) == 1 else math.nan,

@@ -120,7 +120,7 @@ def compare_judged(
     }
     shared = sorted(set.intersection(*(set(side.scorers) for side in sides.values())))
     if not shared:
-        listed = "; ".join(f"{each[:8]}: {', '.join(side.scorers)}" for each, side in sides.items())
+        listed = "; ".join(f"{each[:8]}: {', '.join(side.scorers) or 'no numbers'}" for each, side in sides.items())
         raise ParameterError("runs", ",".join(ids), f"share no scorer ({listed})", "Evaluate both with the same one.")
     pairs = []
     for (scorer, is_higher), (one, other) in product(chosen(metric, shared).items(), combinations(systems, 2)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
@@ -44,6 +45,11 @@ def length_error(outputs: str) -> float:
     return float(len(outputs))
 
 
+@scorer
+def in_words(outputs: str) -> str:
+    return "rather good"
+
+
 def first_six(q: str) -> str:
     return q.upper() + "?" * (int(q[1:]) >= RIGHT["a"][0])
 
@@ -63,6 +69,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> dict
         answers = mlflow.search_traces(run_id=runs["a0"], return_type="list")
         runs["first"] = evaluated(answers, scorers=[judge("judge/1", FIRST)])
         runs["second"] = evaluated(answers, scorers=[judge("judge/2", SECOND)])
+        runs["words"] = evaluated(answers, scorers=[in_words])
         for name in ("a0", "b0"):
             traces = mlflow.search_traces(run_id=runs[name], return_type="list")
             runs[f"{name} error"] = evaluated(traces, scorers=[length_error])
@@ -227,6 +234,7 @@ def test_results_are_read_back_and_evaluations_stay_as_they_are(made: dict[str, 
         ("a0+same b0", {}, "are of different apps, no repeats of one. Compare them: mlflow-l3d compare --runs"),
         ("a0 failing", {"metric": "length"}, "must be a scorer of the evaluation: exact"),
         ("a0 first", {}, "share no scorer"),
+        ("a0 words", {}, "share no scorer .*: exact, length; .*: no numbers"),
     ],
 )
 def test_evaluations_that_cannot_be_compared(
@@ -314,3 +322,31 @@ def test_a_source_without_an_upper_limit_has_no_line() -> None:
     table = pd.DataFrame(lines, columns=["row", "answer", "judge", "scorer", "value"])
     page = JudgedEvaluation("", ("run",), "app", (score_scorer(table),), ()).report().to_html()
     assert page.count('class="interval"') == 3  # of rows; answers never differ
+
+
+def judged_table(**judges: list[float]) -> pd.DataFrame:
+    """Return one scorer's judgements of as many answers as each judge has verdicts, one per row."""
+    frame = pd.DataFrame(judges).melt(var_name="judge", value_name="value", ignore_index=False).reset_index(names="row")
+    return frame.assign(row=frame["row"].astype(str), answer=frame["row"], scorer="judge", failed="")
+
+
+def test_two_different_verdicts_are_not_called_the_same() -> None:
+    page = JudgedEvaluation("", ("run",), "app", (score_scorer(judged_table(exact=[0.0, 1.0])),), ()).summary()
+    assert "all judgements are the same" not in page
+    assert "Which luck is it? Not known: there are too few rows." in page
+
+
+def test_a_judge_that_gives_words_leaves_the_other_ones_numbers() -> None:
+    one = score_scorer(judged_table(words=[math.nan] * 6, strict=[0.0, 1.0, 1.0, 0.0, 1.0, 0.0]))
+    assert one.agreement is None
+    assert (
+        "One judge of judge: the judge's luck is not known." in JudgedEvaluation("", ("r",), "a", (one,), ()).summary()
+    )
+
+
+def test_judges_on_different_scales_are_named() -> None:
+    strict = [0.0, 1.0, 1.0, 0.0, 1.0, 0.0]
+    apart = score_scorer(judged_table(points=[3.0, 5.0, 3.0, 3.0, 5.0, 5.0], strict=strict))
+    assert "Judges rate points from 3 to 5, strict from 0 to 1. If these are different" in apart.components.notes[0]
+    alike = score_scorer(judged_table(lenient=[1.0, 1.0, 1.0, 0.5, 1.0, 0.0], strict=strict))
+    assert not [note for note in alike.components.notes if "scales" in note]

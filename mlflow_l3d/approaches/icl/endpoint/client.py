@@ -178,7 +178,8 @@ class Client:
             whole = {"model": self.endpoint.name, **{renamed.get(name, name): each for name, each in body.items()}}
             try:
                 answer: Any = await self._openai.post(path, body=whole, cast_to=object)
-                return read(answer), most, self._cost(answer, most)
+                if not (fault := replies.stated_fault(answer)):
+                    return read(answer), most, self._cost(answer, most)
             except _MALFORMED as error:
                 fault = type(error).__name__
             except L3DError:  # the budget

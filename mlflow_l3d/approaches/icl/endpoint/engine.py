@@ -94,7 +94,7 @@ class EndpointEngine:
 
         If the server gives those of whole prompts, it is the sum over the word's tokens; else that of its first one,
         and the second value returned is the share of words that were not among the likeliest tokens. Of a prompt for
-        which it gives none they are nan.
+        which it gives none, or those of no class word, they are nan.
         """
         if self.way(words) == "prompt":
             pairs = [(str(prompt), word) for prompt in prompts for word in words]
@@ -218,4 +218,6 @@ def identity(model: str, recipe: Recipe, cache: Path) -> dict[str, str]:
         If the server does not answer, or not as it should.
     """
     with closing(Connection(model, recipe, cache, again=True)) as connection:
-        return {**connection.served.identity, "endpoint_address": key_of(connection.endpoint.base_url)[:12]}
+        reading = {"endpoint_first_tokens": "2"} if connection.served.gives == "first" else {}  # how they are read
+        address = key_of(connection.endpoint.base_url)[:12]
+        return {**connection.served.identity, **reading, "endpoint_address": address}

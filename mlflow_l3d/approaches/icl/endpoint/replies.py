@@ -13,6 +13,9 @@ from mlflow_l3d.errors import L3DError
 _SHARED_START: Final = 3
 """Words that begin with so many letters alike may have the same first token."""
 
+_ROUNDED: Final = 0.01
+"""A logarithm of a probability is at most 0, but for rounding; servers that list probabilities call them the same."""
+
 _BESIDE: Final = ("reasoning_content", "reasoning", "reasoning_details")
 """Fields of a message that hold a thought, as servers name them."""
 _THOUGHTS: Final = ("thinking", "reasoning")
@@ -40,6 +43,15 @@ def common(reply: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def stated_fault(reply: Mapping[str, Any]) -> str:
+    """Return the error that a reply of status 200 holds in place of an answer, as gateways send; else nothing."""
+    choice = (reply.get("choices") or [{}])[0]
+    error = reply.get("error") or choice.get("error")
+    if not error and choice.get("finish_reason") == "error":
+        error = written(reply)["text"] or "no reason"
+    return " ".join(str(error.get("message") if isinstance(error, Mapping) else error or "").split())[:300]
+
+
 def written(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return the text of a reply, why it ended, and whether a thought of the model accompanies it."""
     choice = reply["choices"][0]
@@ -61,7 +73,7 @@ def first_tokens(reply: Mapping[str, Any]) -> dict[str, Any]:
         top = [(str(row["token"]), float(row["logprob"])) for row in rows]
     else:
         top = [(str(token), float(value)) for token, value in logprobs["top_logprobs"][0].items()]
-    if not top:
+    if not top or max(value for _, value in top) > _ROUNDED:
         raise ValueError("no log-probabilities")
     return common(reply) | {"top": top}
 
@@ -114,27 +126,29 @@ def _spells(tokens: Sequence[str], word: str) -> int:
 
 def tell_apart(words: Sequence[str]) -> bool:
     """Return whether the first tokens of class words tell them apart: no two begin with three letters alike."""
-    starts = [word[:_SHARED_START] for word in words]
-    whole = all(not other.startswith(word) for word in words for other in words if other is not word)
+    folded = [word.casefold() for word in words]
+    starts = [word[:_SHARED_START] for word in folded]
+    whole = all(not other.startswith(word) for word in folded for other in folded if other is not word)
     return whole and len(set(starts)) == len(words)
 
 
 def first_token_scores(top: Sequence[Sequence[Any]], words: Sequence[str]) -> tuple[npt.NDArray[np.float64], int]:
     """Return the log-probability of each word's first token, (C,), and how many words have none among those listed.
 
-    A token counts for the one word that begins with it, with or without a blank in front. A word that is not listed has
-    at most the probability of the last one that is, and gets that.
+    A token counts for the one word that begins with it, in any case, with or without a blank in front. A word that is
+    not listed has at most the probability of the last one that is, and gets half of that: less than any listed word. If
+    no word is listed, nothing is known of any: all scores are nan.
     """
     word_scores = np.zeros(len(words))
     for token, value in top:
-        text = str(token).lstrip()
-        named = [place for place, word in enumerate(words) if text and word.startswith(text)]
+        text = str(token).lstrip().casefold()
+        named = [place for place, word in enumerate(words) if text and word.casefold().startswith(text)]
         if len(named) == 1:
             word_scores[named[0]] += np.exp(float(value))
     least = min(float(value) for _, value in top)
     unseen = word_scores == 0
     with np.errstate(divide="ignore"):
-        scores = np.where(unseen, least, np.log(word_scores))
+        scores = np.where(unseen, np.nan if unseen.all() else least - np.log(2), np.log(word_scores))
     return scores, int(unseen.sum())
 
 

@@ -111,7 +111,7 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
     names = [str(row.get("id")) for row in rows]
     if names and name not in names:
         close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        fix = f"Did you mean {close[0]!r}?" if close else ""
+        fix = f"Did you mean {close[0]!r}?" if close else str(refused)
         raise ParameterError("model", f"openai:{name}", f"the server has {', '.join(names[:10])}", fix)
     raise L3DError(str(refused)) from None
 

@@ -133,7 +133,8 @@ class EndpointSession(PromptSession):
             return self._decided(cell, own, blank, metrics, asked.tested)
         tested = has_scores[: asked.tested]
         if not tested.any() or np.isnan(blank).any():
-            raise L3DError(f"{self.connection.endpoint.base_url} gave no log-probabilities. Use decision=generate.")
+            where = self.connection.endpoint.base_url
+            raise L3DError(f"{where} gave no log-probabilities of class words. Use decision=generate.")
         numbers, shares, _ = self._decided(cell, own[has_scores], blank, {}, int(tested.sum()))
         predictions = np.full(len(own), -1, dtype=np.int64)
         scores = np.full((len(own), len(self.task.class_names)), 1 / len(self.classes), dtype=np.float32)

@@ -94,6 +94,8 @@ def _sure(one: ScorerNumbers) -> Iterator[str]:
 
 def _main_luck(one: ScorerNumbers) -> Answer:
     parts = one.components.frame.sort_values("share", ascending=False).head(3).to_dict("records")
+    if parts and math.isnan(parts[0]["std"]):
+        return Answer("Which luck is it?", "", ("Not known: there are too few rows.",))
     if not parts or not parts[0]["std"] > 0:
         return Answer("Which luck is it?", "", ("None is visible: all judgements are the same.",))
     if len(parts) == 1:
