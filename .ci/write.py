@@ -53,8 +53,6 @@ Which parameters does a command have, and what may they be? `mlflow-l3d sweep --
 Python `mlflow_l3d.sweep(test_size=100)`. Python takes numbers, lists, mappings, True and False as they are;
 `None` is `none` if that is allowed, otherwise the default. Parameters of an approach, such as the learning rate, are
 values of the one parameter `hyperparameters` ([hyperparameters and luck](concepts/hyperparameters.md)).
-
-`.ci/write.py` writes this page.
 """
 
 
@@ -141,7 +139,7 @@ def names(text: str) -> str:
 def api() -> str:
     """Return the page that lists what is public."""
     page = "# What is public\n\nWhich names may you import and rely on? Those of `import mlflow_l3d`, listed here.\n"
-    page += "All others may change in any version. `.ci/write.py` writes this page.\n"
+    page += "All others may change in any version.\n"
     others = "".join(
         (ROOT / "docs" / "api" / each).read_text(encoding="utf-8") for each in ("extending.md", "analysis.md")
     )

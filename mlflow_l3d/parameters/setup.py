@@ -97,7 +97,7 @@ class Setup:
         approach = self.approach
         other = self.model if self.model != public_name(approach.default_model) else ""
         parts = (first, self.task.name, approach.label(self.hyperparameters), other.rpartition("/")[2])
-        return " · ".join(part for part in parts if part)
+        return " · ".join(filter(None, dict.fromkeys(parts)))
 
     @property
     def all_factors(self) -> tuple[str, ...]:

@@ -89,14 +89,13 @@ def range_text(each: Range, unit: Unit, *, sign: bool = False, digits: int = 2) 
 
 
 def less_text(each: Prediction, unit: Unit) -> str:
-    """Return how much less luck a remedy leaves, if the interval of the ratio shows it; else what its mean does."""
-    std, before = unit.typical(each.std.value), unit.typical(each.std_before)
-    ratio = between(each.ratio.low, each.ratio.high, partial(points, digits=0), "({} to {} % of ")
-    digits = unit.digits(each.std_before)
+    """Return how much luck a remedy leaves, or may leave if less luck is undecided, and what its mean does."""
+    before, digits = f"{unit.typical(each.std_before)}{unit.behind}", unit.digits(each.std_before)
+    ratio = between(each.ratio.low, each.ratio.high, partial(points, digits=0), "{} to {} %")
     mean = f"mean {range_text(each.mean_change, unit, sign=True, digits=digits)}".replace("\n", " ")
     if each.ratio.high < 1:
-        return f"{std} of {before} {ratio}it), {mean}"
-    return f"{mean}; less luck is undecided" + f" {ratio}{before})" * (ratio != MISSING)
+        return f"leaves {unit.typical(each.std.value)} of {before} ({ratio}); {mean}"
+    return f"may leave {'less luck' if ratio == MISSING else f'{ratio} of {before}'}; {mean}"
 
 
 def remedy_bars(predictions: Sequence[Prediction], metric: Metric, notes: Sequence[str] = ()) -> Table:

@@ -80,7 +80,7 @@ class Source:
     @property
     def another(self) -> str:
         """The candidate of a gate, as it is typed: what to change."""
-        return f"command={self.given.get('command', 'COMMAND')}" if self.approach == "command" else _ANOTHER
+        return f"command={_unquoted(self.given.get('command', 'COMMAND'))}" if self.approach == "command" else _ANOTHER
 
     @property
     def link(self) -> str:
@@ -94,7 +94,7 @@ class Source:
 
     def about(self, *more: str) -> str:
         """Return what was studied, for a page's first line: task, approach and model, as far as known, and more."""
-        return " · ".join(part for part in (self.task, self.approach, self.model, *more) if part)
+        return " · ".join(filter(None, dict.fromkeys((self.task, self.approach, self.model, *more))))
 
     def place(self, *counts: str) -> Markup:
         """Return what stands at the right of a page's first line: how many runs, the date, a link."""
@@ -127,7 +127,7 @@ class Source:
             del options["approach"]
         words = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
         typed = shlex.join(["mlflow-l3d", verb, *task, *words])
-        return f"{typed} -- {' '.join(map(_quoted, shlex.split(script)))}" if script else typed
+        return f"{typed} -- {_unquoted(script)}" if script else typed
 
     def on_runs(self, verb: str, *runs: str, **options: object) -> str:
         """Return a command about stored runs; if a command cannot name the approach, the same call in Python."""
@@ -144,6 +144,6 @@ def lists_in(hyperparameters: Mapping[str, object]) -> dict[str, str]:
     return {name: value for name, value in hyperparameters.items() if isinstance(value, str) and "|" in value}
 
 
-def _quoted(word: str) -> str:
-    """Return a word as a shell takes it; a placeholder needs no quotes."""
-    return word if _PLAIN.fullmatch(word) else shlex.quote(word)
+def _unquoted(command: str) -> str:
+    """Return a command as a shell takes it; a placeholder needs no quotes."""
+    return " ".join(word if _PLAIN.fullmatch(word) else shlex.quote(word) for word in shlex.split(command))

@@ -181,7 +181,9 @@ def _size_notes(task: Task) -> list[str]:
         if requested is None and taken.min() < wanted:
             few = f": {', '.join(_few(task, taken, wanted))} ({wanted} a class would be needed)"
             why = few if task.form.has_classes else ""
-            notes.append(f"{task.name}: {taken.sum()} {part} examples {done} instead of {DEFAULT_SIZE}{why}")
+            notes.append(
+                f"{task.name}: {taken.sum()} {part} examples {done} instead of the default {DEFAULT_SIZE}{why}"
+            )
     rare = np.flatnonzero(hardly_tested(drawn.test)).tolist() if task.form.has_class_names else []
     if 0 < len(rare) < len(drawn.test) - 1:
         few = f"{', '.join(_few(task, drawn.test, 5))} test example(s), on which macro averages as f1_macro rest"

@@ -294,6 +294,6 @@ def test_more_scores_than_there_are(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match=r"^test_size=5: there are 2 test examples, so at most 2 are allowed\."):
         load_task(path, settings=SplitSettings(test_size=5))
     assert load_task(path).notes[1:] == (
-        "mine.parquet: 10 training examples labelled instead of 1000",
-        "mine.parquet: 2 test examples evaluated instead of 1000",
+        "mine.parquet: 10 training examples labelled instead of the default 1000",
+        "mine.parquet: 2 test examples evaluated instead of the default 1000",
     )

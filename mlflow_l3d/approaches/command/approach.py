@@ -180,7 +180,7 @@ class Command(Approach):
 
         It runs again, with other seeds, if that leaves open how the score is written, or which files are outputs.
         """
-        _log.warning("%s is run once to see its classes or scores; classes=a|b|... saves that", self.what.capitalize())
+        _log.warning("%s runs once to find its scores or classes (classes=a|b skips this)", self.what.capitalize())
         for seed in range(_MOST_FIRST_RUNS):
             self.first = None
             try:

@@ -38,7 +38,7 @@ def cure(parent_run_id: Any = "latest", *, progress: bool | None = None, **optio
     progress
         Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **options
-        As on the command line, see :data:`mlflow_l3d.studies.cure.parameters.CURE`: ``verify``, ``budget``, ``runs``.
+        As on the command line (``mlflow-l3d cure --help-all``): ``verify``, ``budget``, ``runs``.
 
     Returns
     -------

@@ -78,7 +78,8 @@ def view(
 ) -> Viewed:
     """Open the report of a study, or the list of all studies on the tracking server.
 
-    The pages are served on this machine alone until Ctrl-C; a list in which something is running is kept up to date.
+    The pages are served on this machine alone until Ctrl-C; in a notebook, until you interrupt the cell. A list with
+    something that runs is kept up to date.
 
     Parameters
     ----------
@@ -225,7 +226,7 @@ def _serve(client: Client, run_id: str, port: int, *, opened: bool) -> Viewed:
     if server is None:
         raise L3DError(f"port={port}: none of the next 20 ports is free. Name another one.")
     address = f"http://{_HOSTS[0]}:{server.server_port}/"
-    logger.warning("%s\nCtrl-C ends it.", address)
+    logger.warning("%s\nCtrl-C ends it; in a notebook, interrupt the cell.", address)
     if opened:
         webbrowser.open(address if run_id == "all" else f"{address}{run_id}")
     with server, suppress(KeyboardInterrupt):

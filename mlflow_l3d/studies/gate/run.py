@@ -97,7 +97,7 @@ def gate(*, progress: bool | None = None, **parameters: Unpack[GateOptions]) -> 
     progress
         Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **parameters
-        As on the command line, see :data:`mlflow_l3d.studies.gate.parameters.GATE`. The candidate is the run id of an
+        As on the command line (``mlflow-l3d gate --help-all``). The candidate is the run id of an
         investigation, or what differs from the baseline: parameters of `main` as ``name=value`` separated by
         semicolons, as JSON, or as a mapping.
 

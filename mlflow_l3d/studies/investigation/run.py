@@ -34,7 +34,9 @@ from mlflow_l3d.tracking.pages import runs_page
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Investigation(CellStudyResult[InvestigationRequest], Analysed):
-    """A finished investigation; see :class:`mlflow_l3d.studies.cells.CellStudyResult`.
+    """A finished investigation: ``summary()`` is its text, ``to_frame()`` has one row per factor.
+
+    It is a :class:`mlflow_l3d.studies.cells.CellStudyResult`.
 
     Attributes
     ----------
@@ -70,19 +72,21 @@ def investigate(
     Parameters
     ----------
     task
-        A name, a :class:`~mlflow_l3d.tasks.base.Task`, a pandas data frame, or a data set of the library `datasets`.
+        Labelled data: a file, a name, a pandas data frame, a data set of the library `datasets`, or a
+        :class:`~mlflow_l3d.tasks.base.Task`.
     approach
-        The name of an approach, or an object: a :class:`~mlflow_l3d.approaches.base.Approach`.
+        The name of an approach, a function with the decorator ``training``, or another
+        :class:`~mlflow_l3d.approaches.base.Approach`.
     progress
         Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **parameters
-        As on the command line, see :data:`mlflow_l3d.studies.investigation.parameters.MAIN`: ``factor``, ``model``,
+        As on the command line (``mlflow-l3d investigate --help-all``): ``factor``, ``model``,
         ``investigation_runs``, ``mitigation_runs``, ``root_seed``, ...
 
     Returns
     -------
     Investigation
-        The result; its runs are on the current MLflow tracking server.
+        The result: ``summary()``, ``to_frame()``, ``cure()``. Its runs are on the current MLflow tracking server.
 
     Raises
     ------

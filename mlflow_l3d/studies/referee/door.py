@@ -194,7 +194,7 @@ def referee(**parameters: Unpack[RefereeOptions]) -> RefereeSession:
     Parameters
     ----------
     **parameters
-        As on the command line, see :data:`mlflow_l3d.studies.referee.parameters.REFEREE`. :class:`mlflow_l3d.Referee`
+        As on the command line (``mlflow-l3d referee --help-all``). :class:`mlflow_l3d.Referee`
         does the same for loops in Python, also with a function.
 
     Returns

@@ -101,7 +101,7 @@ def search(
     progress
         Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **parameters
-        As on the command line, see :data:`mlflow_l3d.studies.search.parameters.SEARCH`.
+        As on the command line (``mlflow-l3d search --help-all``).
 
     Returns
     -------

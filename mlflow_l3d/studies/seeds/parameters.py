@@ -16,11 +16,7 @@ class _SeedsTask(TypedDict, total=False):
     task: Annotated[
         str,
         replace(
-            shared.TASK,
-            help=(
-                "GLUE or SuperGLUE task, or a file with a column `split`: its own parts are used; other data is "
-                "split once"
-            ),
+            shared.TASK, help="labelled data, a file or a task: its own parts (column `split`), else it is split once"
         ),
     ]
 

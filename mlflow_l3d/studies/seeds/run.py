@@ -35,7 +35,9 @@ from mlflow_l3d.tracking.pages import runs_page
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SeedsRun(CellStudyResult[SeedsRequest]):
-    """A finished study of seeds, which are its cells; see :class:`mlflow_l3d.studies.cells.CellStudyResult`.
+    """A finished seeds study: ``summary()`` is its text, ``to_frame()`` has one row per seed.
+
+    It is a :class:`mlflow_l3d.studies.cells.CellStudyResult`.
 
     Attributes
     ----------
@@ -79,18 +81,20 @@ def seeds(
     Parameters
     ----------
     task
-        A name, a :class:`~mlflow_l3d.tasks.base.Task`, a pandas data frame, or a data set of the library `datasets`.
+        A function of a seed that returns a score, a mapping of scores, ``(labels, predictions)`` of the test examples,
+        a `transformers.Trainer` or a Lightning trainer. Or data: a file, a name, a pandas data frame, a data set of
+        the library `datasets`, or a :class:`~mlflow_l3d.tasks.base.Task`.
     approach
         The name of an approach, or an object: a :class:`~mlflow_l3d.approaches.base.Approach`.
     progress
         Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **parameters
-        As on the command line, see :data:`mlflow_l3d.studies.seeds.parameters.SEEDS`.
+        As on the command line: ``mlflow-l3d seeds --help-all`` explains all of them.
 
     Returns
     -------
     SeedsRun
-        The result; its runs are on the current MLflow tracking server.
+        The result: ``summary()``, ``to_frame()``, ``cited()``. Its runs are on the current MLflow tracking server.
 
     Raises
     ------

@@ -88,7 +88,7 @@ def sweep(
     progress
         Whether to show progress on stderr; None shows it in a notebook and on a terminal.
     **parameters
-        As on the command line, see :data:`mlflow_l3d.studies.sweep.parameters.SWEEP`: those of
+        As on the command line (``mlflow-l3d sweep --help-all``): those of
         :func:`mlflow_l3d.studies.investigation.run.investigate`, each a value or a list of values; ``over``, a mapping
         of hyperparameter to values; ``file``; ``budget``. Also ``sets``, ``exclude`` and
         ``overrides``, as in a file; approaches and tasks in a set may be objects.

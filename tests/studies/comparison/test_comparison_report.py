@@ -303,7 +303,7 @@ def test_first_table_has_a_row_for_each_pair_with_its_joint_interval():
         assert str(row[1]) == kind == ("better" if one.verdict == "worse" else one.verdict)
         assert row[3] == f"{value:+.1f}\n({low:+.1f} to {high:+.1f})"
         assert 'class="band"' in row[2].html
-    assert "Grey: up to 2 points" in table.note
+    assert "Grey in the report: up to 2 points" in table.note
     assert 'class="band"' not in first_table(among({"A": FIRST, "B": APART})).rows[0][2].html
 
 

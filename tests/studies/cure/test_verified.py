@@ -123,6 +123,22 @@ def test_more_golden_runs_are_not_asked_of_a_remedy_that_changes_none() -> None:
     assert (step.text, step.command) == ("Tried: vote of 5 runs over a:", "mlflow-l3d cure p --verify 1")
 
 
+def test_more_data_that_help_are_named_if_no_training_does() -> None:
+    vote = replace(NOTHING.prediction, std=Range(0.1), std_before=0.1, ratio=Range(1.0, 0.9, 1.1))
+    more = Prediction(
+        remedy=Remedy("more_data", changes={"test_size": 120}, words="120 test examples in place of 60"),
+        basis="extrapolated",
+        std=Range(0.07),
+        std_before=0.1,
+        ratio=Range(0.7, 0.6, 0.8),
+        mean_change=Range(0.0, 0.0, 0.0),
+    )
+    answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(vote, more))
+    assert headline(answer) == "No change of the training that these runs can predict leaves clearly less luck."
+    lead = cure_document(answer, source=Source(), run_id="r", settings={}).answers[0].lead
+    assert lead.endswith("120 test examples in place of 60 leaves ± 7.0 of ± 10.0 points (60 to 80 %); mean +0.0.")
+
+
 def test_of_remedies_that_show_nothing_the_one_with_the_least_spread_is_named() -> None:
     first, second = (
         replace(

@@ -171,7 +171,7 @@ def test_the_last_port_has_no_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_address_is_given_when_it_is_no_longer_served(
-    studied: tuple[Place, str, str], monkeypatch: pytest.MonkeyPatch
+    studied: tuple[Place, str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
@@ -179,6 +179,7 @@ def test_no_address_is_given_when_it_is_no_longer_served(
     monkeypatch.setattr(ThreadingHTTPServer, "serve_forever", interrupted)
     with studied[0].entered():
         assert view(port=0, browser=False).summary() == "2 studies: no longer served"
+    assert caplog.messages[-1].endswith("\nCtrl-C ends it; in a notebook, interrupt the cell.")
 
 
 def test_a_study_without_a_report_and_an_unknown_run_are_refused(studied: tuple[Place, str, str]) -> None:

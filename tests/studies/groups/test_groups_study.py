@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -274,6 +275,9 @@ def test_equal_means_are_no_difference() -> None:
     assert headline(study) == "model=a and model=b have equal means; the others are worse, beyond luck."
     two = study_of({"a": scores, "b": scores})
     assert headline(two) == "model=a and model=b have equal means."
+    long = "learning_rate=3e-05, per_device_train_batch_size=32"
+    other = replace(two, groups=two.groups.replace("model=a", long), pairs=two.pairs.replace("model=a", long))
+    assert headline(other) == f"{long} and model=b have equal means."
     assert "--tag true" in step(two, Source()).command
 
 

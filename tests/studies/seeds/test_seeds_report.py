@@ -145,7 +145,7 @@ def test_answers_of_other_cases():
         "{output}/predictions.csv."
     )
     of_function = study_answers(scored(0.8, 0.9), is_typed=False)[2].lead
-    assert of_function.endswith("Record them: return labels and predictions of the test examples, not a score alone.")
+    assert of_function.endswith("Record them: return (labels, predictions) of the test examples in place of a score.")
     numbers = regression()
     apart, pearson = numbers.together["absolute_difference"], numbers.pairs["consistency_pearson"].mean
     assert f"{apart:.3f} apart on average" in said(numbers, 2)
@@ -242,9 +242,10 @@ def test_next_step_is_what_changes_the_answer_most(studies):
     assert same.command.endswith("--self-test only")
     (imported,) = steps(studies[3], Source(run_id=RUN), 0)
     assert imported.command == f"mlflow-l3d compare --runs {RUN},RUN_ID"
-    script = {"approach": "command", "command": "python train.py --seed {seed}"}
+    script = {"approach": "command", "command": "python train.py --seed '{seed}'"}  # as a shell's words are joined
     (gated,) = steps(studies[3], Source(run_id=RUN, approach="command", given=script), 0)
     assert gated.command == f"mlflow-l3d gate --baseline {RUN} --candidate 'command=python train.py --seed {{seed}}'"
+    assert Source(task="train.py", approach="train.py").about("loss") == "train.py · loss"
     losses = pd.DataFrame({"seed": [1, 2, 3], "loss": [0.2, 0.25, 0.3]})
     loss = seeds_study(losses, losses.iloc[:0], metric="loss")
     (gated,) = steps(loss, Source(run_id=RUN, approach="command", given=script), 0)

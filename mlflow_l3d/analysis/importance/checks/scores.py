@@ -165,7 +165,7 @@ def rare_classes(evidence: Evidence) -> Iterator[Check]:
     tests = {at: counted(round(answers.tested[at]), "test example") for at in rare}
     each = [f"class {names[at]}: {tests[at]}{', predicted in no run' * bool(never[at])}" for at in rare[:4]]
     limit = f"is at most {100 * (1 - never.sum() / (plan.classes or len(never))):.0f}"
-    so = limit if never.any() else f"owes 1/{plan.classes} to each class"
+    so = limit if never.any() else f"counts each class 1/{plan.classes}"
     message = f"{'; '.join(each)}{f', and {len(rare) - 4} more' * (len(rare) > 4)}; so {metric} {so}"
     fix = leave_out("it" if len(rare) == 1 else "them", plan.label_column, names.values())
     yield Check("L3D016", "warning", "Rare classes", f"{message}. Label more, or {fix}.")

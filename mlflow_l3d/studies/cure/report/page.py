@@ -108,10 +108,10 @@ def headline(answer: CureAnswer) -> str:
         return f"First beat guessing: {answer.collapsed} of {answer.runs} runs are no better."
     elif helping:
         if not helping[0].ratio.high < 1:
-            return f"{beginning(helping[0].remedy, 1)}: {less_text(helping[0], unit)}."
+            return f"{beginning(helping[0].remedy, 1)} {less_text(helping[0], unit)}."
         what, before, after = f"{beginning(helping[0].remedy, 1)} would leave", Range(answer.std), helping[0].std
     else:
-        return "No remedy that can be predicted from these runs leaves clearly less luck in a single result."
+        return "No change of the training that these runs can predict leaves clearly less luck."
     digits = unit.digits(after.value)
     return f"{what} ± {unit.text(after.value, digits)} of ± {unit.text(before.value, digits)}{unit.behind}{end}"
 
@@ -137,7 +137,9 @@ def _helping(answer: CureAnswer) -> Answer:
         lead = f"**{beginning(helping[0].remedy)}**: mean **{shift}**{unit.behind}{more}."
     elif any(each.remedy.kind in SEVERAL for each in answer.shown()):
         left = f"less than {100 * ENOUGH:.3g} % of the spread"
-        lead = f"No remedy that can be predicted is established to leave {left} without a {worse(answer)} mean."
+        lead = f"No change of the training is established to leave {left} without a {worse(answer)} mean."
+        data = (each for each in answer.shown() if each.remedy.kind == "more_data" and each.ratio.high < 1)
+        lead += "".join(f" {beginning(each.remedy)} {less_text(each, unit)}." for each in data)
     else:
         lead = " ".join(answer.reasons[:1])
     return Answer("What would help?", "", (lead,))

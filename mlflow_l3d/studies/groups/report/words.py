@@ -40,8 +40,8 @@ def headline(study: GroupsStudy) -> str:
         return "How much is luck depends on the group."
     if study.pairs.empty:
         return may_be_luck("runs of a group", _size(study, study.luck))
-    best, others = shorten(study.pairs["first"].iloc[0], 36), several[several["verdict"].isin([BETTER, UNDECIDED])]
-    open_, only = others["group"][others["verdict"].eq(UNDECIDED)], shorten(others["group"].iloc[0], 36)
+    best, others = shorten(study.pairs["first"].iloc[0], 60), several[several["verdict"].isin([BETTER, UNDECIDED])]
+    open_, only = others["group"][others["verdict"].eq(UNDECIDED)], shorten(others["group"].iloc[0], 60)
     best = best if study.groups["verdict"].iloc[0] else f"Of the groups with three seeds or more, {best}"
     if open_.empty:
         rest = only if len(others) == 1 else f"{all_of(len(others))} other groups"
@@ -49,7 +49,7 @@ def headline(study: GroupsStudy) -> str:
     rest = only if len(others) == 1 else f"{len(open_)} of {len(others)} other groups"
     if open_.isin(study.tied).all():
         worse = "; the others are worse, beyond luck" * (len(open_) < len(others))
-        return f"{listed([best, *(shorten(name, 36) for name in open_)])} have equal means{worse}."
+        return f"{listed([best, *(shorten(name, 60) for name in open_)])} have equal means{worse}."
     return f"{best} has the best mean, but {rest} may be as good."
 
 

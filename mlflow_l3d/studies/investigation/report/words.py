@@ -89,7 +89,7 @@ def _cured(shown: Shown, source: Source) -> Iterator[Answer]:
         lead = remedies.reason
         if remedies.best:
             name = short_words(remedies.best[0].remedy)
-            lead = f"**{name[:1].upper()}{name[1:]}**: {less_text(remedies.best[0], shown.unit)}."
+            lead = f"**{name[:1].upper()}{name[1:]}** {less_text(remedies.best[0], shown.unit)}."
             lead += labels_note([remedies.best[0].remedy])
         if (cure := source.given.get("cure", "")).startswith("{"):
             lead = f"These runs have a remedy: {remedy_words(Remedy(**json.loads(cure)))}. {lead}"

@@ -216,7 +216,7 @@ def _stable(study: SeedsStudy, is_typed: bool) -> Answer:
         return Answer(question, "", (lead, f"Against the truth: {right} % (correct consistency)."))
     fix = "Record them: a command writes example_id, label, prediction to {output}/predictions.csv."
     if not is_typed:
-        fix = "Record them: return labels and predictions of the test examples, not a score alone."
+        fix = "Record them: return (labels, predictions) of the test examples in place of a score."
     what = "predict no common example." if study.unshared else f"hold no predictions to compare. {fix}"
     return Answer(question, "", (f"The {unit}s {what}",))
 
