@@ -53,7 +53,7 @@ class Remedy:
     words
         What reports call it, if its kind does not say it; part of no key.
     trainings
-        Trainings behind one member, if its changes make several; part of no key.
+        Trainings behind one member, if it is made of several; part of no key.
     """
 
     kind: Kind
@@ -72,11 +72,6 @@ class Remedy:
     def needs_labels(self) -> bool:
         """Whether it needs labels that the user may not have: more of them, or of other examples."""
         return self.kind in LABELS or any(name in TASK_FACTORS for name in self.over)
-
-    @property
-    def trainings(self) -> int:
-        """Trainings behind one prediction."""
-        return 2 if self.kind == "active" else self.members
 
 
 class Range(NamedTuple):

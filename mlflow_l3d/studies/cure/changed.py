@@ -133,7 +133,7 @@ def predict_changed(
     Ensembles are predicted as those of any golden runs; what the change alone does, paired with the `plain` scores,
     comes on top. The first prediction, the change alone, has the reason if others are missing. More labels are alone.
     """
-    alone = Prediction(remedy=remedy, basis="unknown", trainings=remedy.trainings)
+    alone = Prediction(remedy=remedy, basis="unknown")
     metric = gathered.metric
     cells = _changed_runs(client, golden, remedy)
     if cells.empty:

@@ -232,7 +232,7 @@ def _trainings(gathered: Gathered, golden: GoldenRequest | None) -> int:
     else:
         text = own_parameter(gathered.parent, "cure") or ""
         remedy = read_remedy(text) if text.startswith("{") else Remedy("training")
-    return remedy.trainings
+    return 2 if remedy.kind == "active" else remedy.members
 
 
 def _predictions(
@@ -271,7 +271,7 @@ def _predictions(
         setup = golden.setup
         remedies = [*gathered.in_order(setup.approach.remedies(setup.task, setup.hyperparameters))]
         if members.has_scores and gathered.classes and "label_selection" in setup.all_factors:
-            remedies.append(Remedy("active"))
+            remedies.append(Remedy("active", trainings=2))
         for remedy in remedies:
             changed = predict_changed(client, gathered, golden, plain, remedy, most_members)
             trainings = each_run * remedy.trainings

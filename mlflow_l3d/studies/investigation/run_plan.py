@@ -118,8 +118,7 @@ class Plan:
         """Return the plan in one line."""
         golden = "golden std from pooled runs" if self.golden_pooled else f"L={self.golden_runs}"
         counts = {"rows": self.mitigation_runs, "columns": self.investigation_runs, "golden": golden}
-        size = self.design.words.size.format(**counts)
-        return f"{self.design.name}, {size}"
+        return f"{self.design.name}, {self.design.words.size.format(**counts)}"
 
     def stop_words(self) -> str:
         """Return the stopping rule, if there is one, in a few words."""
@@ -161,10 +160,8 @@ def choose_design(asked: Arguments, factors: Sequence[str]) -> tuple[str, str]:
     of_tables = {name: asked.texts[name] for name, is_asked in only_tables.items() if is_asked}
     if of_tables:
         what = " and ".join(f"{name}={text}" for name, text in of_tables.items())
-        return (
-            PUBLISHED,
-            f"design={PUBLISHED}, because of {what}. Without, several factors take the cheaper design={CHEAPER}.",
-        )
+        without = f"Without, several factors take the cheaper design={CHEAPER}."
+        return PUBLISHED, f"design={PUBLISHED}, because of {what}. {without}"
     return (
         CHEAPER,
         f"design={CHEAPER}: several factors need fewer trainings than in the published {PUBLISHED} design.",
@@ -195,7 +192,7 @@ def check_levels(plan: Plan, factors: Sequence[str], levels: Mapping[str, int]) 
             raise ParameterError("factor", name, "has one level, so that nothing varies", "List several options.")
         if plan.investigation_runs != levels[name]:
             allowed = f"must be {levels[name]}, the levels of {name}, each of which is a column"
-            fix = "Investigate lists of other lengths one at a time." if len(factors) > 1 else ""
+            fix = "Investigate lists of other lengths one at a time." * (len(factors) > 1)
             raise ParameterError("investigation_runs", plan.investigation_runs, allowed, fix)
 
 

@@ -48,6 +48,12 @@ def unbalanced_components(table: FloatArray) -> MeanSquares | None:
         None if no degree of freedom is left for rows, columns or the residual.
     """
     finite, (rows, columns) = np.isfinite(table), table.shape
+    if rows < columns:  # fewer equations
+        turned = unbalanced_components(table.T)
+        if turned is None:
+            return None
+        squares = turned.of_columns, turned.residual, turned.of_rows, turned.column_size, turned.row_size
+        return MeanSquares(rows, columns, *squares, turned.residual_degrees)
     count, in_row, in_column = int(finite.sum()), finite.sum(axis=1), finite.sum(axis=0)
     scores = np.where(finite, table - np.nanmean(table), 0.0)
     within_rows = np.where(finite, scores - (scores.sum(axis=1) / in_row)[:, None], 0.0)
