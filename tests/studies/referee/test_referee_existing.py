@@ -70,7 +70,7 @@ def test_without_shared_seeds_the_gain_is_the_difference_of_means_with_both_vari
     # Neither a pair with its numbers nor one with the champion that it becomes says anything of shared seeds.
     before = session.noise.estimate().correlation
     session.conclude(
-        "existing", runs, session.look(runs, paired=False).__class__(*[5, 1, 1, 0, 2, 9, 9, 1, 0, "keep"]), paired=False
+        "existing", runs, session.look(runs, paired=False).__class__(*[5, 1, 1, 0, 2, 9, 9, "keep"]), paired=False
     )
     assert session.noise.estimate().correlation == before
     assert session.noise_of().correlation == 0
