@@ -63,7 +63,7 @@ def means_without(values: FloatArray) -> FloatArray:
 
 
 def combined_error(
-    left_out: Sequence[FloatArray], overlap: float = 0.0, most: Sequence[float] = (math.inf, math.inf)
+    left_out: Sequence[FloatArray], overlap: float = 0.0, most: Sequence[float] = ()
 ) -> tuple[float, float]:
     """Return the error of an estimate and its degrees of freedom.
 
@@ -75,14 +75,15 @@ def combined_error(
     overlap
         What several kinds count alike, taken away again; the variance is never below that of one kind.
     most
-        The most degrees of freedom of each kind.
+        The most degrees of freedom of the first kinds.
 
     Notes
     -----
     Degrees of freedom by Welch and Satterthwaite: each variance has one less than it has units, and counts by its size.
     """
     variances = np.array([jackknife_variance(values) for values in left_out])
-    degrees = np.array([min(len(values) - 1, few) for values, few in zip(left_out, most, strict=False)])
+    limits = [*most, *[math.inf] * len(left_out)]
+    degrees = np.array([min(len(values) - 1, limit) for values, limit in zip(left_out, limits, strict=False)])
     total = float(variances.sum())
     if not total > 0:
         return math.sqrt(total), float(degrees.min())

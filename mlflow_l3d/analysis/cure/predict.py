@@ -80,7 +80,7 @@ def predict(
         collapsed = f"{count} of {runs} golden runs collapsed"
         rows_down, columns_down = (int((low.mean(axis=axis) > MANY).sum()) for axis in (1, 0))
         if not (rows_down or columns_down) and low.mean() < wilson_interval(count, runs)[0]:
-            why = f"{collapsed}, and hardly any of these: use design=nested"
+            why = f"{collapsed}, and almost none of these: use design=nested"
         reason += "; " * bool(reason) + f"{collapsed}: intervals may be too short"
         table = replace(table, collapsed=(rows_down or len(low), columns_down or table.size))
     return list(_predictions(table, over, golden_std, most_members, why, reason))

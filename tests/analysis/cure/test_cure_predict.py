@@ -388,7 +388,7 @@ def test_collapsed_columns_are_predicted_only_from_tables_that_have_some() -> No
     settled = {"over": ("a",), "classes": 2, "golden_std": Range(0.1, 0.09, 0.11)}
     blind = predict(table(0), metric=F1, golden=golden, **settled)
     assert [each.basis for each in blind] == ["unknown"]
-    assert blind[0].reason == "3 of 31 golden runs collapsed, and hardly any of these: use design=nested"
+    assert blind[0].reason == "3 of 31 golden runs collapsed, and almost none of these: use design=nested"
     assert of(predict(table(0), metric=F1, golden=golden[4:], **settled), "vote", 3).ratio.high > 0
     rows = table(2)
     found = of(predict(rows, metric=F1, golden=golden, **settled), "vote", 3)
