@@ -504,6 +504,13 @@ def test_a_first_run_without_a_score_says_what_to_print(line, metric, why, tmp_p
         printing(tmp_path, line, metric=metric)
 
 
+def test_a_seed_in_place_of_a_setting_is_reported(tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    for command, reported in (("python train.py {seed}", False), ("python train.py {seed} {learning_rate}", True)):
+        Command(command).own_task({"classes": "a|b"}, tmp_path)
+        assert ("A random seed stands for each name in braces, also for learning_rate" in caplog.text) == reported
+
+
 def test_the_score_may_be_named_after_the_first_run(tmp_path, caplog):
     line = "print(f'accuracy: 0.5 loss={s} reward={s}')"
     assert printing(tmp_path, line)[0].metric == "accuracy"

@@ -143,6 +143,8 @@ class Command(Approach):
             classes = tuple(part.strip() for part in classes_text.split("|"))
         if self.not_in_key:
             key_files.report_outputs(self.template)
+        if settings := self.template.settings:
+            warn_once(f"A random seed stands for each name in braces, also for {settings}: type its value")
         return own_data(self.label(hyperparameters), classes, kind)
 
     def _tried(self, hyperparameters: Mapping[str, Value], cache: Path) -> FirstRun:

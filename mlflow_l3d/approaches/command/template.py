@@ -24,6 +24,8 @@ from mlflow_l3d.privacy import HIDDEN, public_text
 OUTPUT: Final = "output"
 HERE: Final = "here"
 """Placeholders that are not factors: the folder that a cell's command writes to, and the one it was typed in."""
+_SETTING: Final = re.compile("lr|.*rate|epochs?|.*size|dropout|.*decay|alpha|beta|gamma|momentum|temperature|shots")
+"""Names of what is no seed, and has no random value."""
 _SHELL: Final = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"})
 
 
@@ -87,6 +89,11 @@ class Template:
         if is_script and self._path(script) is None:
             fix = "Go to the folder of the script, or give its whole path."
             raise ParameterError("command", script, "this folder has no such file", fix)
+
+    @property
+    def settings(self) -> str:
+        """The placeholders whose names are those of settings."""
+        return ", ".join(filter(_SETTING.fullmatch, self.factors))
 
     def files(self) -> dict[str, str]:
         """Return name -> hash of the files that the command names."""
