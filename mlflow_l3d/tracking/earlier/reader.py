@@ -249,9 +249,9 @@ def read_predictions(
             tables = {} if path is None else dict(rows_by_cell(path, cells["cell_key"], math.inf))
             yield from ((run_id, tables.get(at)) for at, run_id in enumerate(run_ids))
             return
-        known = dict(zip(run_ids, cells["artifact_uri"], strict=True)) if "artifact_uri" in cells else {}
+        own_uris = dict(zip(run_ids, cells["artifact_uri"], strict=True)) if "artifact_uri" in cells else {}
         for batch in batches(run_ids, 64):  # who stops at the first run without predictions has asked for few
-            uris = known or {str(run.info.run_id): str(run.info.artifact_uri) for run in runs_named(client, batch)}
+            uris = own_uris or {str(run.info.run_id): str(run.info.artifact_uri) for run in runs_named(client, batch)}
             yield from zip(batch, pool.map(fetch, batch), strict=True)
 
 
