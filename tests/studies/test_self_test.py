@@ -138,7 +138,8 @@ def test_a_changed_score_is_shown_in_few_digits(after, shown):
 
 def test_a_trial_run_that_fails_says_so(script, tmp_path):
     script()
-    specify({**TYPED, **SIZES})  # it is run once: which metrics it has
+    specified = specify({**TYPED, **SIZES})  # it is run once: which metrics it has
+    assert specified.setup.title("split") == "split · train.py"
     (tmp_path / "train.py").write_text("raise SystemExit('no data.')")
     with pytest.raises(L3DError, match=r"^self-test: a trial run before the study failed: .*no data\. Mend it"):
         seeds(**TYPED, seeds=2, hyperparameters="classes=none")

@@ -111,7 +111,7 @@ def test_size_is_answered_by_the_means_and_a_small_difference_is_named() -> None
     assert "Mean mse (smaller is better): 0.730 with" in said(mse, 1)
     table = first_table(mse)
     assert table is not None
-    assert "baseline minus candidate" in table.note
+    assert "baseline minus candidate. Grey in the report: " in table.note
     fine = replace(gate_answer(0.0), plan=replace(PLAN, smallest_effect=0.001))
     assert "73.00 with the baseline" in said(fine, 1)
 
