@@ -299,6 +299,7 @@ def test_runs_that_score_no_better_than_chance_collapsed_if_they_are_many_or_apa
     scores: list[float], collapsed: int
 ) -> None:
     gathered: Any = SimpleNamespace(metric=named("accuracy"), classes=2, golden=np.array(scores))
+    gathered.chance = Gathered.chance.fget(gathered)  # type: ignore[attr-defined]
     assert Gathered.collapsed.fget(gathered) == collapsed  # type: ignore[attr-defined]
 
 

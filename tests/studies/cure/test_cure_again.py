@@ -150,6 +150,7 @@ def test_restarts_come_first_if_some_runs_name_one_class_and_others_learn(
     members = SimpleNamespace(answers=lambda _: Answers(40, constant, *counts))
     scores = np.r_[np.full(low, 0.5), np.linspace(0.9, 0.92, 20 - low)]
     gathered: Any = SimpleNamespace(metric=named("accuracy"), classes=2, golden=scores, members=members)
+    gathered.chance = Gathered.chance.fget(gathered)  # type: ignore[attr-defined]
     gathered.collapsed = Gathered.collapsed.fget(gathered)  # type: ignore[attr-defined]
     longer, restarts = (Remedy("training", changes={name: 9}) for name in ("epochs", "restarts"))
     assert Gathered.in_order(gathered, [longer, restarts])[0] is (restarts if helps else longer)
