@@ -84,10 +84,7 @@ class StudyRequest(ABC):
         return (*self.setup.origin.notes, *self.setup.task.notes)
 
     def notes(self, cells: pd.DataFrame) -> tuple[str, ...]:
-        """Return what is to be known of the result: the same in terminal, description and report.
-
-        `cells` has one row per cell, with its metrics.
-        """
+        """Return what is to be known of the result, whose `cells` have one row each, with their metrics."""
         setup = self.setup
         return (*setup.task.notes, *setup.origin.notes, *setup.approach.remarks(cells))
 

@@ -90,8 +90,8 @@ def variances_without_each(
     """
     without = []
     for axis, members in enumerate(table.shape):
-        found = [estimated(with_scores(np.delete(table, one, axis))) for one in range(members)]
-        parts = [(math.nan, math.nan) if each is None else (each.contributed, each.mitigated) for each in found]
+        others = (estimated(with_scores(np.delete(table, one, axis))) for one in range(members))
+        parts = [(math.nan, math.nan) if each is None else (each.contributed, each.mitigated) for each in others]
         contributed, mitigated = np.array(parts).T
         without.append((contributed, mitigated))
     return without[0], without[1]
