@@ -88,8 +88,7 @@ class StudyRequest(ABC):
 
         `cells` has one row per cell, with its metrics.
         """
-        setup = self.setup
-        return (*setup.task.notes, *setup.origin.notes, *setup.approach.remarks(cells))
+        return (*self.setup.task.notes, *self.setup.origin.notes, *self.setup.approach.remarks(cells))
 
     def final(self) -> dict[str, str]:
         """Return parameters that may come out otherwise than they were typed, as text."""
@@ -152,7 +151,7 @@ class StudyRequest(ABC):
             "model": {"name": setup.model, "revision": setup.model_revision},
             "hyperparameters": setup.public_hyperparameters,
             "hyperparameters_from": setup.origin.document(),
-            "metric": typed_name(self.metric),
+            "metric": self.metric.name,
             "numerics": dict(setup.numerics),
             **self.content(),
             "context_key": self.context_key,
