@@ -134,8 +134,7 @@ def read_parameters(
         parameters = {**parameters, "metric": scorer.name}
     asked = read_arguments(parameters, known, objects)
     if approach is None:
-        name = asked["approach"]
-        made = registry.load("approach", name)
+        made = registry.load("approach", name := asked["approach"])
         try:
             approach = made(**{each: asked.texts[each] for each in getattr(made, "parameters", ())})
         except TypeError as error:  # a class that lacks a method of the contract cannot be called
@@ -163,8 +162,8 @@ def read_parameters(
     every = (each for each in registered().values() if secondary_metrics or not each.secondary)
     allowed = [metric.name for metric in every if not metric.opt_in]
     auto = ["auto"] if known["metric"].default == "auto" else []
-    name, _ = split_direction(asked["metric"])
-    Choice((*auto, *allowed, *approach.metrics)).read("metric", name if name in approach.metrics else asked["metric"])
+    if split_direction(asked["metric"])[0] not in approach.metrics:
+        Choice((*auto, *allowed, *approach.metrics)).read("metric", asked["metric"])
     return asked, approach
 
 

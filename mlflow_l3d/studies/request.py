@@ -84,9 +84,11 @@ class StudyRequest(ABC):
         return (*self.setup.origin.notes, *self.setup.task.notes)
 
     def notes(self, cells: pd.DataFrame) -> tuple[str, ...]:
-        """Return what is to be known of the result, whose `cells` have one row each, with their metrics."""
-        setup = self.setup
-        return (*setup.task.notes, *setup.origin.notes, *setup.approach.remarks(cells))
+        """Return what is to be known of the result: the same in terminal, description and report.
+
+        `cells` has one row per cell, with its metrics.
+        """
+        return (*self.setup.task.notes, *self.setup.origin.notes, *self.setup.approach.remarks(cells))
 
     def final(self) -> dict[str, str]:
         """Return parameters that may come out otherwise than they were typed, as text."""
@@ -149,7 +151,7 @@ class StudyRequest(ABC):
             "model": {"name": setup.model, "revision": setup.model_revision},
             "hyperparameters": setup.public_hyperparameters,
             "hyperparameters_from": setup.origin.document(),
-            "metric": typed_name(self.metric),
+            "metric": self.metric.name,
             "numerics": dict(setup.numerics),
             **self.content(),
             "context_key": self.context_key,

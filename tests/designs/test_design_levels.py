@@ -90,7 +90,7 @@ def test_a_list_of_one_level_is_refused() -> None:
             return {"wording": 1}
 
     approach = One(Wordings(), name="wordings", version="1", factors=("wording", "order"))
-    with pytest.raises(ParameterError, match=r"^factor=wording: has one level, so that nothing varies"):
+    with pytest.raises(ParameterError, match=r"^factor=wording: chooses from no list of several, and"):
         specify(
             {"task": "synthetic", "factor": "wording", "design": "levels", "investigation_runs": 2}, approach=approach
         )
@@ -122,7 +122,7 @@ def test_the_contributed_std_is_that_of_the_levels(tmp_path: Path, migrated_stor
     [
         (
             {"factor": "data_order"},
-            "factor=data_order: chooses from no list, and design=levels takes every level of one.",
+            "factor=data_order: chooses from no list of several, and design=levels takes every level of one.",
         ),
         (
             {"factor": "prompt_format"},

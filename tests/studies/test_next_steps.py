@@ -80,7 +80,7 @@ def test_levels_of_a_list_have_names_and_means() -> None:
     assert answers(shown, source)[1].lead.endswith(said)
     assert ">D</th>" in scores_table(shown, record, source).__html__()
     assert "4 **95.0**" not in answers(shown)[1].lead
-    assert "2 **95.0**, 3 **75.0**" in answers(shown)[1].lead
+    assert "1 **95.0**, 2 **75.0**" in answers(shown)[1].lead
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(2, 2), (4, 4), (5, 2), (8, 4), (20, 6)])

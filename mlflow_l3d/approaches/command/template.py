@@ -92,7 +92,7 @@ class Template:
 
     @property
     def settings(self) -> str:
-        """The placeholders named like settings."""
+        """The placeholders that have the name of a setting."""
         return ", ".join(filter(_SETTING.fullmatch, self.factors))
 
     def files(self) -> dict[str, str]:

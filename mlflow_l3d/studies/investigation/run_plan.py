@@ -183,13 +183,11 @@ def check_factors(plan: Plan, factors: Sequence[str], metric: Metric) -> None:
 
 def check_levels(plan: Plan, factors: Sequence[str], levels: Mapping[str, int]) -> None:
     """Raise unless each factor chooses from a list, of as many levels as there are columns."""
-    known = ", ".join(levels)
     for name in factors:
-        if name not in levels:
-            allowed = f"chooses from no list, and design={plan.design.name} takes every level of one"
-            raise ParameterError("factor", name, allowed, f"Use {known or 'design=crossed'}.")
-        if levels[name] < 2:
-            raise ParameterError("factor", name, "has one level, so that nothing varies", "List several options.")
+        if levels.get(name, 0) < 2:
+            allowed = f"chooses from no list of several, and design={plan.design.name} takes every level of one"
+            several = ", ".join(each for each, count in levels.items() if count > 1) or "design=crossed"
+            raise ParameterError("factor", name, allowed, f"Use {several}.")
         if plan.investigation_runs != levels[name]:
             allowed = f"must be {levels[name]}, the levels of {name}, each of which is a column"
             fix = "Investigate lists of other lengths one at a time." * (len(factors) > 1)
