@@ -155,7 +155,8 @@ def test_a_function_is_tried_in_every_study():
     approach = FunctionApproach(forgetful, name="forgetful", version="1", factors=["data_order"])
     given = {"approach": approach, "task": "synthetic", "num_labelled": 20, "test_size": 50, "executor": "inline"}
     for study, more in ((investigate, {}), (seeds, {}), (sweep, {"task": ["synthetic"]})):
-        with pytest.raises(L3DError, match=r"^self-test: the same seeds gave another result"):
+        point = "At the point synthetic: " * (study is sweep)
+        with pytest.raises(L3DError, match=rf"^{point}self-test: the same seeds gave another result"):
             study(**{**given, **more})
 
 

@@ -90,11 +90,12 @@ class Command(Approach):
 
     def __init__(self, command: str | Iterable[str], metric: str = AUTO, here: Path | None = None) -> None:
         self.template = Template.of(command, here)
-        self.factors, self.here = self.template.factors, self.template.here
+        self.factors, self.here, self._settings = self.template.factors, self.template.here, self.template.settings
         self._ask_for(metric)
 
     first: FirstRun | None = None  # decides how later runs are read; None while it is under way
     _has_sure_outputs = True
+    _settings = ""
 
     def _ask_for(self, metric: str) -> None:
         self.asked, _ = split_direction(metric)
@@ -143,8 +144,8 @@ class Command(Approach):
             classes = tuple(part.strip() for part in classes_text.split("|"))
         if self.not_in_key:
             key_files.report_outputs(self.template)
-        if settings := self.template.settings:
-            warn_once(f"A random seed stands for each name in braces, also for {settings}: type its value")
+        if self._settings:
+            warn_once(f"A random seed stands for each name in braces, also for {self._settings}: type its value")
         return own_data(self.label(hyperparameters), classes, kind)
 
     def _tried(self, hyperparameters: Mapping[str, Value], cache: Path) -> FirstRun:

@@ -60,7 +60,7 @@ def cure(parent_run_id: Any = "latest", *, progress: bool | None = None, **optio
     ... )
     >>> cure = mlflow_l3d.cure(investigation.run_id)
     >>> cure.to_frame()["remedy"].head(2).tolist()
-    ['vote of 3 runs over data_order', 'vote of 5 runs over data_order']
+    ['vote of 3 runs over data_order', 'mean of class scores of 2 runs over data_order']
     """
     with entry_point() as project_run:
         client = connect()

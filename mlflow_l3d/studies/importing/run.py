@@ -90,7 +90,7 @@ class FilesEvaluation(OnOneScreen):
         if isinstance(self.study, GroupsStudy):
             counts = dict.fromkeys(("found", "used"), len(self.study.runs))
             return groups_document(self.study, counts, self.examples, **vars(self.about), lines=lines)
-        return seeds_document(self.study, **vars(self.about), runs=self.runs, lines=lines)
+        return seeds_document(self.study, **vars(self.about), lines=lines)  # they have no pages in MLflow
 
 
 def evaluate_files(

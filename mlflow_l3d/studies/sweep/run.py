@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from mlflow_l3d.cells.cell import content_key
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.report.source import Source
@@ -227,6 +227,8 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             if what not in tried and not point.is_over:
                 try:
                     point.trials = tested(point.request, progress=self.progress)
+                except ParameterError:
+                    raise
                 except L3DError as error:
                     raise L3DError(f"At the point {point.request.name}: {error}") from error
             tried.add(what)
