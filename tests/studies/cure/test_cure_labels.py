@@ -19,7 +19,7 @@ from mlflow_l3d.tasks.sources.packaged import generate
 
 pytestmark = pytest.mark.slow
 
-GOLDEN = 40
+GOLDEN = 20
 COMMON: dict[str, Any] = {"metric": "accuracy", "executor": "inline", "self_test": "skip", "factor": "model_randomness"}
 COMMON |= {"investigation_runs": 2, "mitigation_runs": 2, "golden_runs": GOLDEN, "test_selection": "fixed"}
 trained: list[int] = []
