@@ -25,7 +25,7 @@ OUTPUT: Final = "output"
 HERE: Final = "here"
 """Placeholders that are not factors: the folder that a cell's command writes to, and the one it was typed in."""
 _SETTING: Final = re.compile("lr|.*rate|epochs?|.*size|dropout|.*decay|alpha|beta|gamma|momentum|temperature|shots")
-"""Names of what is no seed, and has no random value."""
+"""Names of settings, for which a random value makes no sense."""
 _SHELL: Final = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"})
 
 

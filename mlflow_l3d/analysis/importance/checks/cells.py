@@ -67,10 +67,10 @@ def selected_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
     if not missing.any() or missing.all():
         return
     message = OF_RUNS_THAT_END
-    crowds = [(missing, "row", "the other factors")]
+    sides = [(missing, "row", "the other factors")]
     if evidence.model.shared_columns:
-        crowds.insert(0, (missing.T, "column", record.factor))
-    for lines, noun, factor in crowds:
+        sides.insert(0, (missing.T, "column", record.factor))
+    for lines, noun, factor in sides:
         if (p := at_random(lines)) <= FAILURE_LEVEL:
             message += f" Failures concentrate in {noun}s (p = {p:.3g}): they depend on the configurations of {factor}."
     message += counted_at_chance(evidence.at_chance.get(record.factor))

@@ -42,7 +42,7 @@ def agreement_table(shown: Shown) -> Table | None:
     if not groups:
         return None
     whole = Table.of([_agreement_row(shown, name) for name in groups])
-    # Without classes some columns have no meaning; of those that have one, an empty one says so.
+    # Without classes some columns have no meaning; of the others, an empty one shows that nothing is known.
     table = whole.without_empty(whole.head[6:] if analysis.agreement is None else whole.head[1:])
     return replace(table, note=_agreement_note(shown, table.head))
 
