@@ -29,7 +29,7 @@ import platform, torch, transformers, mlflow
 print(platform.python_version(), torch.__version__, transformers.__version__, mlflow.__version__)
 print(torch.cuda.get_device_name(), torch.backends.cudnn.version(), torch.cuda.mem_get_info()) if torch.cuda.is_available() else print("no GPU")
 P
-rm -f "$results/notes.txt"
+[[ -f $results/tests.done ]] || rm -f "$results/notes.txt"
 L3D_TEST_GPU_NOTES=$results/notes.txt step tests 150 "$python" -m pytest tests/gpu -q -W default --tb=short -p no:cacheprovider -n 8 --timeout 100
 step ray 60 "$python" -m pytest tests/gpu -m cluster -q -W default --tb=short -p no:cacheprovider --timeout 55
 step finetuning 100 "$python" benchmarks/finetuning_large.py --device cuda --sides trainer ours ours-beside --beside 2 4

@@ -61,6 +61,7 @@ WAYS: Mapping[str, Way] = {
     "full, parts": Way(
         Finetuning, "encoder", {**_WHOLE, "trainable": "full", "gradient_clipping": 1.0, "gradient_accumulation": 2}
     ),
+    "full, soup": Way(Finetuning, "encoder", {**_WHOLE, "trainable": "full", "soup": 2}),
     "full, decoder": Way(Finetuning, "decoder", {**_WHOLE, "trainable": "full", "dropout": 0.0}),
     "full, regression": Way(Finetuning, "encoder", {**_WHOLE, "trainable": "full"}, "scores"),
     "full, choices": Way(Finetuning, "encoder", {**_WHOLE, "trainable": "full"}, "choices"),

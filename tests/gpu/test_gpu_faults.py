@@ -156,7 +156,7 @@ def test_the_factor_replicate_shows_the_part_of_the_machine(note, deterministic,
     note(f"replicate | deterministic={deterministic} | {frame.to_dict('index')}")
     assert frame["consistency (%)"].notna().all()
     if deterministic:
-        assert frame.loc["replicate", "moves score by (pp)"] == 0
+        assert not frame.loc["replicate", "moves score by (pp)"] > 0  # nan if all runs of all rows are equal
         assert frame.loc["replicate", "consistency (%)"] == 100
 
 
