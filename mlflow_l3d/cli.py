@@ -75,7 +75,7 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            raise unknown_name(str(action.dest), str(value), map(str, action.choices))
+            raise unknown_name("command", str(value), map(str, action.choices))
 
 
 def parser(words: Sequence[str] = (), *, everything: bool = False) -> argparse.ArgumentParser:

@@ -98,10 +98,10 @@ def _tick(bar: tqdm[Any], going: Callable[[], bool], text: Callable[[], str] | N
 
 
 def _looked_at() -> bool:
-    return _in_notebook() or sys.stderr.isatty()
+    return in_notebook() or sys.stderr.isatty()
 
 
-def _in_notebook() -> bool:
+def in_notebook() -> bool:
     """Return whether this is a kernel of Jupyter; IPython is not imported for it."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return type(shell).__name__ == "ZMQInteractiveShell"
@@ -109,7 +109,7 @@ def _in_notebook() -> bool:
 
 def _kind() -> Any:
     """Return the bar of notebooks if it can be shown, else that of terminals."""
-    if _in_notebook() and find_spec("ipywidgets"):
+    if in_notebook() and find_spec("ipywidgets"):
         from tqdm.notebook import tqdm as widget
 
         return widget
@@ -159,7 +159,11 @@ class OnOneScreen:
         document = self.report()
         if document is None:
             return f"<pre>{escape(repr(self))}</pre>"
-        page = escape(document.to_html(folded=False))
-        style = f"width:100%;height:{_HEIGHT}px;border:0"
-        grows = "this.style.height=this.contentDocument.body.scrollHeight+'px'"
-        return f'<iframe srcdoc="{page}" style="{style}" onload="{grows}" title="Report"></iframe>'
+        return framed(document.to_html(folded=False))
+
+
+def framed(page: str) -> str:
+    """Return a page as a notebook shows it, apart from the styles and scripts of the notebook."""
+    style = f"width:100%;height:{_HEIGHT}px;border:0"
+    grows = "this.style.height=this.contentDocument.body.scrollHeight+'px'"
+    return f'<iframe srcdoc="{escape(page)}" style="{style}" onload="{grows}" title="Report"></iframe>'

@@ -29,7 +29,7 @@ _NAN: Final = ("nan", "NaN")
 _SHOWN: Final = 5
 ROLES: Final = {
     "example_id": ("example_id", "id", "idx", "index", "row_id", "sample_id", "uid"),
-    "label": ("label", "labels", "target", "targets", "y_true", "true", "truth", "ground_truth", "y", "actual"),
+    "label": ("label", "labels", "target", "targets", "y_true", "gold", "true", "truth", "ground_truth", "y", "actual"),
     "prediction": ("prediction", "predictions", "predicted", "pred", "preds", "y_pred", "output", "outputs", "yhat"),
 }
 """Role of a column of predictions -> the names that programs give it, most likely first."""

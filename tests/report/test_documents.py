@@ -232,6 +232,19 @@ def test_class_names_add_no_attribute_to_what_the_script_writes() -> None:
     assert "img" not in page.tags
 
 
+@pytest.mark.skipif(shutil.which("node") is None, reason="runs the script of a page")
+def test_pages_open_without_an_address_of_a_part_and_print_what_is_folded() -> None:
+    last = SCRIPT[SCRIPT.index("  // What a link names") : SCRIPT.index("})();")]
+    program = f"""
+        const location = {{ hash: "" }}, document = {{ getElementById: () => null }}, details = [{{}}], heard = {{}};
+        const addEventListener = (name, then) => {{ heard[name] = then; }}, all = () => details;
+        {last}
+        heard.beforeprint();
+        console.log(details[0].open);
+    """
+    assert subprocess.run(["node", "-e", program], capture_output=True, check=True, text=True).stdout == "true\n"
+
+
 def test_text_fits_the_terminal(document: Document) -> None:
     text = document.to_text()
     assert text.replace("数据顺序", "").isascii()

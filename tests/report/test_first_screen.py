@@ -95,7 +95,7 @@ def test_a_factor_that_moves_more_than_all_luck_is_an_estimate(importance, analy
 
     std = f"{100 * record.golden.std(ddof=1):.1f}"
     assert note(1.2 * record.golden_std).endswith(
-        f"a moves it by more than ± {std}: two estimates, each with its own error."
+        f"a moves the score by more than ± {std}: two estimates, each with its own error."
     )
     assert "two estimates" not in note(0.9 * record.golden_std)
 

@@ -6,7 +6,7 @@ import re
 import webbrowser
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,7 +24,7 @@ from mlflow_l3d.studies.evaluation.comment import write_comment
 from mlflow_l3d.studies.evaluation.run import result_of
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.helpers import PORT, VIEW
-from mlflow_l3d.studies.shown import logger
+from mlflow_l3d.studies.shown import framed, in_notebook, logger
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import search, whole_id
 from mlflow_l3d.tracking.connection import Client, Run, connect
@@ -52,18 +52,24 @@ class Viewed:
     studies
         How many studies there are.
     place
-        The folder that holds them; empty if they were served.
+        The folder that holds them, or ``this notebook``; empty if they were served.
     text
         What a paper says, or the verdict and the files of comment and badge, if that was asked for.
+    page
+        The page that a notebook shows.
     """
 
     studies: int
     place: str = ""
     text: str = ""
+    page: str = field(default="", repr=False)
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
         return self.text or f"{counted(self.studies, 'study')}: {self.place or 'no longer served'}"
+
+    def _repr_html_(self) -> str | None:
+        return framed(self.page) if self.page else None
 
 
 def view(
@@ -78,8 +84,8 @@ def view(
 ) -> Viewed:
     """Open the report of a study, or the list of all studies on the tracking server.
 
-    The pages are served on this machine alone until Ctrl-C; in a notebook, until you interrupt the cell. A list with
-    something that runs is kept up to date.
+    The pages are served on this machine alone until Ctrl-C; a list with something that runs is kept up to date. A
+    notebook shows the page below the cell instead.
 
     Parameters
     ----------
@@ -129,10 +135,14 @@ def view(
             if str(bundle) != "none":
                 _write(client, parent_run_id, Path(bundle))
             return Viewed(1, str(bundle), text)
-        if parent_run_id != "all" and report_of(client, parent_run_id) is None:
+        report = "" if parent_run_id == "all" else report_of(client, parent_run_id)
+        if report is None:
             raise ParameterError("parent_run_id", parent_run_id, "has no report yet", "See `mlflow-l3d view`.")
         if str(bundle) != "none":
             return _write(client, parent_run_id, Path(bundle))
+        if in_notebook():
+            runs = [] if report else studies_of(client)
+            return Viewed(len(runs) or 1, "this notebook", page=report or list_document(runs, {}).to_html())
         return _serve(client, parent_run_id, int(typed["port"]), opened=bool(typed["browser"]))
 
 
@@ -226,7 +236,7 @@ def _serve(client: Client, run_id: str, port: int, *, opened: bool) -> Viewed:
     if server is None:
         raise L3DError(f"port={port}: none of the next 20 ports is free. Name another one.")
     address = f"http://{_HOSTS[0]}:{server.server_port}/"
-    logger.warning("%s\nCtrl-C ends it; in a notebook, interrupt the cell.", address)
+    logger.warning("%s\nCtrl-C ends it.", address)
     if opened:
         webbrowser.open(address if run_id == "all" else f"{address}{run_id}")
     with server, suppress(KeyboardInterrupt):

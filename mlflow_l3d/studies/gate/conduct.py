@@ -78,8 +78,7 @@ class Gate(OnOneScreen):
     @built_once
     def report(self) -> Document:
         """Return the result as people read it."""
-        trained = f"{counted(self.computed, 'run')} trained now, those ahead of a look included"
-        line = f"{trained}; MLflow run {self.run_id}; with report.html"
+        line = f"{counted(self.computed, 'run')} trained now; MLflow run {self.run_id}; with report.html"
         return gate_document(self.answer, source=self.source, settings=self.settings, lines=[line])
 
 

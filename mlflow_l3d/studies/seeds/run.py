@@ -22,7 +22,7 @@ from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.parameters import RepeatsOptions, SeedsOptions
 from mlflow_l3d.studies.seeds.records import finish_parent, recorded_cells, recorded_study, write_scores
-from mlflow_l3d.studies.seeds.report.cite import cited
+from mlflow_l3d.studies.seeds.report import cite
 from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.report.tables import seed_frame
 from mlflow_l3d.studies.seeds.request import RepeatsRequest, SeedsRequest, specify_seeds
@@ -57,7 +57,7 @@ class SeedsRun(CellStudyResult[SeedsRequest]):
 
     def cited(self) -> str:
         """Return what a paper says of it: a sentence, a LaTeX table and the literature."""
-        return cited(self.study, self.about.source)
+        return "\n\n".join(text for _, text in cite.parts(self.study, self.about.source))
 
     @built_once
     def report(self) -> Document:

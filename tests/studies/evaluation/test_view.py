@@ -7,6 +7,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from html import unescape
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -179,7 +180,21 @@ def test_no_address_is_given_when_it_is_no_longer_served(
     monkeypatch.setattr(ThreadingHTTPServer, "serve_forever", interrupted)
     with studied[0].entered():
         assert view(port=0, browser=False).summary() == "2 studies: no longer served"
-    assert caplog.messages[-1].endswith("\nCtrl-C ends it; in a notebook, interrupt the cell.")
+    assert caplog.messages[-1].endswith("\nCtrl-C ends it.")
+
+
+def test_a_notebook_shows_the_page_and_is_not_blocked(
+    studied: tuple[Place, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, done, _ = studied
+    monkeypatch.setattr(viewing, "in_notebook", lambda: True)
+    monkeypatch.setattr(ThreadingHTTPServer, "serve_forever", lambda _: pytest.fail("it blocks"))
+    with place.entered():
+        one, every, written = view(done), view(), view(done, cite=True)
+        assert unescape(str(one._repr_html_())).count(str(viewing.report_of(viewing.connect(), done))) == 1
+    assert (one.summary(), every.summary()) == ("1 study: this notebook", "2 studies: this notebook")
+    assert "<h1>2 studies" in unescape(str(every._repr_html_()))
+    assert written._repr_html_() is None
 
 
 def test_a_study_without_a_report_and_an_unknown_run_are_refused(studied: tuple[Place, str, str]) -> None:

@@ -92,6 +92,11 @@ def test_groups_of_very_different_spread_have_no_luck_in_common() -> None:
     assert study_of({"a": wide, "b": wide}).luck > 0
 
 
+def test_a_single_pair_has_its_difference_in_the_headline() -> None:
+    study = study_of({"a": [0.82, 0.80, 0.81], "b": [0.72, 0.70, 0.71]})
+    assert headline(study) == "model=a is better than model=b by 10.0 points."
+
+
 def test_smaller_is_better() -> None:
     study = study_of({"a": [0.1, 0.2, 0.15], "b": [1.1, 1.2, 1.15]}, metric="rmse")
     assert study.groups["group"].tolist() == ["model=a", "model=b"]

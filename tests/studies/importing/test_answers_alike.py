@@ -244,8 +244,12 @@ def test_scores_without_predictions(columns: dict[str, Any], scores: dict[str, l
         ({"accuracy": [0.83, 81.2]}, "auto", r"accuracy: has scores from 0.83 to 81.2, which are neither fractions"),
         ({"accuracy": [83, 812]}, "auto", "from 83 to 812, which are neither"),
         ({"one": [0.5, 0.25], "two": [0.5, 0.75]}, "auto", r"which of one, two is the metric is not known\. Name it:"),
-        ({"id": [1, 2], "gold": ["a", "b"], "score": [0.5, 1]}, "auto", "has no column example_id, but seed, id, gold"),
-        ({"kind": ["a", "b"]}, "auto", "has no column example_id, but seed, kind"),
+        (
+            {"id": [1, 2], "gold": ["a", "b"], "score": [0.5, 1]},
+            "auto",
+            "has neither a column prediction nor any that names",
+        ),
+        ({"kind": ["a", "b"]}, "auto", "has no column example_id and no label, but seed, kind"),
     ],
 )
 def test_scores_that_could_be_either_are_refused(columns: dict[str, Any], metric: str, why: str, tmp_path: Path):

@@ -325,7 +325,8 @@ def test_csv_numbers_and_texts(tmp_path: Path):
 @pytest.mark.parametrize(
     ("columns", "named", "said"),
     [
-        (["id", "label", "prediction"], {}, "has no column example_id, but id, label, prediction"),
+        (["case", "label", "prediction"], {}, "has no column example_id, but case, label, prediction"),
+        (["text", "answer"], {}, "no column example_id and no label, .* --columns example_id=COLUMN,label=COLUMN"),
         (["example_id", "label", "text"], {}, "neither a column prediction nor any that names a run"),
         (["example_id", "label", "prediction"], {"label": "gold"}, "no such column"),
         (["example_id", "label", "prediction"], {"lable": "gold"}, "must be one of"),
@@ -336,6 +337,20 @@ def test_csv_says_which_column_is_wanted(tmp_path: Path, columns: list[str], nam
     pd.DataFrame({name: range(8) for name in columns}).to_csv(tmp_path / "runs.csv", index=False)
     with pytest.raises(L3DError, match=said):
         read("csv", tmp_path / "runs.csv", **named)
+
+
+def test_a_folder_of_a_file_per_run_and_usual_names_of_columns_are_seeds_of_one_task(tmp_path: Path):
+    for name in ("bert_seed1", "bert_seed2", "run-7"):
+        frame = pd.DataFrame({"id": [3, 4], "gold": ["a", "b"], "y_pred": ["a", "a"]})
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    runs = [run for path in sorted(tmp_path.iterdir()) for run in read("csv", path)]
+    assert [(run.task, run.settings) for run in runs] == [
+        ("bert", {"seed": "1"}),
+        ("bert", {"seed": "2"}),
+        (tmp_path.name, {"run": "7"}),
+    ]
+    assert [(run.ids.tolist(), run.labels.tolist()) for run in runs] == [(["3", "4"], ["a", "b"])] * 3
+    assert [run.predictions.tolist() for run in runs] == [["a", "a"]] * 3
 
 
 def promptfoo_row(provider: str, test: int, output: str | None, *, right: bool) -> dict[str, object]:

@@ -22,7 +22,7 @@ from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks, study_rows
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 from mlflow_l3d.studies.seeds.parameters import SEEDS as PARAMETERS
-from mlflow_l3d.studies.seeds.report.cite import cited
+from mlflow_l3d.studies.seeds.report.cite import parts
 from mlflow_l3d.studies.seeds.report.over_words import better_sentences, over_answers, over_headline, over_steps
 from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seed_heatmap, seeds_document
 from mlflow_l3d.studies.seeds.report.tables import (
@@ -76,12 +76,16 @@ def test_headline_is_the_distance_of_two_seeds_by_luck(studies):
 def test_a_paper_gets_mean_spread_and_agreement(studies):
     study = studies[3]
     own = study.scores["accuracy"]
-    sentence, table, *_ = cited(study, SOURCE).split("\n\n")
+    (_, sentence), (_, table), (_, literature) = parts(study, SOURCE)
+    page = Page(seeds_document(study, title="t", source=SOURCE).to_html())
+    assert all(
+        " ".join(each.split()) in " ".join("".join(page.words).split()) for each in (sentence, table, literature)
+    )
     assert f"Over {len(own)} seeds, accuracy (%) on {study.task} was {100 * own.mean():.1f} ± " in sentence
     assert f"± {100 * own.std():.1f} (mean ± standard deviation; 95 % intervals " in sentence
     assert f"{points(study.pairs['consistency'].mean, 1)} % of the predictions" in sentence
     assert rf"accuracy (\%) & {len(own)} & {100 * own.mean():.1f} (" in table
-    assert cited(scored(0.8, math.nan), SOURCE) == "1 seed with a score: there is no spread to cite."
+    assert parts(scored(0.8, math.nan), SOURCE)[0][1] == "1 seed with a score: there is no spread to cite."
 
 
 @pytest.mark.parametrize(
@@ -141,11 +145,11 @@ def test_answers_of_other_cases():
     assert more.endswith("typically ± 8.2.")
     assert said(scored(0.8, math.nan), 0) == "1 seed with a score; at least 2 are needed."
     assert said(scored(0.8, 0.9), 2) == (
-        "The seeds hold no predictions to compare. Record them: a command writes example_id, label, prediction to "
+        "Not known: no predictions are stored. Let the command write example_id, label, prediction to "
         "{output}/predictions.csv."
     )
     of_function = study_answers(scored(0.8, 0.9), is_typed=False)[2].lead
-    assert of_function.endswith("Record them: return (labels, predictions) of the test examples in place of a score.")
+    assert of_function.endswith("stored. Return (labels, predictions) of the test examples in place of a score.")
     numbers = regression()
     apart, pearson = numbers.together["absolute_difference"], numbers.pairs["consistency_pearson"].mean
     assert f"{apart:.3f} apart on average" in said(numbers, 2)

@@ -139,12 +139,12 @@ def _groups_table(study: GroupsStudy, most: int) -> Table | None:
     against = {"better": "worse than the best", "undecided": "may be as good", "": "not tested", "best": "best mean"}
     cells: dict[str, Callable[[Row], str]] = {
         "group": lambda row: shorten(row["group"], 60),
+        "verdict": lambda row: "equal mean" if row["group"] in study.tied else against[row["verdict"]],
         "runs": lambda row: str(row["runs"]),
         "seeds": lambda row: str(row["independent"]),
         "mean": _number("mean", shown),
         "[[typically ±|std]]": _number("std", shown),
         "[[luck up to|luck]]": _number("luck", shown),
-        "verdict": lambda row: "equal mean" if row["group"] in study.tied else against[row["verdict"]],
         "runs needed": lambda row: plain(row["runs_needed"], 0),
         "lowest": _number("lowest", shown),
         "highest": _number("highest", shown),
@@ -160,8 +160,8 @@ def _groups_table(study: GroupsStudy, most: int) -> Table | None:
     hidden = f" The best {most} of {len(study.groups)} groups." if len(study.groups) > most else ""
     needed = " runs needed: to distinguish it from the best." if study.groups["runs_needed"].lt(math.inf).any() else ""
     note = f"{metric_text(study.metric)}. In brackets: 95 % intervals.{needed}"
-    table = _table(study.groups.head(most), cells, note + hidden)
-    return table and table.without_empty([*cells][3:])
+    table = _table(study.groups.head(most), cells, note + hidden, texts=frozenset({1}))
+    return table and table.without_empty([*cells][4:])
 
 
 def _pairs_table(study: GroupsStudy) -> Table | None:

@@ -44,6 +44,8 @@ def headline(study: GroupsStudy) -> str:
     open_, only = others["group"][others["verdict"].eq(UNDECIDED)], shorten(others["group"].iloc[0], 60)
     best = best if study.groups["verdict"].iloc[0] else f"Of the groups with three seeds or more, {best}"
     if open_.empty:
+        if len(study.pairs) == 1:
+            return f"{best} is better than {only} by {_size(study, abs(study.pairs['difference'].iloc[0]))}."
         rest = only if len(others) == 1 else f"{all_of(len(others))} other groups"
         return f"{best} is better than {rest}, beyond luck."
     rest = only if len(others) == 1 else f"{len(open_)} of {len(others)} other groups"

@@ -16,7 +16,7 @@ from mlflow_l3d.metrics.known import sounds_like_metric
 from mlflow_l3d.parameters.values import check_names, pairs, public_name
 from mlflow_l3d.studies.groups.numbers.grouping import is_seed
 from mlflow_l3d.studies.importing.recorded import RecordedRun, texts
-from mlflow_l3d.tasks.answers import Classes, labels_of, plain_number, read_columns, text_of
+from mlflow_l3d.tasks.answers import Classes, labels_of, plain_number, read_columns, roles_of, text_of
 
 _OWN: Final = ("example_id", "label", "prediction")
 _KNOWN: Final = (*_OWN, "score", "task", "settings")
@@ -31,6 +31,8 @@ _OF_EXAMPLES: Final = re.compile(
 """Names in tables of predictions: with two of them, rows are examples and not runs."""
 _SETTING: Final = re.compile(r"(?i).*(seed|rate|decay|lr|dropout|temperature|momentum|alpha|beta).*")
 """Names of settings, also of those with decimals."""
+_FILE: Final = re.compile(r"(?i)(.*?)[_.-]?(seed|run)[_=-]?(\d+)")
+"""Name of a file of one run: task, and the name and number of its seed."""
 Runs = list[tuple[dict[str, str], pd.DataFrame]]
 
 
@@ -48,12 +50,12 @@ def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[R
     of_examples = not {*_OWN}.isdisjoint(frame) or sum(map(bool, map(_OF_EXAMPLES.fullmatch, map(str, frame)))) > 1
     if not of_examples and (runs := _scores(path, frame, listed, metric)):
         return runs
+    frame = frame.rename(columns={column: name for name, column in roles_of(frame).items() if column not in listed})
     wide = "prediction" not in frame
-    for name in _OWN[: 2 if wide else 3]:
-        if name not in frame:
-            have = ", ".join(map(str, frame)) or "no column at all"
-            fix = f"Say which of them it is: --columns {name}=COLUMN."
-            raise L3DError(f"{path.name}: has no column {name}, but {have}. {fix}")
+    if lacking := [name for name in _OWN[: 2 if wide else 3] if name not in frame]:
+        have = ", ".join(map(str, frame)) or "no column at all"
+        fix = f"Say which it is: --columns {','.join(f'{name}=COLUMN' for name in lacking)}."
+        raise L3DError(f"{path.name}: has no column {' and no '.join(lacking)}, but {have}. {fix}")
     if frame.empty:
         raise L3DError(f"{path.name}: holds no rows.")
     parts = _wide(path.name, frame) if wide else _long(path.name, frame, listed)
@@ -172,7 +174,10 @@ def _run(path: Path, settings: Mapping[str, str], rows: pd.DataFrame) -> Recorde
     if "score" in rows:
         scores["score_mean"] = float(pd.to_numeric(rows["score"], errors="coerce").to_numpy(dtype=np.float64).mean())
     how = ", ".join(f"{name}={value}" for name, value in settings.items())
-    tasks = sorted(set(rows["task"])) if "task" in rows else [path.stem]
+    task = path.stem
+    if (named := _FILE.fullmatch(task)) and not any(map(is_seed, settings)):
+        settings, task = {**settings, named[2].lower(): named[3]}, named[1] or path.absolute().parent.name
+    tasks = sorted(set(rows["task"])) if "task" in rows else [task]
     if len(tasks) > 1:
         raise L3DError(f"{path.name}{how and f' ({how})'}: one run has rows of several tasks, {', '.join(tasks)}.")
     return RecordedRun(

@@ -36,7 +36,7 @@ def numbers_table(shown: Shown) -> Table | None:
             "factor": record.factor,
             "verdict": shown.verdict(record),
             "[[share of variance|share]]": share_cell(*shown.shares(record), digits=0),
-            f"[[moves it by|moves]] ({shown.unit.short})": score(record.moves_by_std),
+            f"[[moves score by|moves]] ({shown.unit.short})": score(record.moves_by_std),
             "[[alone|alone]]": share_cell(*index),
             "mean ± std": f"{score(record.score_mean)}\n± {score(record.score_std)}",
             "[[agree|agree]] %": points(getattr(shown.agreement(record.factor), "consistency", math.nan), 1),
@@ -99,7 +99,7 @@ def _share_table(shown: Shown) -> Table:
                 "verdict": verdict_cell(word),
                 axis: Drawn(share_bar(share, low, high, f"{record.factor}: {said}".replace("\n", " "))),
                 f"[[share of variance|share]] ({level})": said,
-                "[[moves it by|moves]]": moved if moved == MISSING else f"{moved}\n{shown.unit.noun}",
+                "[[moves score by|moves]]": moved if moved == MISSING else f"{moved}\n{shown.unit.noun}",
             }
         )
         verdict = shown.analysis.verdict(record.factor)
@@ -108,7 +108,9 @@ def _share_table(shown: Shown) -> Table:
         if (
             most := shown.unit.text(shown.golden_deviation, 1)
         ) != moved and record.moves_by_std > shown.golden_deviation:
-            doubts.append(f"{record.factor} moves it by more than ± {most}: two estimates, each with its own error.")
+            doubts.append(
+                f"{record.factor} moves the score by more than ± {most}: two estimates, each with its own error."
+            )
     rule = f"{level} interval above 50 %: dominates; below: minor; else [[undecided|verdict]]."
     if len(shown.records) > 1:
         rule = f"The intervals of all factors hold together with {level}. Above 50 %: dominates; below: minor; else "

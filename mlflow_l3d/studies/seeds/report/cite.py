@@ -11,11 +11,11 @@ from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.report.words import digits
 
 
-def cited(study: SeedsStudy, source: Source) -> str:
+def parts(study: SeedsStudy, source: Source) -> list[tuple[str, str]]:
     """Return what was repeated, how often, mean, spread and their intervals; the same as a table; the literature."""
     own, unit = study.own, unit_of(study.metric)
     if own.runs < 2:
-        return f"{counted(own.runs, study.unit)} with a score: there is no spread to cite."
+        return [("A sentence", f"{counted(own.runs, study.unit)} with a score: there is no spread to cite.")]
     text = partial(unit.text, digits=digits(study))
     where = f" on {study.task}" if study.task else ""
     metric, mean, std = f"{study.metric}{' (%)' if study.metric.percent else ''}", text(own.mean), text(own.std)
@@ -24,13 +24,13 @@ def cited(study: SeedsStudy, source: Source) -> str:
         for low, high in ((own.mean_ci_low, own.mean_ci_high), (own.std_ci_low, own.std_ci_high))
     )
     sure = "" if MISSING in (of_mean, of_std) else f"; 95 % intervals {of_mean} of the mean, {of_std} of the deviation"
-    parts = [f"Over {own.runs:,} {study.unit}s, {metric}{where} was {mean} ± {std} (mean ± standard deviation{sure})."]
+    said = [f"Over {own.runs:,} {study.unit}s, {metric}{where} was {mean} ± {std} (mean ± standard deviation{sure})."]
     if missing := len(study.missing_seeds):
-        parts.append(f"{missing:,} {study.unit}s without a score are left out.")
+        said.append(f"{missing:,} {study.unit}s without a score are left out.")
     if study.collapsed_seeds:
-        parts.append(f"{len(study.collapsed_seeds):,} of {study.judged:,} {study.unit}s collapsed.")
+        said.append(f"{len(study.collapsed_seeds):,} of {study.judged:,} {study.unit}s collapsed.")
     if (pairs := study.pairs.get("consistency")) is not None:
-        parts.append(f"Two {study.unit}s agree on {points(pairs.mean, 1)} % of the predictions.")
+        said.append(f"Two {study.unit}s agree on {points(pairs.mean, 1)} % of the predictions.")
     row = " & ".join([escaped(metric), f"{own.runs:,}", f"{mean} ({of_mean})", f"{std} ({of_std})"])
     table = [
         r"\begin{tabular}{lrrr}",
@@ -41,5 +41,5 @@ def cited(study: SeedsStudy, source: Source) -> str:
         r"\bottomrule",
         r"\end{tabular}",
     ]
-    sentence = " ".join([*parts, f"({f'mlflow-l3d {source.version}'.strip()})"])
-    return "\n\n".join([sentence, "\n".join(table), bibtex(source)])
+    sentence = " ".join([*said, f"({f'mlflow-l3d {source.version}'.strip()})"])
+    return [("A sentence", sentence), ("LaTeX", "\n".join(table)), ("BibTeX", bibtex(source))]

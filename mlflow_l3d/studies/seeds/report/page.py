@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from mlflow_l3d.report.draw import WIDTH, sheet, short, text
 from mlflow_l3d.report.examples import MOST, fragile_examples, shares_bar
-from mlflow_l3d.report.html import prose
+from mlflow_l3d.report.html import Snippet, prose
 from mlflow_l3d.report.numbers import counted, metric_text, plain, probability, shorten
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
 from mlflow_l3d.report.source import Source
@@ -23,7 +23,7 @@ from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.seeds.numbers.better_seed import NAMED_SEED, BetterSeed, normalised
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
-from mlflow_l3d.studies.seeds.report import over_words, tables, words
+from mlflow_l3d.studies.seeds.report import cite, over_words, tables, words
 
 _SOURCES: Final = (
     "Zhou, Savova, Wang 2025: Assessing the Macro and Micro Effects of Random Seeds on Fine-Tuning Large Language "
@@ -101,6 +101,7 @@ def seeds_document(
             Section(f"Each {unit}", [tables.seed_table(study)]),
             Section("All metrics", [tables.metric_table(study)]),
             Section("Single predictions", [tables.passes_table(study), tables.pair_table(study), fragile]),
+            Section("Cite this", [Snippet("cite.html", {"parts": cite.parts(study, source)})], name="cite"),
         ],
         settings=settings,
         sources=_SOURCES,

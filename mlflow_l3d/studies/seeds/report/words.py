@@ -214,11 +214,11 @@ def _stable(study: SeedsStudy, is_typed: bool) -> Answer:
         alike, right = (points(study.pairs[name].mean, 1) for name in ("consistency", "correct_consistency"))
         lead = f"[[Two {unit}s agree|agree]] to **{alike} %** ({study.metric.agreement or 'exact_match'})."
         return Answer(question, "", (lead, f"Against the truth: {right} % (correct consistency)."))
-    fix = "Record them: a command writes example_id, label, prediction to {output}/predictions.csv."
+    fix = "Let the command write example_id, label, prediction to {output}/predictions.csv."
     if not is_typed:
-        fix = "Record them: return (labels, predictions) of the test examples in place of a score."
-    what = "predict no common example." if study.unshared else f"hold no predictions to compare. {fix}"
-    return Answer(question, "", (f"The {unit}s {what}",))
+        fix = "Return (labels, predictions) of the test examples in place of a score."
+    why = f"the {unit}s predict no common example." if study.unshared else f"no predictions are stored. {fix}"
+    return Answer(question, "", (f"Not known: {why}",))
 
 
 def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before: str = "") -> str:

@@ -198,7 +198,7 @@ def all_points(shown: ShownSweep, links: Mapping[str, str]) -> Table:
             "[[share of variance|share]]": share_cell(*shown.shares.iloc[at], digits=0),
             "[[corrected importance|corrected]]": _interval(row, "importance_corrected", signed),
             "[[importance|published]]": _interval(row, "importance", signed),
-            f"[[moves it by|moves]] ({unit.short})": unit.text(row["moves_by_std"]),
+            f"[[moves score by|moves]] ({unit.short})": unit.text(row["moves_by_std"]),
             f"golden std ({unit.short})": _interval({**row, "golden_std": row["run_std"]}, "golden_std", unit.text),
             f"mean score ({unit.short})": unit.text(row["score_mean"]),
             "run": _linked(row["run_id"][:8], links.get(row["run_id"])),
