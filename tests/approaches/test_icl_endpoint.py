@@ -446,6 +446,16 @@ def test_a_server_that_does_not_count_is_paid_the_most(server, tmp_path, usage):
     store.close()
 
 
+@pytest.mark.parametrize("counted", [50, 20_000])
+def test_prompts_that_a_server_cuts_are_named(server, tmp_path, counted):
+    server.usage = {"prompt_tokens": counted, "completion_tokens": 1}
+    (found,) = run(
+        server, tmp_path, chat="single", template="{text} " + "Is it good or bad? " * 50, prompt_format="custom"
+    )
+    lines = APPROACH.remarks(pd.DataFrame([found.metrics]))
+    assert any("100.0% of the prompts have too few tokens: did" in line for line in lines) == (counted == 50)
+
+
 def test_tokens_that_no_server_counted_are_not_logged():
     assert "prompt_tokens" not in Tally(tokens=[0, 0]).metrics
     assert Tally(tokens=[5, 0, 7]).metrics["prompt_tokens"] == 6

@@ -134,8 +134,9 @@ def _faults_of_judges() -> Iterator[None]:
     try:
         yield
     except ParameterError as error:
-        name = "hyperparameters.judge" + ("_words" if error.name.endswith("verbaliser") else "")
-        raise ParameterError(name, error.value, error.allowed, "Use another judge, or shorter questions.") from None
+        words = error.name.endswith("verbaliser")
+        name, fix = ("_words", "Give other words") if words else ("", "Use another judge, or shorter questions")
+        raise ParameterError(f"hyperparameters.judge{name}", error.value, error.allowed, f"{fix}.") from None
 
 
 class LocalJudge:

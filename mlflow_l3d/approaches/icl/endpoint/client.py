@@ -199,8 +199,7 @@ class Client:
         """Return the most that a request can cost: no text has more tokens than bytes."""
         if not any(self.endpoint.prices):
             return 0.0
-        texts = [turn["content"] for turn in body.get("messages", ())] or [body.get("prompt", "")]
-        tokens = sum(len(text.encode()) + _PER_MESSAGE for text in texts)
+        tokens = sum(len(text) + _PER_MESSAGE for text in texts_of(body))
         return self._price(tokens, int(body.get("max_tokens", body.get(_NEW_LIMIT, 1))))
 
     def _cost(self, answer: Mapping[str, Any], most: float) -> float:
@@ -213,6 +212,11 @@ class Client:
 
     def _final(self, error: Exception) -> L3DError:
         return replies.final_error(error, self.endpoint.base_url, self._secret)
+
+
+def texts_of(body: Mapping[str, Any]) -> list[bytes]:
+    """Return the texts of a request."""
+    return [turn["content"].encode() for turn in body.get("messages", ({"content": body.get("prompt", "")},))]
 
 
 def _key() -> str:

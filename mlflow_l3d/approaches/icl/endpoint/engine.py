@@ -10,13 +10,13 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.icl.endpoint import replies
-from mlflow_l3d.approaches.icl.endpoint.client import Client
+from mlflow_l3d.approaches.icl.endpoint.client import Client, texts_of
 from mlflow_l3d.approaches.icl.endpoint.replies import EndpointError
 from mlflow_l3d.approaches.icl.endpoint.served import (
     CHAT,
@@ -38,6 +38,9 @@ from mlflow_l3d.errors import L3DError
 
 T = TypeVar("T")
 
+_MOST_BYTES: Final = 8
+"""Per token; text has 3 to 5. Servers that cut a prompt in silence (Ollama keeps half of its context) count fewer."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -51,8 +54,9 @@ class Tally:
         What else than the request the answers are stored under: the key of a cell that asks again what others asked.
     tokens
         Of each prompt, as the server counts them.
-    paid, answers, foreign
-        Requests sent, answers used, and how many of those another fingerprint gave than the study began with.
+    paid, answers, foreign, short
+        Requests sent, answers used, how many of those another fingerprint gave than the study began with, and of how
+        many prompts the server counts so few tokens that it must have cut them (or did not count all).
     """
 
     asked_for: str = ""
@@ -60,12 +64,14 @@ class Tally:
     paid: int = 0
     answers: int = 0
     foreign: int = 0
+    short: int = 0
 
     @property
     def metrics(self) -> dict[str, float]:
-        """``requests_sent``, ``other_fingerprint_share``, and ``prompt_tokens`` if the server counts them."""
-        share = self.foreign / max(1, self.answers)
-        metrics = {"requests_sent": float(self.paid), "other_fingerprint_share": share}
+        """``requests_sent``, shares of answers, and ``prompt_tokens`` if the server counts them."""
+        shares = [count / max(1, self.answers) for count in (self.foreign, self.short)]
+        metrics = dict(zip(("other_fingerprint_share", "few_tokens_share"), shares, strict=True))
+        metrics["requests_sent"] = float(self.paid)
         if counted := [tokens for tokens in self.tokens if tokens > 0]:
             metrics["prompt_tokens"] = float(np.mean(counted))
         return metrics
@@ -169,6 +175,7 @@ class EndpointEngine:
         tally.tokens.append(int(answer["prompt_tokens"]))
         tally.paid += bool(answer["paid"])
         tally.answers += 1
+        tally.short += 0 < int(answer["prompt_tokens"]) * _MOST_BYTES < sum(map(len, texts_of(body)))
         tally.foreign += fingerprint != self.served.fingerprint
         return answer
 
