@@ -363,10 +363,11 @@ def test_a_server_that_lists_too_few_tokens_says_why_answers_are_generated(serve
     assert re.search(rf"no log-probabilities \(.*{why}", caplog.text)
 
 
-def test_a_word_that_begins_with_another_is_refused_where_whole_words_are_scored(server, tmp_path):
-    with pytest.raises(ParameterError, match=r"verbaliser=pos;positive: 'positive' begins with 'pos' and can"):
-        run(server, tmp_path, chat="none", verbaliser="pos;positive")
-    assert run(server, tmp_path, chat="none", verbaliser="pos;positive", calibration="batch")[0].error is None
+def test_whole_words_that_begin_with_another_are_not_scored(server, tmp_path, caplog):
+    given = {"chat": "none", "verbaliser": "pos;positive"}
+    assert run(server, tmp_path, **given)[0].metrics["generated"] == 1
+    assert "(a class word begins with another, and can never score higher), so answers are gen" in caplog.text
+    assert run(server, tmp_path, **given, calibration="batch")[0].metrics["generated"] == 0
 
 
 def test_probabilities_are_no_log_probabilities(server, tmp_path, monkeypatch, caplog):

@@ -189,13 +189,13 @@ def test_a_judge_that_thinks_first_is_asked_for_a_text(
 
 
 @pytest.mark.slow
-def test_verdicts_that_begin_with_another_are_refused(server: Server, model: str, tmp_path: Path) -> None:
+def test_verdicts_that_begin_with_another_are_asked_for(server: Server, model: str, tmp_path: Path) -> None:
     server.gives, server.chat = "prompt", False
-    given = {"judge": "openai:tiny", "judge_base_url": server.url, "judge_words": "pos;positive"}
-    session = APPROACH.prepare(task(), complete(**given), model=model, device="cpu", cache=tmp_path)
-    (found,) = session.run([ONE])
-    session.close()
-    assert "judge_words=pos;positive: 'positive' begins with 'pos'" in str(found.error)
+    (found,) = outcomes(
+        model, tmp_path, ONE, judge="openai:tiny", judge_base_url=server.url, judge_words="neg;negative"
+    )
+    assert set(server.requests[-1]) == {"model", "prompt", "max_tokens", "temperature", "seed"}
+    assert found.metrics["judge_score"] == 1
 
 
 def test_no_verdict_at_all_is_an_error(server: Server, model: str, tmp_path: Path) -> None:

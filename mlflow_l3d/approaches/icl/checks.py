@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 
 from mlflow_l3d.approaches.icl import encoding
 from mlflow_l3d.approaches.icl.models import LoadedModel
 from mlflow_l3d.approaches.icl.prompts.composition import Conversation, Prompt, PromptFormat
-from mlflow_l3d.approaches.icl.prompts.words import check_answers
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.errors import ParameterError
 
@@ -58,6 +58,41 @@ def uses_chat(wanted: str, loaded: LoadedModel) -> bool:
 def conversation_in(wanted: str, loaded: LoadedModel) -> Conversation | None:
     """Return which conversation prompts are; None if they are one text."""
     return encoding.conversation_of(loaded) if wanted == "turns" else None
+
+
+def check_answers(answers: Sequence[Sequence[int]], words: Sequence[str], *, calibrated: bool) -> None:
+    """Raise if the likelihoods of two answers cannot tell their classes apart.
+
+    Answers may begin with the same tokens: words are scored whole. But two words of the same tokens always get the same
+    score (a tokenizer may drop case, accents, or letters that it does not know), and a word that begins with all the
+    tokens of another is never more likely than that one.
+
+    Parameters
+    ----------
+    answers
+        Tokens of each class's answer.
+    words
+        The class words.
+    calibrated
+        Whether scores are compared with those of empty inputs: then the longer of two such words can win.
+
+    Raises
+    ------
+    ParameterError
+        It names the two words.
+    """
+    rows = [tuple(ids) for ids in answers]
+    for one, other in combinations(range(len(rows)), 2):
+        short, long = sorted((one, other), key=lambda place: len(rows[place]))
+        if rows[long][: len(rows[short])] != rows[short]:
+            continue
+        if rows[short] == rows[long]:
+            allowed = f"{words[one]!r} and {words[other]!r} are the same tokens to this model, so their scores are, too"
+            raise ParameterError("hyperparameters.verbaliser", ";".join(words), allowed, "Give other words.")
+        if not calibrated:
+            allowed = f"{words[long]!r} begins with {words[short]!r} and can never score higher"
+            fix = "Give other words, or use decision=generate or calibration=batch."
+            raise ParameterError("hyperparameters.verbaliser", ";".join(words), allowed, fix)
 
 
 def most_tokens(loaded: LoadedModel, answers: Sequence[Sequence[int]], new_tokens: int = 0) -> int:

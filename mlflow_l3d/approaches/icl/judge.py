@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from mlflow_l3d.approaches.icl.checks import check_answers
 from mlflow_l3d.approaches.icl.encoding import answer_ids, check_length, prompts_ids
 from mlflow_l3d.approaches.icl.endpoint.engine import Connection, Tally
 from mlflow_l3d.approaches.icl.endpoint.store import is_endpoint
 from mlflow_l3d.approaches.icl.loading import borrowed, engine_for
 from mlflow_l3d.approaches.icl.prompts.composition import slots
 from mlflow_l3d.approaches.icl.prompts.decisions import FloatArray, chosen, parse_answer, probabilities
-from mlflow_l3d.approaches.icl.prompts.words import check_answers, check_words
+from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.cells.factors import stream
@@ -128,17 +129,6 @@ def verdict_scores(logs: FloatArray, temperature: float, seed: int) -> FloatArra
     return np.where(np.isnan(logs).any(axis=1), np.nan, scores)
 
 
-@contextmanager
-def _faults_of_judges() -> Iterator[None]:
-    """Name the parameters of judges in errors about class words and prompts."""
-    try:
-        yield
-    except ParameterError as error:
-        words = error.name.endswith("verbaliser")
-        name, fix = ("_words", "Give other words") if words else ("", "Use another judge, or shorter questions")
-        raise ParameterError(f"hyperparameters.judge{name}", error.value, error.allowed, f"{fix}.") from None
-
-
 class LocalJudge:
     """Scores verdicts by their likelihood behind the question, as in-context learning scores class words.
 
@@ -168,9 +158,12 @@ class LocalJudge:
         loaded, chat = self.loaded, self.loaded.chat
         answers = [answer_ids(loaded, f" {word}", chat) for word in words]
         tokens = prompts_ids(loaded, prompts, chat)
-        with _faults_of_judges():
+        try:
             check_answers(answers, words, calibrated=False)
             check_length(tokens, answers, loaded)
+        except ParameterError as error:
+            name = "hyperparameters.judge" + ("_words" if error.name.endswith("verbaliser") else "")
+            raise ParameterError(name, error.value, error.allowed, "Use another judge, or shorter questions.") from None
         with one_thread(), torch.inference_mode(), loaded.precision():
             return verdict_scores(self.engine.score(tokens, answers), self.temperature, seed)
 
@@ -196,17 +189,8 @@ class RemoteJudge:
         self.tokens, self.thinks = self.verdict_tokens + recipe.thought_tokens, recipe.thinks
 
     def scores(self, prompts: Sequence[str], words: Sequence[str], seed: int) -> FloatArray:
-        """Return the score of each answer; nan if a text names no verdict, or two.
-
-        Raises
-        ------
-        ParameterError
-            If verdicts cannot be distinguished.
-        """
+        """Return the score of each answer; nan if a text names no verdict, or two."""
         engine, tally = self.connection.engine, Tally()
-        if engine.way(words) == "prompt":
-            with _faults_of_judges():
-                check_answers(words, words, calibrated=False)
         if engine.way(words) != "nothing":
             logs, _ = self.connection.result(engine.score(prompts, words, tally))
             if not np.isnan(logs).all():  # else it thinks before it answers

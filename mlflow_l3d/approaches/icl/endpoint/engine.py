@@ -91,11 +91,16 @@ class EndpointEngine:
         self._fingerprints = {served.fingerprint}
         self._path = CHAT if served.chat else TEXT
 
-    def way(self, words: Sequence[str]) -> str:
-        """Return how class words get scores: ``prompt``, ``first`` token, or ``nothing``."""
-        few = self.served.top < min(len(words), FEWEST)
-        told = not few and replies.tell_apart(words)
-        return "nothing" if self.served.gives == "first" and not told else self.served.gives
+    def way(self, words: Sequence[str], calibrated: bool = False) -> str:
+        """Return how class words get scores: ``prompt``, ``first`` token, or ``nothing`` if scores mislead.
+
+        A whole word that begins with another can only win if scores are `calibrated`.
+        """
+        if self.served.gives == "first":
+            told = self.served.top >= min(len(words), FEWEST) and replies.tell_apart(words)
+        else:
+            told = calibrated or replies.tell_apart(words, start=None)
+        return self.served.gives if told else "nothing"
 
     async def score(
         self, prompts: Sequence[Prompt], words: Sequence[str], tally: Tally, empty: Sequence[Prompt] = ()
@@ -112,7 +117,7 @@ class EndpointEngine:
             If all words are equally likely behind most prompts: a fault of the server, not rounding.
         """
         everything, unseen_share = [*prompts, *empty], 0.0
-        if self.way(words) == "prompt":
+        if self.served.gives == "prompt":
             pairs = [(str(prompt), word) for prompt in everything for word in words]
             logprobs = await asyncio.gather(*(self._behind(prompt, word, tally) for prompt, word in pairs))
             scores = np.array(logprobs, dtype=np.float64).reshape(len(everything), len(words))
@@ -146,12 +151,9 @@ class EndpointEngine:
         answers = await asyncio.gather(*(self._one(body, replies.written, tally) for body in bodies))
         return [
             Written(
-                str(answer["text"]),
-                answer.get("finish") == "length",
-                bool(answer.get("thought")),
-                answer.get("finish") == replies.FILTERED,
+                str(each["text"]), each.get("finish") == "length", bool(each.get("thought")), replies.is_filtered(each)
             )
-            for answer in answers
+            for each in answers
         ]
 
     async def _behind(self, prompt: str, word: str, tally: Tally) -> float:

@@ -16,13 +16,14 @@ _SHARED_START: Final = 3
 _ROUNDED: Final = 0.01
 """A logarithm of a probability is at most 0, but for rounding; servers that list probabilities call them the same."""
 
+# The least probability that class words have together as the first token. Below, less than one in 100 generated answers
+# begins with a class word, so the order of class words says nothing of the answer: such models think first.
 LEAST_SHARE: Final = 0.01
-"""Least probability that class words have together as the first token. Below, less than one in 100 generated answers
-begins with a class word, so the order of class words says nothing of the answer: such models think first."""
 
+# Words that begin sentences: alone they do not stand for a class word such as "inconclusive".
 _OPENERS: Final = frozenset(("a", "an", "as", "i", "in", "it", "no", "the", "this", "to", "we"))
-"""Words that begin sentences: alone they do not stand for a class word such as ``inconclusive``."""
 
+_FILTERED: Final = "content_filter"
 _BESIDE: Final = ("reasoning_content", "reasoning", "reasoning_details")
 """Fields of a message that hold a thought, as servers name them."""
 _THOUGHTS: Final = ("thinking", "reasoning")
@@ -74,12 +75,17 @@ def written(reply: Mapping[str, Any]) -> dict[str, Any]:
     message = choice.get("message", choice)
     thought = any(message.get(name) for name in _BESIDE)
     # Servers leave content out, or null, if a thought took all tokens, or a filter the answer.
-    without = thought or choice.get("finish_reason") == FILTERED
+    without = thought or choice.get("finish_reason") == _FILTERED
     text = choice["text"] if "message" not in choice else message.get("content") if without else message["content"]
     if isinstance(text, list):  # parts, of which thoughts are some
         thought = thought or any(part.get("type") in _THOUGHTS for part in text)
         text = "".join(str(part.get("text", "")) for part in text if part.get("type") not in _THOUGHTS)
     return common(reply) | {"text": str(text or ""), "finish": choice.get("finish_reason"), "thought": bool(thought)}
+
+
+def is_filtered(answer: Mapping[str, Any]) -> bool:
+    """Return whether a filter of the provider ended an answer that :func:`written` returned."""
+    return answer.get("finish") == _FILTERED
 
 
 def first_tokens(reply: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,12 +147,11 @@ def _spells(tokens: Sequence[str], word: str) -> int:
     return 0
 
 
-def tell_apart(words: Sequence[str]) -> bool:
-    """Return whether the first tokens of class words tell them apart: no two begin with three letters alike."""
+def tell_apart(words: Sequence[str], *, start: int | None = _SHARED_START) -> bool:
+    """Return whether scores tell class words apart: none begins with another, and no two with `start` letters alike."""
     folded = [word.casefold() for word in words]
-    starts = [word[:_SHARED_START] for word in folded]
     whole = all(not other.startswith(word) for word in folded for other in folded if other is not word)
-    return whole and len(set(starts)) == len(words)
+    return whole and len({word[:start] for word in folded}) == len(words)
 
 
 def first_token_scores(
@@ -176,8 +181,6 @@ def first_token_scores(
     return scores, int(unseen.sum())
 
 
-FILTERED: Final = "content_filter"
-"""Why an answer ended that a filter of the provider removed."""
 _GATEWAY: Final = frozenset({408, 429, 502, 503, 504})
 _UNAUTHORISED: Final = frozenset({401, 403})
 

@@ -20,7 +20,6 @@ from mlflow_l3d.approaches.icl.endpoint.engine import Connection, Tally
 from mlflow_l3d.approaches.icl.endpoint.replies import EndpointError
 from mlflow_l3d.approaches.icl.endpoint.served import FEWEST, Served
 from mlflow_l3d.approaches.icl.endpoint.store import BudgetError
-from mlflow_l3d.approaches.icl.prompts.words import check_answers
 from mlflow_l3d.approaches.icl.session import Answers, Asked, PromptSession
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import REPLICATE, stream
@@ -44,16 +43,13 @@ class EndpointSession(PromptSession):
             signal.signal(signal.SIGTERM, signal.default_int_handler)
         self.chat = served.chat
         self.conversation = "mistral" if recipe.chat == "turns" else None
-        ways = (
-            {self._asks.way(each.verbaliser) for each in self.formats} if recipe.decision == "score" else {"generate"}
-        )
+        calibrated, words = recipe.calibration != "none", [each.verbaliser for each in self.formats]
+        ways = {self._asks.way(each, calibrated) for each in words} if recipe.decision == "score" else {"generate"}
         self._way = "nothing" if "nothing" in ways else ways.pop()  # all cells alike
         requests = max(1, self.task.settings.test_size or len(self.task.labels))  # of a cell, about
         requests *= len(self.classes) if self._way == "prompt" else 1
         self.cells_at_once = max(1, min(_MOST_CELLS, _ROUNDS * self.connection.endpoint.concurrency // requests))
         try:
-            for each in self.formats if self._way == "prompt" else ():
-                check_answers(each.verbaliser, each.verbaliser, calibrated=recipe.calibration != "none")
             self._say(served)
         except ParameterError:
             self.close()
@@ -66,7 +62,9 @@ class EndpointSession(PromptSession):
             _log.warning("%s: class words are scored by their first token, which is all that it lists", where)
         if self._way == "nothing":
             why = served.refusal or "it lists none"
-            if served.gives == "first":
+            if served.gives == "prompt":
+                why = "a class word begins with another, and can never score higher"
+            elif served.gives == "first":
                 few = f"it lists {served.top}, too few for the class words; vLLM: --max-logprobs 20"
                 why = few if served.top < FEWEST else "its first tokens do not tell the class words apart"
             if self.recipe.calibration == "contextual":

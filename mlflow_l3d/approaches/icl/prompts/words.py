@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from itertools import combinations
 from typing import Final
 
 from mlflow_l3d.errors import ParameterError
@@ -69,41 +68,6 @@ def check_words(given: str | Sequence[str], class_names: Sequence[str] | None = 
             allowed = f"{words[first]!r} and {word!r} cannot be distinguished in an answer"
             raise ParameterError(PARAMETER, shown, allowed, "Give the classes different words.")
     return tuple(words)
-
-
-def check_answers(answers: Sequence[Sequence[int | str]], words: Sequence[str], *, calibrated: bool) -> None:
-    """Raise if the likelihoods of two answers cannot tell their classes apart.
-
-    Answers may begin with the same tokens: words are scored whole. But two words of the same tokens always get the same
-    score (a tokenizer may drop case, accents, or letters that it does not know), and a word that begins with all the
-    tokens of another is never more likely than that one.
-
-    Parameters
-    ----------
-    answers
-        Tokens of each class's answer; the words themselves if nobody knows their tokens.
-    words
-        The class words.
-    calibrated
-        Whether scores are compared with those of empty inputs: then the longer of two such words can win.
-
-    Raises
-    ------
-    ParameterError
-        It names the two words.
-    """
-    rows = [tuple(ids) for ids in answers]
-    for one, other in combinations(range(len(rows)), 2):
-        short, long = sorted((one, other), key=lambda place: len(rows[place]))
-        if rows[long][: len(rows[short])] != rows[short]:
-            continue
-        if rows[short] == rows[long]:
-            allowed = f"{words[one]!r} and {words[other]!r} are the same tokens to this model, so their scores are, too"
-            raise ParameterError(PARAMETER, ";".join(words), allowed, "Give other words.")
-        if not calibrated:
-            allowed = f"{words[long]!r} begins with {words[short]!r} and can never score higher"
-            fix = "Give other words, or use decision=generate or calibration=batch."
-            raise ParameterError(PARAMETER, ";".join(words), allowed, fix)
 
 
 def words_of(class_names: Sequence[str]) -> tuple[str, ...]:
