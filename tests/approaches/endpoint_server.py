@@ -28,7 +28,7 @@ class Server:
         self.requests, self.keys, self.under_way, self.most = [], set(), 0, 0
         self.faults, self.retry_after, self.delay = deque(), None, 0.0
         self.models_faults, self.usage = deque(), None
-        self.listed_too = {}
+        self.listed_too, self.most_listed = {}, 20
         self.lock = threading.Lock()
         self.start()
 
@@ -103,6 +103,9 @@ class Server:
         elif self.newer and "max_tokens" in body:
             words = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
             self.reply(handler, {"error": {"message": words, "code": "unsupported_parameter"}}, 400)
+        elif (count := body.get("top_logprobs") or int(body.get("logprobs") or 0)) > self.most_listed:
+            words = f"Requested sample logprobs of {count}, which is greater than max allowed: {self.most_listed}"
+            self.reply(handler, {"error": {"message": words, "type": "BadRequestError", "code": 400}}, 400)
         elif handler.path.endswith("/chat/completions") and not self.chat:
             self.reply(handler, {"error": {"message": "no chat template"}}, 400)
         else:

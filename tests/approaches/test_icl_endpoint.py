@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from mlflow_l3d.approaches.icl.endpoint.engine import Tally
 from mlflow_l3d.approaches.icl.endpoint.replies import (
     EndpointError,
     RefusedError,
+    counted,
     end_of_prompt,
     first_token_scores,
     server_message,
@@ -161,11 +163,13 @@ def test_thoughts_are_no_answer(server, tmp_path, message):
         ({"thought_tokens": 5}, {"content": "positive or"}, "thought"),
         ({}, {"content": "it may well"}, "cut"),
         ({}, {"content": " "}, "empty"),
+        ({}, {"role": "assistant"}, "filtered"),
     ],
 )
 def test_why_nothing_could_be_read(server, tmp_path, caplog, given, message, reason):
     server.gives = "nothing"
-    server.chat_choice = lambda best: {"message": message, "finish_reason": "length"}
+    ended = "content_filter" if reason == "filtered" else "length"
+    server.chat_choice = lambda best: {"message": message, "finish_reason": ended}
     (found,) = run(server, tmp_path, decision="generate", chat="single", **given)
     shares = {name: value for name, value in found.metrics.items() if name.startswith("unparsed_")}
     assert shares == {"unparsed_share": 1, f"unparsed_{reason}_share": 1}
@@ -302,6 +306,8 @@ def test_a_text_without_log_probabilities_has_no_class(server, tmp_path, gives):
     gone = found.predictions < 0
     assert gone.sum() == 1
     assert found.metrics["unparsed_share"] == pytest.approx(1 / 6)
+    (remark,) = [each for each in APPROACH.remarks(pd.DataFrame([found.metrics])) if "read" in each]
+    assert "16.7% give class words less than 1 % of the probability" in remark
     np.testing.assert_array_equal(found.predictions[~gone], whole.predictions[~gone])
     np.testing.assert_array_equal(found.scores[gone], [[0.5, 0.5]])
     assert len(server.requests) == 2 * count, "what is no fault is not asked again"
@@ -311,7 +317,57 @@ def test_a_server_that_lists_no_class_word_predicts_nothing(server, tmp_path, mo
     server.gives = "first"
     monkeypatch.setattr("endpoint_server.TOKENS", ("token_id:1", "token_id:2"))
     (found,) = run(server, tmp_path / "a", chat="single", verbaliser="negative;positive")
-    assert "gave no log-probabilities of class words. Use decision=generate" in found.error
+    assert "gave class words less than 1 %" in found.error
+
+
+def test_class_words_behind_the_token_of_a_thought_are_no_answer(server, tmp_path, monkeypatch):
+    server.gives, known = "first", log_probability
+    monkeypatch.setattr("endpoint_server.TOKENS", (*TOKENS, "<think>"))
+
+    def thinks(prompt, token):
+        return -0.0001 if token == "<think>" else known(prompt, token) - 12
+
+    monkeypatch.setattr("endpoint_server.log_probability", thinks)
+    (found,) = run(server, tmp_path, chat="single")
+    assert "gave class words less than 1 % of the probability, or listed none. Use decision=gen" in found.error
+
+
+@pytest.mark.parametrize(("chat", "gives"), [("none", "prompt"), ("single", "first")])
+def test_words_that_are_all_equally_likely_choose_no_class(server, tmp_path, monkeypatch, chat, gives):
+    server.gives = gives
+    with session_of(job(server, tmp_path, chat=chat, shots=1)) as session:
+        monkeypatch.setattr("endpoint_server.TOKENS", TOKENS[:4])
+        monkeypatch.setattr("endpoint_server.log_probability", lambda *_: -2.0)
+        (found,) = session.run([cell()])
+    assert "same log-probability behind 6 of 6 prompts. Use decision=generate" in found.error
+
+
+@pytest.mark.parametrize("chat", ["single", "none"])
+def test_a_server_that_lists_few_tokens_is_asked_for_these(server, tmp_path, chat):
+    (known,) = run(server, tmp_path / "20", chat=chat)
+    server.most_listed = 4
+    (found,) = run(server, tmp_path / "4", chat=chat)
+    assert max(body.get("top_logprobs", 1) for body in server.requests[-6:]) == (4 if chat == "single" else 1)
+    assert found.metrics["first_token"] == float(chat == "single")
+    np.testing.assert_array_equal(found.scores, known.scores)
+
+
+@pytest.mark.parametrize(
+    ("most", "why"),
+    [(1, "it lists 1, too few .* vLLM: --max-logprobs 20"), (0, "which is greater than max allowed: 0")],
+)
+def test_a_server_that_lists_too_few_tokens_says_why_answers_are_generated(server, tmp_path, caplog, most, why):
+    server.most_listed = most
+    (found,) = run(server, tmp_path, chat="single")
+    assert found.metrics["generated"] == 1
+    assert re.search(rf"no log-probabilities \(.*{why}", caplog.text)
+
+
+def test_whole_words_that_begin_with_another_are_not_scored(server, tmp_path, caplog):
+    given = {"chat": "none", "verbaliser": "pos;positive"}
+    assert run(server, tmp_path, **given)[0].metrics["generated"] == 1
+    assert "(a class word begins with another, and can never score higher), so answers are gen" in caplog.text
+    assert run(server, tmp_path, **given, calibration="batch")[0].metrics["generated"] == 0
 
 
 def test_probabilities_are_no_log_probabilities(server, tmp_path, monkeypatch, caplog):
@@ -331,10 +387,17 @@ def test_probabilities_are_no_log_probabilities(server, tmp_path, monkeypatch, c
     ],
     ids=["body", "choice", "finish_reason"],
 )
-def test_an_error_that_comes_as_an_answer_is_none(server, tmp_path, fault):
+def test_an_error_that_comes_as_an_answer_is_none(server, tmp_path, fault, monkeypatch):
+    pauses = []
+
+    async def sleep(seconds, *_):
+        pauses.append(seconds)
+
+    monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.client.asyncio.sleep", sleep)
     server.answer = lambda *_, **__: fault
     with pytest.raises(RefusedError, match=r"no answer of that protocol 3 times \(upstream overloaded\)"):
         asked(client_of(server, tmp_path), "a")
+    assert [seconds for seconds in pauses if seconds] == [2, 4]
 
 
 def test_no_more_requests_are_under_way_than_asked_for(server, tmp_path):
@@ -382,6 +445,16 @@ def test_a_server_that_does_not_count_is_paid_the_most(server, tmp_path, usage):
     store = Store(client.endpoint, tmp_path)
     assert store.spent() == (1, pytest.approx((3 + 64 + 2.0) / 1e6))
     store.close()
+
+
+@pytest.mark.parametrize("counted", [50, 20_000])
+def test_prompts_that_a_server_cuts_are_named(server, tmp_path, counted):
+    server.usage = {"prompt_tokens": counted, "completion_tokens": 1}
+    (found,) = run(
+        server, tmp_path, chat="single", template="{text} " + "Is it good or bad? " * 50, prompt_format="custom"
+    )
+    lines = APPROACH.remarks(pd.DataFrame([found.metrics]))
+    assert any("100.0% of the prompts have too few tokens: did" in line for line in lines) == (counted == 50)
 
 
 def test_tokens_that_no_server_counted_are_not_logged():
@@ -547,6 +620,14 @@ def test_replies_of_other_layouts():
     assert scores.tolist() == pytest.approx([-1 - np.log(2), np.log(2) - 1]), (
         "in any case, and behind it what is not listed"
     )
+    several = [("nega", -3.0), ("neutral", -3.0), ("Ne", -0.2)]
+    assert np.isnan(first_token_scores(several, ("negative", "neutral"))[0]).all(), "most begins both"
+    sentence = [("I", -0.1), ("Correct", -3.0)]
+    assert np.isnan(first_token_scores(sentence, ("inconclusive", "correct"))[0]).all(), "I am not sure"
+    assert first_token_scores([("no", -0.1), ("yes", -3.0)], ("no", "yes"))[0].argmax() == 0
+    choices = [{"index": 1, "text": "bad"}, {"index": 0, "text": "good"}]
+    assert written({"choices": choices})["text"] == "good"
+    assert counted({"usage": {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 50}}) == (9, 41)
     assert np.isnan(first_token_scores([("token_id:17", -0.1), ("token_id:4", -3.0)], words)[0]).all()
     assert not tell_apart(("Nor", "north"))
     assert tell_apart(("Entity", "Expression"))

@@ -177,6 +177,27 @@ def test_a_judge_behind_an_endpoint(gives: str, server: Server, model: str, tmp_
     assert len(server.requests) - sent <= 8, "answers are kept, but for the look at the server"
 
 
+@pytest.mark.slow
+def test_a_judge_that_thinks_first_is_asked_for_a_text(
+    server: Server, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("endpoint_server.TOKENS", ("negative", "positive", "<think>"))
+    monkeypatch.setattr("endpoint_server.log_probability", lambda _, token: -0.0001 if token == "<think>" else -12.0)
+    server.gives, server.chat_choice = "first", lambda _: {"message": {"content": "<think>negative?</think> positive"}}
+    (found,) = outcomes(model, tmp_path, ONE, judge="openai:tiny", judge_base_url=server.url)
+    assert found.metrics["judge_score"] == 1
+
+
+@pytest.mark.slow
+def test_verdicts_that_begin_with_another_are_asked_for(server: Server, model: str, tmp_path: Path) -> None:
+    server.gives, server.chat = "prompt", False
+    (found,) = outcomes(
+        model, tmp_path, ONE, judge="openai:tiny", judge_base_url=server.url, judge_words="neg;negative"
+    )
+    assert set(server.requests[-1]) == {"model", "prompt", "max_tokens", "temperature", "seed"}
+    assert found.metrics["judge_score"] == 1
+
+
 def test_no_verdict_at_all_is_an_error(server: Server, model: str, tmp_path: Path) -> None:
     server.gives = "nothing"
     given = {"judge": "openai:tiny", "judge_base_url": server.url, "judge_words": "no;yes"}

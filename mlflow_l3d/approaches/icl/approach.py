@@ -200,11 +200,9 @@ class InContextLearning(Approach):
             )
         lines += _endpoint_remarks(cells)
         if (silent := _mean(cells, "without_verdict_share")) > 0:
-            rest = "judge_score is the mean of the others"
-            lines.append(f"A judge gave no verdict on {silent:.1%} of the answers; {rest}.")
+            lines.append(f"A judge gave no verdict on {silent:.1%} of answers; judge_score is the mean of the others.")
         if (unparsed := _mean(cells, "unparsed_share")) > 0:
-            reasons = unparsed_reasons(cells)
-            because = f": {reasons}" if reasons else ""
+            because = f": {reasons}" if (reasons := unparsed_reasons(cells)) else ""
             lines.append(f"Nothing could be read from {unparsed:.1%} of the answers; they count as wrong{because}.")
         return tuple(lines)
 
@@ -290,6 +288,8 @@ def _endpoint_remarks(cells: pd.DataFrame) -> list[str]:
         lines.append(f"Class words were scored by their first token{rest}.")
     if _mean(cells, "generated") > 0 and "unparsed_share" in cells:
         lines.append("The endpoint generated answers, which were parsed.")
+    if (few := _mean(cells, "few_tokens_share")) > 0:
+        lines.append(f"{few:.1%} of the prompts have too few tokens: did the server cut them? Ollama: raise num_ctx.")
     if foreign := _mean(cells, "other_fingerprint_share"):
         lines.append(f"{foreign:.1%} of the answers have another fingerprint of the server than the key of their cell.")
     return lines

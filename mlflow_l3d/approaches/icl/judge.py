@@ -169,7 +169,7 @@ class LocalJudge:
 
 
 class RemoteJudge:
-    """Asks for log-probabilities of the verdicts if the server gives them, and else for a verdict, which is parsed.
+    """Asks for log-probabilities of verdicts; if the server gives none, or only those of thoughts, parses a text.
 
     Parameters
     ----------
@@ -193,7 +193,8 @@ class RemoteJudge:
         engine, tally = self.connection.engine, Tally()
         if engine.way(words) != "nothing":
             logs, _ = self.connection.result(engine.score(prompts, words, tally))
-            return verdict_scores(logs, self.temperature, seed)
+            if not np.isnan(logs).all():  # else it thinks before it answers
+                return verdict_scores(logs, self.temperature, seed)
         drawn = stream(seed, "verdicts").integers(2**31, size=len(prompts)).tolist()
         seeds = drawn if self.temperature else [0] * len(prompts)
         texts = self.connection.result(engine.generate(prompts, self.tokens, self.temperature, seeds, tally))

@@ -23,6 +23,8 @@ _RETRIES: Final = 8
 _RETRIES_FOR_MODELS: Final = 3
 _READS: Final = 3
 """How often an answer is asked for that is none of the protocol."""
+_PAUSE: Final = 2.0
+"""Seconds before the second time, twice as many before the third: gateways call an overload an answer."""
 _SECONDS: Final = 600.0
 _NEW_LIMIT: Final = "max_completion_tokens"  # what newer models of OpenAI's call `max_tokens`, and insist on
 _PER_MESSAGE: Final = 64  # tokens that a chat template may put around a prompt
@@ -174,7 +176,8 @@ class Client:
     async def _request(self, path: str, body: Mapping[str, Any], read: Read) -> tuple[dict[str, Any], float, float]:
         """Send a request until it is answered; return what `read` extracts, what was reserved for it, and its cost."""
         renamed, most, fault = self._renamed, self._most(body), ""
-        for _ in range(_READS):
+        for attempt in range(_READS):
+            await asyncio.sleep(_PAUSE * attempt if fault else 0.0)
             whole = {"model": self.endpoint.name, **{renamed.get(name, name): each for name, each in body.items()}}
             try:
                 answer: Any = await self._openai.post(path, body=whole, cast_to=object)
@@ -196,8 +199,7 @@ class Client:
         """Return the most that a request can cost: no text has more tokens than bytes."""
         if not any(self.endpoint.prices):
             return 0.0
-        texts = [turn["content"] for turn in body.get("messages", ())] or [body.get("prompt", "")]
-        tokens = sum(len(text.encode()) + _PER_MESSAGE for text in texts)
+        tokens = sum(len(text) + _PER_MESSAGE for text in texts_of(body))
         return self._price(tokens, int(body.get("max_tokens", body.get(_NEW_LIMIT, 1))))
 
     def _cost(self, answer: Mapping[str, Any], most: float) -> float:
@@ -210,6 +212,11 @@ class Client:
 
     def _final(self, error: Exception) -> L3DError:
         return replies.final_error(error, self.endpoint.base_url, self._secret)
+
+
+def texts_of(body: Mapping[str, Any]) -> list[bytes]:
+    """Return the texts of a request."""
+    return [turn["content"].encode() for turn in body.get("messages", ({"content": body.get("prompt", "")},))]
 
 
 def _key() -> str:

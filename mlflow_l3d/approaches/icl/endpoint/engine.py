@@ -10,16 +10,17 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.icl.endpoint import replies
-from mlflow_l3d.approaches.icl.endpoint.client import Client
+from mlflow_l3d.approaches.icl.endpoint.client import Client, texts_of
 from mlflow_l3d.approaches.icl.endpoint.replies import EndpointError
 from mlflow_l3d.approaches.icl.endpoint.served import (
     CHAT,
+    FEWEST,
     TEXT,
     Served,
     asked,
@@ -33,8 +34,12 @@ from mlflow_l3d.approaches.icl.endpoint.store import Endpoint, Store, key_of
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt
 from mlflow_l3d.approaches.icl.prompts.decisions import Written
 from mlflow_l3d.approaches.icl.recipe import Recipe
+from mlflow_l3d.errors import L3DError
 
 T = TypeVar("T")
+
+_MOST_BYTES: Final = 8
+"""Per token; text has 3 to 5. Servers that cut a prompt in silence (Ollama keeps half of its context) count fewer."""
 
 _log = logging.getLogger(__name__)
 
@@ -49,8 +54,9 @@ class Tally:
         What else than the request the answers are stored under: the key of a cell that asks again what others asked.
     tokens
         Of each prompt, as the server counts them.
-    paid, answers, foreign
-        Requests sent, answers used, and how many of those another fingerprint gave than the study began with.
+    paid, answers, foreign, short
+        Requests sent, answers used, how many of those another fingerprint gave than the study began with, and of how
+        many prompts the server counts so few tokens that it must have cut them (or did not count all).
     """
 
     asked_for: str = ""
@@ -58,12 +64,14 @@ class Tally:
     paid: int = 0
     answers: int = 0
     foreign: int = 0
+    short: int = 0
 
     @property
     def metrics(self) -> dict[str, float]:
-        """``requests_sent``, ``other_fingerprint_share``, and ``prompt_tokens`` if the server counts them."""
-        share = self.foreign / max(1, self.answers)
-        metrics = {"requests_sent": float(self.paid), "other_fingerprint_share": share}
+        """``requests_sent``, shares of answers, and ``prompt_tokens`` if the server counts them."""
+        shares = [count / max(1, self.answers) for count in (self.foreign, self.short)]
+        metrics = dict(zip(("other_fingerprint_share", "few_tokens_share"), shares, strict=True))
+        metrics["requests_sent"] = float(self.paid)
         if counted := [tokens for tokens in self.tokens if tokens > 0]:
             metrics["prompt_tokens"] = float(np.mean(counted))
         return metrics
@@ -83,31 +91,53 @@ class EndpointEngine:
         self._fingerprints = {served.fingerprint}
         self._path = CHAT if served.chat else TEXT
 
-    def way(self, words: Sequence[str]) -> str:
-        """Return how class words get scores: ``prompt``, ``first`` token, or ``nothing``."""
-        return "nothing" if self.served.gives == "first" and not replies.tell_apart(words) else self.served.gives
+    def way(self, words: Sequence[str], calibrated: bool = False) -> str:
+        """Return how class words get scores: ``prompt``, ``first`` token, or ``nothing`` if scores mislead.
+
+        A whole word that begins with another can only win if scores are `calibrated`.
+        """
+        if self.served.gives == "first":
+            told = self.served.top >= min(len(words), FEWEST) and replies.tell_apart(words)
+        else:
+            told = calibrated or replies.tell_apart(words, start=None)
+        return self.served.gives if told else "nothing"
 
     async def score(
-        self, prompts: Sequence[Prompt], words: Sequence[str], tally: Tally
+        self, prompts: Sequence[Prompt], words: Sequence[str], tally: Tally, empty: Sequence[Prompt] = ()
     ) -> tuple[npt.NDArray[np.float64], float]:
-        """Return the log-probability of every class word behind every prompt, (n, C), natural logarithms.
+        """Return the log-probability of every class word behind every prompt, (n, C), then behind the `empty` inputs.
 
         If the server gives those of whole prompts, it is the sum over the word's tokens; else that of its first one,
         and the second value returned is the share of words that were not among the likeliest tokens. Of a prompt for
-        which it gives none, or those of no class word, they are nan.
+        which it gives none, or where class words are too unlikely, they are nan; empty inputs need no likely word.
+
+        Raises
+        ------
+        L3DError
+            If all words are equally likely behind most prompts: a fault of the server, not rounding.
         """
-        if self.way(words) == "prompt":
-            pairs = [(str(prompt), word) for prompt in prompts for word in words]
+        everything, unseen_share = [*prompts, *empty], 0.0
+        if self.served.gives == "prompt":
+            pairs = [(str(prompt), word) for prompt in everything for word in words]
             logprobs = await asyncio.gather(*(self._behind(prompt, word, tally) for prompt, word in pairs))
-            return np.array(logprobs, dtype=np.float64).reshape(len(prompts), len(words)), 0.0
-        more = listed(self.served.top, chat=self.served.chat)
-        bodies = [asked(prompt, chat=self.served.chat) | more for prompt in prompts]
-        read = partial(replies.if_given, replies.first_tokens)
-        answers = await asyncio.gather(*(self._one(body, read, tally) for body in bodies))
-        nothing = np.full(len(words), np.nan), 0
-        rows = [replies.first_token_scores(answer["top"], words) if "top" in answer else nothing for answer in answers]
-        scores = np.array([row for row, _ in rows], dtype=np.float64).reshape(len(prompts), len(words))
-        return scores, sum(unseen for _, unseen in rows) / max(1, scores.size)
+            scores = np.array(logprobs, dtype=np.float64).reshape(len(everything), len(words))
+        else:
+            more = listed(self.served.top, chat=self.served.chat)
+            bodies = [asked(prompt, chat=self.served.chat) | more for prompt in everything]
+            read = partial(replies.if_given, replies.first_tokens)
+            answers = await asyncio.gather(*(self._one(body, read, tally) for body in bodies))
+            least = [replies.LEAST_SHARE] * len(prompts) + [0.0] * len(empty)
+            tops = [answer.get("top", ()) for answer in answers]
+            rows = [replies.first_token_scores(top, words, share) for top, share in zip(tops, least, strict=True)]
+            scores = np.array([row for row, _ in rows], dtype=np.float64).reshape(len(everything), len(words))
+            unseen_share = sum(unseen for _, unseen in rows) / max(1, scores.size)
+        scores[np.isneginf(scores).all(axis=1)] = np.nan
+        tied = int((np.ptp(scores, axis=1) == 0).sum())
+        if tied > max(1, len(everything) / 2):
+            where, whole = self.client.endpoint.base_url, len(everything)
+            line = f"{where} gives all class words the same log-probability behind {tied} of {whole} prompts"
+            raise L3DError(f"{line}. Use decision=generate.")
+        return scores, unseen_share
 
     async def generate(
         self, prompts: Sequence[Prompt], tokens: int, temperature: float, seeds: Sequence[int], tally: Tally
@@ -120,8 +150,10 @@ class EndpointEngine:
         ]
         answers = await asyncio.gather(*(self._one(body, replies.written, tally) for body in bodies))
         return [
-            Written(str(answer["text"]), answer.get("finish") == "length", bool(answer.get("thought")))
-            for answer in answers
+            Written(
+                str(each["text"]), each.get("finish") == "length", bool(each.get("thought")), replies.is_filtered(each)
+            )
+            for each in answers
         ]
 
     async def _behind(self, prompt: str, word: str, tally: Tally) -> float:
@@ -145,6 +177,7 @@ class EndpointEngine:
         tally.tokens.append(int(answer["prompt_tokens"]))
         tally.paid += bool(answer["paid"])
         tally.answers += 1
+        tally.short += 0 < int(answer["prompt_tokens"]) * _MOST_BYTES < sum(map(len, texts_of(body)))
         tally.foreign += fingerprint != self.served.fingerprint
         return answer
 
@@ -218,6 +251,6 @@ def identity(model: str, recipe: Recipe, cache: Path) -> dict[str, str]:
         If the server does not answer, or not as it should.
     """
     with closing(Connection(model, recipe, cache, again=True)) as connection:
-        reading = {"endpoint_first_tokens": "2"} if connection.served.gives == "first" else {}  # how they are read
+        reading = {"endpoint_first_tokens": "3"} if connection.served.gives == "first" else {}  # how they are read
         address = key_of(connection.endpoint.base_url)[:12]
         return {**connection.served.identity, **reading, "endpoint_address": address}

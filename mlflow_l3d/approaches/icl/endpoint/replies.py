@@ -16,6 +16,14 @@ _SHARED_START: Final = 3
 _ROUNDED: Final = 0.01
 """A logarithm of a probability is at most 0, but for rounding; servers that list probabilities call them the same."""
 
+# The least probability that class words have together as the first token. Below, less than one in 100 generated answers
+# begins with a class word, so the order of class words says nothing of the answer: such models think first.
+LEAST_SHARE: Final = 0.01
+
+# Words that begin sentences: alone they do not stand for a class word such as "inconclusive".
+_OPENERS: Final = frozenset(("a", "an", "as", "i", "in", "it", "no", "the", "this", "to", "we"))
+
+_FILTERED: Final = "content_filter"
 _BESIDE: Final = ("reasoning_content", "reasoning", "reasoning_details")
 """Fields of a message that hold a thought, as servers name them."""
 _THOUGHTS: Final = ("thinking", "reasoning")
@@ -26,8 +34,17 @@ def counted(reply: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Return the tokens of prompt and answer that the server counted, each None if it counted none or nonsense."""
     usage = reply.get("usage")
     usage = usage if isinstance(usage, Mapping) else {}
-    prompt_tokens, answered = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
-    return _whole(prompt_tokens), _whole(answered)
+    names = "prompt_tokens", "completion_tokens", "total_tokens"
+    prompt_tokens, answered, both = (_whole(usage.get(name)) for name in names)
+    if answered is not None and prompt_tokens and both:  # Gemini and Grok count thoughts in the total only
+        answered = max(answered, both - prompt_tokens)
+    return prompt_tokens, answered
+
+
+def first_choice(reply: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the choice with the lowest index, wherever it stands."""
+    choice: Mapping[str, Any] = min(reply["choices"], key=lambda each: each.get("index") or 0)
+    return choice
 
 
 def _whole(value: object) -> int | None:
@@ -45,7 +62,7 @@ def common(reply: Mapping[str, Any]) -> dict[str, Any]:
 
 def stated_fault(reply: Mapping[str, Any]) -> str:
     """Return the error that a reply of status 200 holds in place of an answer, as gateways send; else nothing."""
-    choice = (reply.get("choices") or [{}])[0]
+    choice = first_choice(reply) if reply.get("choices") else {}
     error = reply.get("error") or choice.get("error")
     if not error and choice.get("finish_reason") == "error":
         error = written(reply)["text"] or "no reason"
@@ -54,20 +71,26 @@ def stated_fault(reply: Mapping[str, Any]) -> str:
 
 def written(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return the text of a reply, why it ended, and whether a thought of the model accompanies it."""
-    choice = reply["choices"][0]
+    choice = first_choice(reply)
     message = choice.get("message", choice)
     thought = any(message.get(name) for name in _BESIDE)
-    # Servers leave content out, or null, if a thought took all tokens.
-    text = choice["text"] if "message" not in choice else message.get("content") if thought else message["content"]
+    # Servers leave content out, or null, if a thought took all tokens, or a filter the answer.
+    without = thought or choice.get("finish_reason") == _FILTERED
+    text = choice["text"] if "message" not in choice else message.get("content") if without else message["content"]
     if isinstance(text, list):  # parts, of which thoughts are some
         thought = thought or any(part.get("type") in _THOUGHTS for part in text)
         text = "".join(str(part.get("text", "")) for part in text if part.get("type") not in _THOUGHTS)
     return common(reply) | {"text": str(text or ""), "finish": choice.get("finish_reason"), "thought": bool(thought)}
 
 
+def is_filtered(answer: Mapping[str, Any]) -> bool:
+    """Return whether a filter of the provider ended an answer that :func:`written` returned."""
+    return answer.get("finish") == _FILTERED
+
+
 def first_tokens(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return the likeliest first tokens of a reply with their log-probabilities, in either of the two layouts."""
-    logprobs = reply["choices"][0]["logprobs"]
+    logprobs = first_choice(reply)["logprobs"]
     if logprobs.get("content"):
         rows = logprobs["content"][0]["top_logprobs"]
         top = [(str(row["token"]), float(row["logprob"])) for row in rows]
@@ -100,7 +123,7 @@ def end_of_prompt(reply: Mapping[str, Any], word: str) -> dict[str, Any]:
     ValueError
         If the tokens of the prompt do not end with the word.
     """
-    logprobs = reply["choices"][0]["logprobs"]
+    logprobs = first_choice(reply)["logprobs"]
     tokens, values = [str(token) for token in logprobs["tokens"]], logprobs["token_logprobs"]
     generated = counted(reply)[1]
     generated = 1 if generated is None else generated
@@ -124,31 +147,37 @@ def _spells(tokens: Sequence[str], word: str) -> int:
     return 0
 
 
-def tell_apart(words: Sequence[str]) -> bool:
-    """Return whether the first tokens of class words tell them apart: no two begin with three letters alike."""
+def tell_apart(words: Sequence[str], *, start: int | None = _SHARED_START) -> bool:
+    """Return whether scores tell class words apart: none begins with another, and no two with `start` letters alike."""
     folded = [word.casefold() for word in words]
-    starts = [word[:_SHARED_START] for word in folded]
     whole = all(not other.startswith(word) for word in folded for other in folded if other is not word)
-    return whole and len(set(starts)) == len(words)
+    return whole and len({word[:start] for word in folded}) == len(words)
 
 
-def first_token_scores(top: Sequence[Sequence[Any]], words: Sequence[str]) -> tuple[npt.NDArray[np.float64], int]:
+def first_token_scores(
+    top: Sequence[Sequence[Any]], words: Sequence[str], least_share: float = LEAST_SHARE
+) -> tuple[npt.NDArray[np.float64], int]:
     """Return the log-probability of each word's first token, (C,), and how many words have none among those listed.
 
     A token counts for the one word that begins with it, in any case, with or without a blank in front. A word that is
     not listed has at most the probability of the last one that is, and gets half of that: less than any listed word. If
-    no word is listed, nothing is known of any: all scores are nan.
+    all words together have at most `least_share`, or no more than tokens that may begin several words or another
+    sentence, nothing is known of any: all scores are nan.
     """
-    word_scores = np.zeros(len(words))
+    word_scores, shared = np.zeros(len(words)), 0.0
     for token, value in top:
         text = str(token).lstrip().casefold()
         named = [place for place, word in enumerate(words) if text and word.casefold().startswith(text)]
-        if len(named) == 1:
+        if len(named) == 1 and (text not in _OPENERS or text == words[named[0]].casefold()):
             word_scores[named[0]] += np.exp(float(value))
-    least = min(float(value) for _, value in top)
+        elif named:
+            shared += np.exp(float(value))
+    least = min((float(value) for _, value in top), default=0.0)
     unseen = word_scores == 0
     with np.errstate(divide="ignore"):
-        scores = np.where(unseen, np.nan if unseen.all() else least - np.log(2), np.log(word_scores))
+        scores = np.where(unseen, least - np.log(2), np.log(word_scores))
+    if word_scores.sum() <= max(least_share, shared):
+        scores[:] = np.nan
     return scores, int(unseen.sum())
 
 

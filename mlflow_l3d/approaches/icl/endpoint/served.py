@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -17,7 +18,11 @@ from mlflow_l3d.errors import L3DError, ParameterError
 
 CHAT: Final = "/chat/completions"
 TEXT: Final = "/completions"
-_TOP: Final = (20, 5)
+FEWEST: Final = 5
+"""Fewer first tokens must be as many as class words."""
+_ALLOWED: Final = re.compile(r"greater than max allowed: (\d+)")
+"""vLLM: "Requested sample logprobs of 20, which is greater than max allowed: 4"."""
+_TOP: Final = (20, FEWEST)
 _NEAR: Final = 0.3  # two steps of a logit between 16 and 32 in bfloat16, and a bit
 _QUESTION: Final = "Answer with yes or no.\nAnswer:"
 _DESCRIBES: Final = ("id", "root", "parent", "owned_by", "max_model_len", "meta")
@@ -42,6 +47,8 @@ class Served:
         are generated and none are asked for.
     top
         How many first tokens the server lists.
+    refusal
+        Why it gives nothing, in its own words, if it said so.
     """
 
     model: str
@@ -50,6 +57,7 @@ class Served:
     chat: bool
     gives: Gives
     top: int = 0
+    refusal: str = ""
 
     @property
     def identity(self) -> dict[str, str]:
@@ -99,13 +107,14 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
     refused: RefusedError | EndpointError | None = None
     for chat in tried:
         try:
-            reply, gives, top = await _tried(client, chat=chat, score=score)
+            reply, gives, top, refusal = await _tried(client, chat=chat, score=score)
         except UnreachableError:
             raise
         except (RefusedError, EndpointError) as error:
             refused = refused or error
             continue
-        served = Served(**_names(replies.common(reply)), description=description, chat=chat, gives=gives, top=top)
+        whose = _names(replies.common(reply))
+        served = Served(whose["model"], whose["fingerprint"], description, chat, gives, top, refusal)
         client.store.keep(place, asdict(served), reserved=0.0, cost=0.0)
         return served
     names = [str(row.get("id")) for row in rows]
@@ -132,28 +141,49 @@ def model_changed_message(client: Client, what: str) -> str:
     return f"{where}. Finished cells stay; the same command asks the new one, in cells of its own."
 
 
-async def _tried(client: Client, *, chat: bool, score: bool) -> tuple[Mapping[str, Any], Gives, int]:
-    """Return a reply, and what can be had of log-probabilities."""
+async def _tried(client: Client, *, chat: bool, score: bool) -> tuple[Mapping[str, Any], Gives, int, str]:
+    """Return a reply, what can be had of log-probabilities, how many, and why none."""
     path = CHAT if chat else TEXT
     body = asked(_QUESTION, chat=chat)
     if score and not chat:
         try:
-            return await _echo(client, path, body), "prompt", 0
+            return await _echo(client, path, body), "prompt", 0, ""
         except (RefusedError, AttributeError, KeyError, IndexError, TypeError, ValueError):
             pass
-    for top in _TOP if score else ():
+    refusal = ""
+    if score:
         try:
-            reply = await client.send(path, body | listed(top, chat=chat))
-            replies.first_tokens(reply)
-            return reply, "first", top
-        except (RefusedError, AttributeError, KeyError, IndexError, TypeError, ValueError):
+            reply, top = await _listing(client, path, body, [*_TOP])
+            return reply, "first", top, ""
+        except RefusedError as error:
+            refusal = str(error).partition(": ")[2]
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError):
             pass
     reply = await client.send(path, body)
     try:
         replies.written(reply)
     except (AttributeError, KeyError, IndexError, TypeError):
         raise RefusedError(f"{client.endpoint.base_url}{path} gave no answer of that protocol") from None
-    return reply, "nothing", 0
+    return reply, "nothing", 0, refusal
+
+
+async def _listing(client: Client, path: str, body: dict[str, Any], counts: list[int]) -> tuple[Mapping[str, Any], int]:
+    """Return a reply with likely first tokens and how many: the first of `counts` that works, or what vLLM allows."""
+    fault: Exception = ValueError("no log-probabilities")
+    while counts:
+        top = counts.pop(0)
+        try:
+            reply = await client.send(path, body | listed(top, chat=path == CHAT))
+            replies.first_tokens(reply)
+        except RefusedError as error:
+            fault = error
+            allowed = _ALLOWED.search(str(error))
+            counts = [int(allowed[1])] if allowed and 0 < int(allowed[1]) < top else counts
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+            fault = error
+        else:
+            return reply, top
+    raise fault
 
 
 async def _echo(client: Client, path: str, body: dict[str, Any]) -> Mapping[str, Any]:
@@ -161,7 +191,8 @@ async def _echo(client: Client, path: str, body: dict[str, Any]) -> Mapping[str,
 
     The likeliest word behind a prompt must have the same one when it is in the prompt.
     """
-    top = replies.first_tokens(await client.send(path, body | listed(_TOP[-1], chat=False)))["top"]
+    reply, _ = await _listing(client, path, body, [FEWEST])
+    top = replies.first_tokens(reply)["top"]
     words = {token: value for token, value in top if token.strip().isalpha()}  # not end tokens and line breaks
     best = max(words, key=lambda token: (token.startswith(" "), words[token]))
     reply = await client.send(path, echoed(_QUESTION, f" {best.strip()}"))

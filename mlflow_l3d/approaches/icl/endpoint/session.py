@@ -18,7 +18,7 @@ import numpy.typing as npt
 from mlflow_l3d.approaches.failures import StudyEndedError, failed
 from mlflow_l3d.approaches.icl.endpoint.engine import Connection, Tally
 from mlflow_l3d.approaches.icl.endpoint.replies import EndpointError
-from mlflow_l3d.approaches.icl.endpoint.served import Served
+from mlflow_l3d.approaches.icl.endpoint.served import FEWEST, Served
 from mlflow_l3d.approaches.icl.endpoint.store import BudgetError
 from mlflow_l3d.approaches.icl.session import Answers, Asked, PromptSession
 from mlflow_l3d.cells.cell import Cell, Outcome
@@ -43,9 +43,8 @@ class EndpointSession(PromptSession):
             signal.signal(signal.SIGTERM, signal.default_int_handler)
         self.chat = served.chat
         self.conversation = "mistral" if recipe.chat == "turns" else None
-        ways = (
-            {self._asks.way(each.verbaliser) for each in self.formats} if recipe.decision == "score" else {"generate"}
-        )
+        calibrated, words = recipe.calibration != "none", [each.verbaliser for each in self.formats]
+        ways = {self._asks.way(each, calibrated) for each in words} if recipe.decision == "score" else {"generate"}
         self._way = "nothing" if "nothing" in ways else ways.pop()  # all cells alike
         requests = max(1, self.task.settings.test_size or len(self.task.labels))  # of a cell, about
         requests *= len(self.classes) if self._way == "prompt" else 1
@@ -62,7 +61,12 @@ class EndpointSession(PromptSession):
         if self._way == "first":
             _log.warning("%s: class words are scored by their first token, which is all that it lists", where)
         if self._way == "nothing":
-            why = "its first tokens do not tell the class words apart" if served.gives == "first" else "it lists none"
+            why = served.refusal or "it lists none"
+            if served.gives == "prompt":
+                why = "a class word begins with another, and can never score higher"
+            elif served.gives == "first":
+                few = f"it lists {served.top}, too few for the class words; vLLM: --max-logprobs 20"
+                why = few if served.top < FEWEST else "its first tokens do not tell the class words apart"
             if self.recipe.calibration == "contextual":
                 allowed = f"needs log-probabilities of {where}, and {why}"
                 raise ParameterError("hyperparameters.calibration", "contextual", allowed, "Use decision=generate.")
@@ -109,7 +113,7 @@ class EndpointSession(PromptSession):
             written = self._asks.generate(prompts, recipe.new_tokens, recipe.temperature, seeds, tally)
             predictions, unparsed = self._read(asked, await written)
             return predictions, None, tally.metrics | unparsed | {"generated": 1.0}
-        scores, unseen = await self._asks.score([*prompts, *asked.empty], form.verbaliser, tally)
+        scores, unseen = await self._asks.score(prompts, form.verbaliser, tally, asked.empty)
         ways = {"first_token": float(self._way == "first"), "unseen_share": unseen, "generated": 0.0}
         return self._scored(cell, asked, scores[: len(prompts)], scores[len(prompts) :], tally.metrics | ways)
 
@@ -134,12 +138,16 @@ class EndpointSession(PromptSession):
         tested = has_scores[: asked.tested]
         if not tested.any() or np.isnan(blank).any():
             where = self.connection.endpoint.base_url
-            raise L3DError(f"{where} gave no log-probabilities of class words. Use decision=generate.")
+            why = "gave class words less than 1 % of the probability, or listed none. Use decision=generate."
+            raise L3DError(
+                f"{where} {'listed no class words for empty inputs. Use calibration=batch.' if tested.any() else why}"
+            )
         numbers, shares, _ = self._decided(cell, own[has_scores], blank, {}, int(tested.sum()))
         predictions = np.full(len(own), -1, dtype=np.int64)
         scores = np.full((len(own), len(self.task.class_names)), 1 / len(self.classes), dtype=np.float32)
         predictions[has_scores], scores[has_scores] = numbers, shares
-        return predictions, scores, metrics | {"unparsed_share": float(1 - tested.mean())}
+        missing = float(1 - tested.mean())
+        return predictions, scores, metrics | {"unparsed_share": missing, "unparsed_unlikely_share": missing}
 
     def close(self) -> None:
         """Close connections, the file of answers and the thread."""

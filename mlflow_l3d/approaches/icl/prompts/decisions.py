@@ -56,11 +56,14 @@ class Written:
         Whether it ended at the limit of tokens.
     thought
         Whether the server gave a thought next to it.
+    filtered
+        Whether a filter of the server ended it.
     """
 
     text: str
     cut: bool = False
     thought: bool = False
+    filtered: bool = False
 
     def answer(self, *, thinks: bool) -> tuple[str, bool]:
         """Return what is behind thoughts, and whether it ended inside one.
@@ -75,6 +78,8 @@ class Written:
     def reason(self, *, thinks: bool) -> str:
         """Return why nothing can be read: one of :data:`mlflow_l3d.metrics.classification.REASONS`."""
         rest, inside = self.answer(thinks=thinks)
+        if self.filtered:
+            return "filtered"
         return "thought" if inside else "empty" if not rest.strip() else "cut" if self.cut else "other"
 
 
