@@ -277,4 +277,6 @@ def _hyperparameters(asked: str | Mapping[str, Any], approach: Approach, model: 
     defaults = {name: value for name, value in approach.seeds_defaults(model, given).items() if name not in given}
     if not isinstance(asked, str) or asked.startswith("{"):
         return {**defaults, **given}
-    return ",".join([*(f"{name}={value}" for name, value in defaults.items()), *([asked] if asked else [])]) or "default"
+    return (
+        ",".join([*(f"{name}={value}" for name, value in defaults.items()), *([asked] if asked else [])]) or "default"
+    )
