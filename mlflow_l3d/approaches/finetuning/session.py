@@ -27,7 +27,7 @@ class CourseSession(StackedSession[C]):
 
     @cached_property
     def truncated(self) -> dict[str, float]:
-        """The share of the examples with more words than `max_length`, which are cut for certain; nothing if it is 0."""
+        """The share of the examples with more words than `max_length`, which are surely cut; nothing if it is 0."""
         words = np.sum([[len(text.split()) for text in column] for column in self.task.texts], axis=0)
         share = float(np.mean(words > self.recipe.max_length))
         return {"truncated_share": share} if share else {}
