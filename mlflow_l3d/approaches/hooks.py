@@ -201,6 +201,8 @@ class Hooks:
         """Return what names of runs call it: its name, or the variant that complete hyperparameters choose."""
         return self.name
 
-    def remarks(self, cells: pd.DataFrame) -> tuple[str, ...]:  # noqa: ARG002
+    def remarks(self, cells: pd.DataFrame) -> tuple[str, ...]:
         """Return what a report should say, one line each, given the metrics of finished cells, one column each."""
-        return ()
+        cut = float(cells["truncated_share"].mean()) if "truncated_share" in cells else 0.0
+        fix = "what follows is not read. Raise hyperparameter max_length, or shorten the texts"
+        return (f"At least {cut:.1%} of the examples are longer than max_length, and {fix}.",) * (cut > 0)

@@ -25,6 +25,7 @@ FEW: Final = 20
 _MANY: Final = 50
 """Up to this many different labels are classes if each has two examples on average."""
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_WITH_COMMA: Final = re.compile(r"[+-]?[0-9][0-9.]*(,[0-9]+)+(\.[0-9]+)?")
 _NAN: Final = ("nan", "NaN")
 _SHOWN: Final = 5
 ROLES: Final = {
@@ -84,7 +85,9 @@ def _is_whole(text: str) -> bool:
 
 
 def text_of(value: object) -> str | None:
-    """Return a label or an answer as text: None stays, and a whole number written as decimal is whole."""
+    """Return a label or an answer as text: None stays, a whole number written as decimal is whole, lists are JSON."""
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
     return None if value is None else str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -93,6 +96,25 @@ def labels_of(values: Iterable[object]) -> list[str | None]:
     texts = [text_of(value) for value in values]
     names = {*texts} - {None, *_NAN}
     return [None if text in _NAN else text for text in texts] if all(map(plain_number, map(str, names))) else texts
+
+
+def check_labels(labels: Collection[str]) -> None:
+    """Raise an L3DError if all labels are lists, or numbers of which one has a comma: their kind must be named."""
+    comma = next((label for label in labels if _WITH_COMMA.fullmatch(label.strip())), "")
+    if comma and all(plain_number(label) or _WITH_COMMA.fullmatch(label.strip()) for label in labels):
+        fix = "Write decimals with a point, and thousands without a mark. If they are classes, name the kind"
+        raise L3DError(f"labels such as {comma} are numbers with a comma. {fix}: task_kind=classification.")
+    if labels and all(map(_is_list, labels)):
+        fix = "Name the kind: task_kind=tagging, ranking or generation (of a command classes=tags, rankings or texts)."
+        sets = "Of sets of classes, join the sorted names of each to one text."
+        raise L3DError(f"labels such as {shorten(next(iter(labels)))} are lists. {fix} {sets}")
+
+
+def _is_list(text: str) -> bool:
+    try:
+        return text[:1] in ("[", "{") and isinstance(json.loads(text), list | dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def kind_of(labels: Collection[str], answers: Counter[str | None], examples: int) -> str:
@@ -110,7 +132,13 @@ def kind_of(labels: Collection[str], answers: Counter[str | None], examples: int
         How often each answer occurs.
     examples
         How many examples there are.
+
+    Raises
+    ------
+    L3DError
+        If the labels do not show their kind, see :func:`check_labels`.
     """
+    check_labels(labels)
     numbers = [plain_number(label) for label in labels]
     counts = {answer: count for answer, count in answers.items() if answer is not None}
     half = sum(counts.values()) / 2

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.forms import form_of
+from mlflow_l3d.tasks.answers import check_labels
 from mlflow_l3d.tasks.base import KINDS, TaskKind
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.settings import IntArray
@@ -151,6 +152,8 @@ def find_kind(table: Table, reading: Reading) -> tuple[TaskKind, tuple[str, ...]
     present = [value for value in values if not missing(value)]
     check_one_sort(values, label_column)
     kinds = {type(value) for value in present}
+    if kinds == {str}:
+        check_labels({*present})
     if float not in kinds or not kinds <= {int, float}:
         return "classification", ()
     if all(float(value).is_integer() for value in present):

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from finetuning_helpers import cell, changes, check_generators, content, handmade_task, prepare, run, short_reviews
@@ -328,3 +329,16 @@ def test_a_factor_changes_what_it_feeds_for_scores_and_nothing_else(
 ) -> None:
     opened = scores_session(epochs=2, early_stopping_patience=0)
     assert changes(opened, factor, DRAWS, monkeypatch) == FEEDS[factor]
+
+
+def test_texts_that_are_cut_are_counted_and_named(cache):
+    long = " ".join(["plot"] * 20)
+    texts = tuple(long if row < 9 else text for row, text in enumerate(TASK.texts[0]))
+    task = replace(TASK, texts=(texts,))
+    (outcome,) = run(prepare(task, cache, max_length=16), cell(0))
+    share = np.mean([len(text.split()) > 16 for text in texts])
+    assert outcome.metrics["truncated_share"] == pytest.approx(share)
+    (remark,) = Finetuning().remarks(pd.DataFrame([outcome.metrics]))
+    assert f"At least {share:.1%} of the examples are longer than max_length" in remark
+    (whole,) = run(prepare(TASK, cache), cell(0))
+    assert Finetuning().remarks(pd.DataFrame([whole.metrics])) == ()

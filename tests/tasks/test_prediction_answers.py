@@ -9,7 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tasks.answers import Classes, kind_of, labels_of, plain_number, read_columns
+from mlflow_l3d.tasks.columns import task_from_table
+from mlflow_l3d.tasks.kinds import Reading
+from mlflow_l3d.tasks.table import Table
 
 COLUMNS = {"example_id": ["1", "2"], "label": ["no; never, ever", "yes"], "prediction": ["yes", None]}
 
@@ -48,6 +52,26 @@ def test_numbers_that_texts_spell(text: str, number: str | None):
 )
 def test_the_kind_of_answers(labels: list[str], answers: list[str | None], kind: str):
     assert kind_of({*labels}, Counter(answers), len(labels)) == kind
+
+
+@pytest.mark.parametrize(
+    ("labels", "fix"),
+    [
+        (["3,5", "4", "-1,25"], "decimals with a point"),
+        (["1,234", "12,345.5", "700"], "thousands without a mark"),
+        (['["B-PER","O"]', '["O"]'], "task_kind=tagging, ranking or generation"),
+        (['{"d1": 2}', '["d2"]'], "task_kind=tagging, ranking or generation"),
+    ],
+)
+def test_labels_that_do_not_show_their_kind_are_no_classes(labels: list[str], fix: str):
+    with pytest.raises(L3DError, match=fix):
+        kind_of({*labels}, Counter(labels), 2)
+    assert kind_of({*labels, "yes"}, Counter(labels), 2) in ("classification", "texts")
+    columns = {"text": [f"text {row}" for row in range(20)], "label": (labels[:2] * 10)}
+    table = Table(tuple(columns), columns.__getitem__)
+    with pytest.raises(L3DError, match=fix):
+        task_from_table("scores", table, Reading())
+    assert task_from_table("scores", table, Reading(task_kind="classification")).kind == "classification"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -23,6 +24,13 @@ class CourseSession(StackedSession[C]):
     """Cells whose parts are equally large are trained side by side."""
 
     recipe: Recipe
+
+    @cached_property
+    def truncated(self) -> dict[str, float]:
+        """The share of the examples with more words than `max_length`, which are surely cut; nothing if it is 0."""
+        words = np.sum([[len(text.split()) for text in column] for column in self.task.texts], axis=0)
+        share = float(np.mean(words > self.recipe.max_length))
+        return {"truncated_share": share} if share else {}
 
     @abstractmethod
     def trained(self, courses: Sequence[C]) -> Sequence[torch.Tensor | DivergedError]:
@@ -70,7 +78,7 @@ class CourseSession(StackedSession[C]):
         if self.task.form.has_classes:
             predictions = logits.argmax(1).numpy().astype(np.int64)
             scores = torch.softmax(logits.float(), 1).numpy()
-        course = {"metrics": {**own.progress.metrics, **more}, "curves": own.progress.curves}
+        course = {"metrics": {**own.progress.metrics, **more, **self.truncated}, "curves": own.progress.curves}
         return answered(own.cell.key, self.task, own.split.test, predictions, scores, **course)
 
 

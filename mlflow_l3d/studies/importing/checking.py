@@ -14,7 +14,7 @@ import pandas as pd
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.forms import form_of
+from mlflow_l3d.metrics.forms import check_tags, form_of
 from mlflow_l3d.metrics.known import is_share, named, scores_of
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.studies.about import class_words
@@ -240,8 +240,10 @@ def _read(run: RecordedRun, kind: str, classes: Classes | None, *, are_named: bo
         truth, guess = (np.array(values, dtype=np.float64) for values in (labels, answers))
         return replace(run, kind=kind, labels=truth, predictions=guess)
     form = form_of(kind)
-    predictions = form.predictions([answer or "" for answer in answers])
-    return replace(run, kind=kind, labels=form.labels(labels), predictions=predictions)
+    truth, predictions = form.labels(labels), form.predictions([answer or "" for answer in answers])
+    if form.has_tags:
+        check_tags(truth, predictions)
+    return replace(run, kind=kind, labels=truth, predictions=predictions)
 
 
 def as_fractions(runs: Sequence[RecordedRun]) -> tuple[list[RecordedRun], list[str]]:

@@ -14,6 +14,7 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.agreement.kinds import class_column
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.ensembles import Members
+from mlflow_l3d.analysis.cure.luck import jackknifed
 from mlflow_l3d.analysis.importance.checks.evidence import Answers
 from mlflow_l3d.cells.factors import OF_NO_APPROACH
 from mlflow_l3d.designs import Design
@@ -137,9 +138,12 @@ class MemberRows:
     def luck_of_any_tests(self, metric: Metric, classes: int | None) -> float:
         """Return the standard deviation of a score that a choice of as many test examples causes (jackknife)."""
         runs = [run for runs in self._runs.values() for run in runs if run.test.sum() >= FEWEST_EXAMPLES][:_JACKKNIFED]
-        if metric.function is None or not metric.percent or not runs or runs[0].predictions.dtype.kind not in "iu":
+        if metric.function is None or not runs:
             return math.nan
-        each = [pseudo_values(metric, run.labels[run.test], run.predictions[run.test], classes) for run in runs]
+        tested = [(run.labels[run.test], run.predictions[run.test]) for run in runs]
+        if metric.of_each is None and runs[0].predictions.dtype.kind not in "iu":
+            return math.sqrt(np.mean([jackknifed(metric, classes, labels, one[None])[0, 0] for labels, one in tested]))
+        each = [pseudo_values(metric, labels, predictions, classes) for labels, predictions in tested]
         return math.sqrt(np.mean([values.var() / len(values) for values in each]))
 
     def answers(self, classes: int | None) -> Answers | None:

@@ -14,8 +14,9 @@ from mlflow_l3d.designs.layout import PAPER_SEEDS, SEED, SeedsDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.declaration import Arguments, Parameters
-from mlflow_l3d.parameters.search_document import Searches
+from mlflow_l3d.parameters.search_document import Searches, is_search_document
 from mlflow_l3d.parameters.setup import Setup, read_parameters, set_up
+from mlflow_l3d.parameters.sources import parse
 from mlflow_l3d.parameters.values import Whole, as_text
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.request import CellRequest, context_of
@@ -259,17 +260,23 @@ def parse_seeds(asked: int | str | Sequence[int]) -> tuple[int, ...]:
 
 
 def _hyperparameters(asked: str | Mapping[str, Any], approach: Approach, model: str) -> str | Mapping[str, Any]:
-    """Return what `auto`, alone or before name=value pairs, stands for.
+    """Return what `auto`, or values without a source before them, stand for.
 
     ``seeds_defaults(model, given)`` of the approach says what differs from its defaults in a study of
-    seeds; the pairs that were typed come after it and win.
+    seeds; the values that were given come after it and win.
     """
-    if not isinstance(asked, str):
-        return asked
-    source, _, rest = asked.partition(",")
-    if source.strip() != "auto":
-        return asked
-    given = {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in rest.split(","))}
-    defaults = approach.seeds_defaults(model, given)
-    pairs = [f"{name}={value}" for name, value in defaults.items() if name not in given]
-    return ",".join([*pairs, *([rest] if rest.strip() else [])]) or "default"
+    if isinstance(asked, str):
+        source, _, rest = asked.partition(",")
+        asked = rest.strip() if source.strip() == "auto" else asked
+    given: Mapping[str, Any] = {}
+    if asked:
+        parsed = parse(asked)
+        if parsed.source != "inline" or is_search_document(parsed.values):
+            return asked
+        given = {**parsed.values, **parsed.overrides}
+    defaults = {name: value for name, value in approach.seeds_defaults(model, given).items() if name not in given}
+    if not isinstance(asked, str) or asked.startswith("{"):
+        return {**defaults, **given}
+    return (
+        ",".join([*(f"{name}={value}" for name, value in defaults.items()), *([asked] if asked else [])]) or "default"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
@@ -259,3 +260,33 @@ def test_scores_that_could_be_either_are_refused(columns: dict[str, Any], metric
 
 def test_names_of_more_digits_than_python_reads_are_classes() -> None:
     assert sorted(["2", "1" * 5000, "a", "10"], key=order) == ["2", "10", "1" * 5000, "a"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "answers", "scores"),
+    [
+        ("tagging", ["B-PER", "O"], [["B-PER", "O"], ["O", "O"]], [1.0, 0.5]),
+        ("ranking", ["d2"], [["d2", "d1"], ["d1", "d2"]], [1.0, 1 / np.log2(3)]),
+        ("ranking", {"d1": 3, "d2": 0}, [["d1", "d2"], ["d2", "d1"]], [1.0, 1 / np.log2(3)]),
+        ("generation", ["a cat", "one cat"], ["one cat", "a dog"], [1.0, 0.0]),
+    ],
+)
+def test_lists_in_a_jsonl_file_are_read_as_lists(
+    kind: str, label: Any, answers: list[Any], scores: list[float], tmp_path: Path
+):
+    rows = [
+        {"example_id": example, "label": label, "prediction": answer, "seed": seed}
+        for seed, answer in enumerate(answers)
+        for example in (1, 2)
+    ]
+    (tmp_path / "runs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    runs, headline, problems, _ = checked(csv_file.read(tmp_path / "runs.jsonl", {}), "auto", kind, "auto")
+    assert not problems
+    np.testing.assert_allclose([run.scores[headline.name] for run in runs], scores)
+
+
+def test_tags_of_other_tokens_in_a_file_are_refused(tmp_path: Path):
+    row = {"example_id": 1, "label": ["B-PER", "O"], "prediction": ["O"], "seed": 1}
+    (tmp_path / "runs.jsonl").write_text(json.dumps(row))
+    _, _, problems, _ = checked(csv_file.read(tmp_path / "runs.jsonl", {}), "auto", "tagging", "auto")
+    assert "another number of tags than tokens" in problems[0]

@@ -526,8 +526,11 @@ def test_a_task_without_parts_is_split_once(place: Place, tmp_path: Path) -> Non
         ({"hyperparameters": "auto,learning_rate=1e-3"}, ("full", 1e-3, 5)),
         ({"hyperparameters": "auto,trainable=lora"}, ("lora", 2e-4, 5)),
         ({"hyperparameters": "auto,trainable=head"}, ("head", 3e-4, 10)),
-        ({"hyperparameters": "trainable=full"}, ("full", 1e-5, 5)),
-        ({"hyperparameters": "epochs=3"}, ("head", 3e-4, 3)),
+        ({"hyperparameters": "trainable=full"}, ("full", 2e-4, 5)),
+        ({"hyperparameters": "epochs=3"}, ("full", 2e-4, 3)),
+        ({"hyperparameters": {"epochs": 3}}, ("full", 2e-4, 3)),
+        ({"hyperparameters": '{"epochs": 3}'}, ("full", 2e-4, 3)),
+        ({"hyperparameters": "default,epochs=3"}, ("head", 3e-4, 3)),
     ],
 )
 def test_what_auto_means_for_finetuning(given: dict[str, str], wanted: tuple[str, float, int], tmp_path: Path) -> None:
