@@ -32,17 +32,18 @@ def more_labels(points: Sequence[Point], *, now: int, size: int, unknown: str) -
     now
         The size of the investigation, one of the points.
     size
-        The size to predict.
+        The size to predict, above `now`.
     unknown
         The reason if nothing is: a single size, or one without an interval.
 
     Notes
     -----
     The line through the size of the investigation and the other one nearest to `size`: the logarithm of the spread, and
-    the mean, over the logarithm of the size. Two sizes show no bend, and a third one far less than it seems to. So the
-    interval reaches to no change of the mean (scores level off), and up to twice the change, or the change times the
-    growth of the variance: if runs begin to learn, their share moves the mean and the variance by one factor, so a
-    spread that grows announces a steeper mean. Of the spread it reaches to one that falls by the root of the size.
+    the mean, over the logarithm of the size. Two sizes show no bend, and further ones mislead where it begins. So the
+    interval of the mean reaches from no change (scores level off) to twice the change (scores rise in proportion to the
+    size), or to the change times the growth of the variance: runs that begin to learn move the mean and the variance by
+    one factor. That of the spread reaches to one that falls by the root of the size. A spread that grew is predicted to
+    stay: it grows no longer once most runs learn.
     """
     here = next((point for point in points if point.size == now), None)
     known = [point for point in points if point.std.low > 0 and math.isfinite(point.std.high)]
@@ -57,14 +58,16 @@ def more_labels(points: Sequence[Point], *, now: int, size: int, unknown: str) -
     wide_here, wide_other = (math.log(each.std.high / each.std.low) / 2 for each in (here, other))
     half = math.exp(math.hypot((1 + step) * wide_here, step * wide_other))
     half_change = abs(step) * math.hypot(*((each.mean.high - each.mean.low) / 2 for each in (here, other)))
-    change, std = step * (here.mean.value - other.mean.value), before * growth
-    ends, law = (change, change), std
+    change = step * (here.mean.value - other.mean.value)
+    std = line = law = before * growth
+    ends = change, change
     if other.size != size:
-        ends, law = (0.0, change * max(2.0, growth**2)), before * math.sqrt(now / size)
+        std, law = min(before, line), before * math.sqrt(now / size)
+        ends = 0.0, change * max(2.0, growth**2)
     return Prediction(
         remedy=remedy,
         basis="extrapolated",
-        std=Range(std, min(std, law) / half, max(std, law) * half),
+        std=Range(std, min(line, law) / half, max(line, law) * half),
         mean_change=Range(change, min(ends) - half_change, max(ends) + half_change),
         std_before=before,
     )

@@ -171,8 +171,8 @@ def limits(measured: Measured, level: float) -> tuple[Any, Any]:
     Student's t, moved outward where the differences are skewed so that the limit would leave out the truth too often:
     the inverse of Hall's transformation (Hall 1992, "On the removal of skewness by transformation", Journal of the
     Royal Statistical Society B 54, section 2). It never moves a limit inward, so that to estimate the skewness costs no
-    false claims, and never further than :data:`MOST_BENT`. Looks at few runs hang together a little less than a Brownian motion does; without skewness as well
-    what the transformation takes is more than that gives.
+    false claims, and never further than :data:`MOST_BENT`. Looks at few runs hang together a little less than a
+    Brownian motion does; without skewness as well what the transformation takes is more than that gives.
     """
     from scipy.special import stdtrit
 
@@ -182,7 +182,9 @@ def limits(measured: Measured, level: float) -> tuple[Any, Any]:
         bend = -side * np.asarray(measured.skewness) / 3
         with np.errstate(divide="ignore", invalid="ignore"):
             moved = (np.cbrt(1 + 3 * bend * (quantile - bend / 2)) - 1) / bend
-            half = np.where(np.abs(bend) > 1e-6, np.clip(moved, quantile, MOST_BENT * quantile), quantile) * measured.error
+            half = (
+                np.where(np.abs(bend) > 1e-6, np.clip(moved, quantile, MOST_BENT * quantile), quantile) * measured.error
+            )
         limits.append(measured.difference + side * np.where(np.isnan(half), math.inf if level <= 0 else 0.0, half))
     return limits[0], limits[1]
 
