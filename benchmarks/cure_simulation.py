@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -17,10 +17,13 @@ import numpy as np
 from _common import machine, table
 
 from mlflow_l3d.analysis.cure.ensembles import Members, combine_choices, score_many
+from mlflow_l3d.analysis.cure.more_data import Point, more_labels
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range
 from mlflow_l3d.analysis.cure.which_examples import which_examples
+from mlflow_l3d.analysis.importance.tables import known_std, std_interval
 from mlflow_l3d.analysis.intervals import ratio_interval
+from mlflow_l3d.analysis.judged.table import mean_interval
 from mlflow_l3d.metrics.known import registered
 
 FEATURES = 8
@@ -165,12 +168,67 @@ def collapse(random: np.random.Generator, studies: int, ensembles: int) -> list[
     return rows
 
 
+Curve = Callable[[float], tuple[float, float, float]]
+"""Labels over 60 -> share of runs that fail (scores of .35 +- .01), and mean and standard deviation of the others."""
+
+
+def curves() -> Iterator[tuple[str, Curve]]:
+    """Yield learning curves whose spread falls by a power of the size, and some of which runs begin to learn."""
+    for power, fall in product((0.2, 0.5, 1.0, 1.5), (0.1, 0.5)):
+        yield f"power {power}, spread {fall}", lambda n, c=power, p=fall: (0.0, 0.8 - 0.3 * n**-c, 0.06 * n**-p)
+    yield "logarithm", lambda n: (0.0, 0.5 + 0.08 * math.log2(n), 0.06 * n**-0.3)
+    yield "plateau", lambda n: (0.0, 0.8 - 0.3 * math.exp(2 - 2 * n), 0.06 * n**-0.3)
+    yield "no effect", lambda n: (0.0, 0.5, 0.06 * n**-0.5)
+    yield "spread grows", lambda n: (0.0, 0.4 + 0.08 * math.log2(n), 0.05 * n**0.3)
+    for fails, power in product((0.2, 0.5, 0.8, 0.94), (1, 2)):
+        odds = fails / (1 - fails)
+        yield (
+            f"{fails:.0%} fail at 60, power {power}",
+            lambda n, o=odds, e=power: (1 / (1 + n**e / o), 0.8 - 0.2 * n**-0.5, 0.03 * n**-0.3),
+        )
+
+
+def label_lines(random: np.random.Generator, studies: int, runs: int) -> Iterator[list[str]]:
+    """Yield how often 30 and 60 labels (15, too, in the last two columns) tell the spread and the mean at 120."""
+    for name, curve in curves():
+
+        def truth(n: float, curve: Curve = curve) -> tuple[float, float]:
+            fails, mean, std = curve(n)
+            both = fails * (1 - fails) * (mean - 0.35) ** 2
+            return fails * 0.35 + (1 - fails) * mean, math.sqrt(fails * 1e-4 + (1 - fails) * std**2 + both)
+
+        def point(size: int, curve: Curve = curve) -> Point:
+            fails, mean, std = curve(size / 60)
+            scores = np.where(
+                random.random(runs) < fails, random.normal(0.35, 0.01, runs), random.normal(mean, std, runs)
+            )
+            ends = mean_interval(scores, shares=False)
+            return Point(size, Range(known_std(scores), *std_interval(scores)), Range(float(scores.mean()), *ends))
+
+        (before, _), (after, std) = truth(1.0), truth(2.0)
+        texts: list[str] = []
+        for sizes in ((30, 60), (15, 30, 60)):
+            found = [more_labels([*map(point, sizes)], now=60, size=120, unknown="") for _ in range(studies)]
+            shares = (
+                covered([each.std for each in found], std),
+                covered([each.mean_change for each in found], after - before),
+            )
+            ratios = [[each.std.value / std, each.std.high / each.std.low] for each in found]
+            means = [[each.mean_change.value, each.mean_change.low, each.mean_change.high] for each in found]
+            texts += [] if texts else [f"{ratio:.2f}" for ratio in np.median(ratios, axis=0)]
+            texts += [f"{100 * shares[0]:.1f}"]
+            if len(sizes) == 2:
+                texts += [f"{100 * number:+.1f}" for number in (after - before, *np.median(means, axis=0))]
+            texts += [f"{100 * shares[1]:.1f}"]
+        yield [name, str(runs), *texts]
+
+
 def main() -> None:
     """Run the benchmark and print it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--studies", type=int, default=200)
     parser.add_argument("--truth", type=int, default=20_000, help="ensembles that the truth is taken from")
-    parser.add_argument("--part", choices=("all", "collapse"), default="all")
+    parser.add_argument("--part", choices=("all", "collapse", "labels"), default="all")
     options = parser.parse_args()
     print(f"# Predicted and true spread of remedies\n\n{machine()} {options.studies} studies each.\n", flush=True)
     head = [
@@ -189,6 +247,11 @@ def main() -> None:
     random = np.random.default_rng(0)
     if options.part == "collapse":
         print(table(head, collapse(random, options.studies, options.truth)))
+        return
+    if options.part == "labels":
+        head = ["curve", "runs", "std / true", "high / low", "coverage", "true change", "predicted", "low", "high"]
+        head += ["coverage", "three sizes: std", "mean"]
+        print(table(head, [line for runs in (40, 200) for line in label_lines(random, options.studies, runs)]))
         return
     # Of a factor that acts alone, few columns that all rows share are the whole sample.
     alone = Population(row=(0.0, 0.0), column=(0.7, 0.8), run=(0.1, 0.0))

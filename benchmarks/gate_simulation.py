@@ -18,7 +18,7 @@ from scipy.special import ndtr
 from scipy.stats import gamma
 
 from mlflow_l3d.analysis.sequential.spending import SequentialPlan, limits, planned_looks
-from mlflow_l3d.studies.gate.numbers.power import Noise, measured_pairs, outlook, simulate
+from mlflow_l3d.studies.gate.numbers.power import RUNS_ALONE, Noise, measured_pairs, outlook, simulate
 
 BUDGETS: Final = (5, 10, 20, 50)
 CORRELATIONS: Final = (0.0, 0.5, 0.9)
@@ -150,13 +150,13 @@ def flips(comparisons: int, seed: int) -> Iterator[dict[str, object]]:
                     noise = Noise(1.0, step=1 / examples)
                     gap = np.random.default_rng([seed, examples]).random((comparisons, budget)) < share
                     gap = -answers / examples * gap
-                    claims = [(simulate(plan, gap, each)[0] == "equivalent").mean() for each in (noise, None)]
+                    claims = [(simulate(plan, gap, each)[0] == "equivalent").mean() for each in (noise, RUNS_ALONE)]
                     held = _held(plan, gap, -plan.smallest_effect, noise).mean()
                     row[f"{spending} {budget}"] = f"{100 * claims[0]:.1f} ({100 * claims[1]:.0f}), {100 * held:.1f}"
             yield row
 
 
-def _held(plan: SequentialPlan, gap: Array, truth: float, noise: Noise | None = None) -> Array:
+def _held(plan: SequentialPlan, gap: Array, truth: float, noise: Noise = RUNS_ALONE) -> Array:
     """Return in which comparisons the repeated intervals of all looks hold the truth."""
     held = np.ones(len(gap), dtype=bool)
     for look, level in zip(plan.looks, plan.levels, strict=True):

@@ -6,11 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from mlflow_l3d.analysis.cure.extrapolate import DOUBT
 from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range, Remedy
-from mlflow_l3d.analysis.intervals import t_quantile
 
 
 class Point(NamedTuple):
@@ -19,21 +15,6 @@ class Point(NamedTuple):
     size: int
     std: Range
     mean: Range
-
-
-def slope(sizes: Sequence[float], values: Sequence[float], errors: Sequence[float]) -> tuple[float, float]:
-    """Return the weighted slope of values over log(size), and half its interval; nan below two sizes or with nan.
-
-    If the points lie further from a line than their errors allow, the error of the slope grows accordingly.
-    """
-    x, y, weights = np.log(sizes), np.asarray(values), 1 / np.asarray(errors, dtype=np.float64)
-    if len(np.unique(sizes)) < 2 or not (np.isfinite(y) & np.isfinite(weights)).all():
-        return math.nan, math.nan
-    line, covariance = np.polyfit(x, y, 1, w=weights, cov="unscaled")
-    degrees = len(x) - 2
-    excess = float(np.square(weights * (y - np.polyval(line, x))).sum()) / degrees if degrees else 1.0
-    error = math.sqrt(max(1.0, excess) * covariance[0, 0])
-    return float(line[0]), t_quantile(degrees if excess > 1 and degrees else math.inf) * error
 
 
 def other_labels(now: int, size: int) -> Remedy:
@@ -51,42 +32,43 @@ def more_labels(points: Sequence[Point], *, now: int, size: int, unknown: str) -
     now
         The size of the investigation, one of the points.
     size
-        The size to predict.
+        The size to predict, above `now`.
     unknown
         The reason if nothing is: a single size, or one without an interval.
 
     Notes
     -----
-    Straight lines: the logarithm of the spread, and the mean, over the logarithm of the size. Beyond the points the
-    interval widens with each doubling; of two sizes, which cannot show a bend, it reaches to no change of the mean and
-    to twice the change, and to a spread that falls by the root of the size.
+    The line through the size of the investigation and the other one nearest to `size`: the logarithm of the spread, and
+    the mean, over the logarithm of the size. Two sizes show no bend, and further ones mislead where it begins. So the
+    interval of the mean reaches from no change (scores level off) to twice the change (scores rise in proportion to the
+    size), or to the change times the growth of the variance: runs that begin to learn move the mean and the variance by
+    one factor. That of the spread reaches to one that falls by the root of the size. A spread that grew is predicted to
+    stay: it grows no longer once most runs learn.
     """
     here = next((point for point in points if point.size == now), None)
-    normal = t_quantile(math.inf)
-    with_std = [point for point in points if point.std.low > 0 and math.isfinite(point.std.high)]
-    logs = [math.log(point.std.value) for point in with_std]
-    of_std, half_std = slope(
-        [p.size for p in with_std], logs, [math.log(p.std.high / p.std.low) / 2 / normal for p in with_std]
-    )
-    means = [point for point in points if point.mean.high > point.mean.low]
-    of_mean, half_mean = slope(
-        [p.size for p in means], [p.mean.value for p in means], [(p.mean.high - p.mean.low) / 2 / normal for p in means]
-    )
+    known = [point for point in points if point.std.low > 0 and math.isfinite(point.std.high)]
+    others = [point for point in known if point.size != now]
     remedy = other_labels(now, size)
     before = here.std.value if here else math.nan
-    if here is None or math.isnan(of_std):
+    if here not in known or here is None or not others:
         return Prediction(remedy=remedy, basis="unknown", std_before=before, reason=unknown)
-    step = math.log(size / now)
-    beyond = math.log2(max(size / max(p.size for p in points), min(p.size for p in points) / size, 1.0))
-    half = math.hypot(half_std * step, math.log(here.std.high / here.std.low) / 2, normal * DOUBT * beyond)
-    std = before * math.exp(of_std * step)
-    change, half_change = of_mean * step, half_mean * abs(step)
-    doubt, law = (abs(change), before * math.sqrt(now / size)) if beyond and len(points) < 3 else (0.0, std)
+    other = min(others, key=lambda point: abs(math.log(point.size / size)))
+    step = math.log(size / now) / math.log(now / other.size)
+    growth = (before / other.std.value) ** step
+    wide_here, wide_other = (math.log(each.std.high / each.std.low) / 2 for each in (here, other))
+    half = math.exp(math.hypot((1 + step) * wide_here, step * wide_other))
+    half_change = abs(step) * math.hypot(*((each.mean.high - each.mean.low) / 2 for each in (here, other)))
+    change = step * (here.mean.value - other.mean.value)
+    std = line = law = before * growth
+    ends = change, change
+    if other.size != size:
+        std, law = min(before, line), before * math.sqrt(now / size)
+        ends = 0.0, change * max(2.0, growth**2)
     return Prediction(
         remedy=remedy,
         basis="extrapolated",
-        std=Range(std, min(std, law) * math.exp(-half), max(std, law) * math.exp(half)),
-        mean_change=Range(change, change - doubt - half_change, change + doubt + half_change),
+        std=Range(std, min(line, law) / half, max(line, law) * half),
+        mean_change=Range(change, min(ends) - half_change, max(ends) + half_change),
         std_before=before,
     )
 

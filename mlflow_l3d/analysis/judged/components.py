@@ -12,13 +12,11 @@ import pandas as pd
 
 from mlflow_l3d.analysis.intervals import LEVEL, IntArray, unseen_share
 from mlflow_l3d.analysis.judged.limits import NOTHING, variance_limits
-from mlflow_l3d.analysis.judged.moments import Effect, Effects, estimate_moments, pair_counts
+from mlflow_l3d.analysis.judged.moments import FEWEST_LEVELS, Effect, Effects, estimate_moments, pair_counts
 from mlflow_l3d.analysis.judged.results import Components
 from mlflow_l3d.analysis.judged.table import level_codes, mean_interval, rows_apart, usable_judgements
 from mlflow_l3d.errors import ParameterError
 
-FEWEST_LEVELS: Final = 5
-"""Judges or prompts below which an interval of their variance covers less often than it says."""
 FEWEST_ROWS: Final = 3
 """Rows that must show two sources of luck apart."""
 MANY_ROWS: Final = 100
@@ -210,7 +208,7 @@ def _note(name: str, variance: float, high: float, levels: int) -> str:
         notes.append("cannot be separated in these data")
     if "row" not in name and "answer" not in name and "judgement" not in name:
         few = f"only {levels} levels: the interval covers about 90 %"
-        notes.append(few if levels < FEWEST_LEVELS else "the interval is that for normal effects")
+        notes.append(few if levels < FEWEST_LEVELS else "if few are unlike the rest, the interval covers about 90 %")
     if variance < 0:
         notes.append("below 0 by chance: it is small")
     if math.isnan(high) and not math.isnan(variance):

@@ -41,10 +41,10 @@ def variance_limits(moments: Moments, values: FloatArray, effects: Effects) -> t
     freedom that fit their jackknife variance over rows, so rows need not be normal. That variance is raised for being
     an estimate: Student's quantile replaces the normal one, with the degrees of freedom that its own jackknife shows.
     Their upper limits lie on the log scale (as Bonett's of 2006): few skewed rows make chi-square ones endless.
-    Mean squares of judges and other crossed factors, taken as normal, have one degree less than levels, interactions
-    the product of these; they are noise in those of their factors, of which they are few draws, too. Which judges were
-    drawn also moves the other variances if values are 0 and 1: the jackknife variance over levels, less what rows
-    explain of it, widens their limits.
+    Mean squares of judges and other crossed factors have one degree less than levels, interactions the product of
+    these, and fewer if levels are skewed (below five levels they are taken as normal). They are noise in those of their
+    factors, of which they are few draws, too. Which judges were drawn also moves the other variances if values are 0
+    and 1: the jackknife variance over levels, less what rows explain of it, widens their limits.
     """
     from scipy.special import chdtri, stdtrit
 

@@ -23,6 +23,8 @@ from mlflow_l3d.analysis.judged.table import level_codes
 GROUPS: Final = 250
 """Rows are left out one at a time up to this number, else in so many groups; fewer if there are many judges."""
 FEWEST_GROUPS: Final = 30
+FEWEST_LEVELS: Final = 5
+"""Judges or prompts below which an interval of their variance covers less often than it says."""
 Effect: TypeAlias = tuple[str, ...]
 """A factor, or several: their interaction."""
 
@@ -39,7 +41,7 @@ class Moments:
         Shape (K + F, K + F): what other effects add to the mean square that an effect is estimated from, for a unit
         of their variances: the mean square is ``variances + noise @ variances``.
     degrees
-        Shape (F,): degrees of freedom of the mean squares of crossed effects.
+        Shape (F,): degrees of freedom of the mean squares of crossed effects, fewer if levels are skewed.
     without
         Shape (groups, K + F): the variances without a group of rows.
     weights
@@ -178,7 +180,7 @@ def estimate_moments(values: FloatArray, effects: Effects) -> Moments:
     return Moments(
         variances=solve(whole, *sums),
         noise=np.block([[refines * sums[0] / len(values), np.zeros((count, len(degrees)))], [crossed_noise, added_by]]),
-        degrees=degrees,
+        degrees=np.array([_degrees(each @ contrast[1:], of) for each, of in zip(contrasts, degrees, strict=True)]),
         without=solve(*(each.sum(axis=0) - each for each in parts)),
         weights=np.array([np.square(np.bincount(code, weight)).sum() for code in (*codes, *of_crossing.values())]),
         row_means=means @ contrast,
@@ -210,6 +212,18 @@ def _contrasts(
     degrees = [math.prod(sizes[name] - 1.0 for name in each) for each in effects]
     contrasts = [np.hstack([deviations(effect, block) for block in fitted]) for effect in effects]
     return contrasts, np.array(degrees), np.array(added).reshape(len(effects), len(effects))
+
+
+def _degrees(levels: FloatArray, degrees: float) -> float:
+    """Return the degrees of freedom of the mean square of fitted levels: 2 over its squared relative error.
+
+    The excess kurtosis is 2 skewness^2: that of a gamma distribution is 1.5, and few levels show too little skewness.
+    """
+    square, size = float(np.square(levels).mean()), degrees + 1
+    if size < FEWEST_LEVELS or square <= 0:
+        return degrees
+    skewness = float((levels**3).mean()) / square**1.5 * math.sqrt(size * degrees) / (size - 2)
+    return degrees / (1 + skewness**2)
 
 
 def _sums(columns: FloatArray, code: IntArray) -> FloatArray:

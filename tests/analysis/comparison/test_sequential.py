@@ -88,9 +88,17 @@ def test_skewness_moves_one_limit_outward_and_none_inward(rng):
         assert abs(bent[moved]) > abs(plain[moved]) + 0.3
         assert bent[1 - moved] == pytest.approx(plain[1 - moved])
     # The limit solves Hall's cubic: T + a T^2 + a^2 T^3 / 3 + skewness / 6 is the quantile, a being skewness / 3.
-    low, _ = limits(Measured(0.0, 1.0, 20.0, -0.5), 0.025)
-    a = -0.5 / 3
-    assert -low + a * low**2 + a**2 * (-low) ** 3 / 3 - 0.5 / 6 == pytest.approx(stats.t.isf(0.025, 20))
+    low, _ = limits(Measured(0.0, 1.0, 20.0, -0.3), 0.025)
+    a = -0.3 / 3
+    assert -low + a * low**2 + a**2 * (-low) ** 3 / 3 - 0.3 / 6 == pytest.approx(stats.t.isf(0.025, 20))
+
+
+def test_skewness_of_few_runs_makes_no_endless_interval():
+    # Five differences, one far off: the sample skewness is near its bound, 1.5, whatever the population's is.
+    found = measured_pairs(np.array([0.0, 0.1, 0.2, 0.3, -9.0]))
+    low, high = limits(found, 0.005)
+    half = stats.t.isf(0.005, 4) * found.error
+    assert (found.difference - low, high - found.difference) == pytest.approx((2 * half, half))
 
 
 def test_without_a_level_or_a_spread_limits_are_what_they_must_be():

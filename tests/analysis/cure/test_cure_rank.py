@@ -87,25 +87,43 @@ def test_pairs_are_means_of_ensembles() -> None:
 HEADS = [(30, 0.0508, 0.194), (60, 0.0648, 0.291), (120, 0.0611, 0.414)]
 
 
-def test_more_data_follows_the_slope_of_the_points() -> None:
+def test_more_data_follows_the_line_through_two_sizes() -> None:
     points = [
         Point(n, Range(s := 0.3 * n**-0.5, s * 0.9, s / 0.9), Range(m := 0.5 + 0.02 * math.log(n), m - 0.01, m + 0.01))
         for n in (100, 200, 400)
     ]
-    found = [more_labels(points, now=200, size=size, unknown="") for size in (200, 800)]
-    assert [each.std.value for each in found] == pytest.approx([0.3 / math.sqrt(200), 0.3 / math.sqrt(800)])
-    assert [each.mean_change.value for each in found] == pytest.approx([0, 0.02 * math.log(4)])
-    assert found[1].std.high / found[1].std.value > found[0].std.high / found[0].std.value
-    two = more_labels(points[:2], now=200, size=400, unknown="")
-    assert two.mean_change.low < 0 < two.mean_change.value  # two sizes do not show that scores level off
-    # Nor that runs begin to learn: heads on trec with 30, 60 and 120 labels, 200 golden runs each.
-    heads = [Point(size, Range(s, 0.9 * s, 1.1 * s), Range(m, m - 0.01, m + 0.01)) for size, s, m in HEADS]
-    bend = more_labels(heads[:2], now=60, size=120, unknown="")
-    assert bend.std.low < HEADS[2][1] < bend.std.value
-    assert bend.mean_change.value < HEADS[2][2] - HEADS[1][2] < bend.mean_change.high
+    found = more_labels(points[:2], now=200, size=400, unknown="")
+    assert (found.std.value, found.mean_change.value) == pytest.approx((0.3 / math.sqrt(400), 0.02 * math.log(2)))
+    # An error here counts twice, as the line turns about the other size.
+    assert math.log(found.std.high / found.std.value) == pytest.approx(-math.log(0.9) * math.sqrt(5))
+    half = 0.01 * math.sqrt(2)
+    assert found.mean_change[1:] == pytest.approx((-half, 0.04 * math.log(2) + half))  # level, or in proportion to size
+    # A size that is further away tells nothing more, and one that was measured is no extrapolation.
+    assert more_labels([points[0]._replace(size=25), *points[:2]], now=200, size=400, unknown="") == found
+    known = more_labels(points, now=200, size=400, unknown="")
+    assert (known.std, known.mean_change.high) == (
+        pytest.approx(points[2].std),
+        pytest.approx(0.02 * math.log(2) + half),
+    )
     alone = more_labels(points[:1], now=100, size=200, unknown="one size")
     assert (alone.basis, alone.reason) == ("unknown", "one size")
     assert math.isnan(alone.std.value)
+
+
+def test_runs_that_begin_to_learn_bend_the_line() -> None:
+    # Heads on trec with 30, 60 and 120 labels, 200 golden runs each: the spread first grows.
+    heads = [Point(size, Range(s, 0.9 * s, 1.1 * s), Range(m, m - 0.01, m + 0.01)) for size, s, m in HEADS]
+    bend = more_labels(heads[:2], now=60, size=120, unknown="")
+    assert bend.std.low < HEADS[2][1] < bend.std.value == HEADS[1][1]
+    assert bend.mean_change.value < HEADS[2][2] - HEADS[1][2] < bend.mean_change.high
+    # One run in 50 learns at 30 labels, one in 13 at 60, one in 4 at 120: 40 points more in each.
+    shares = [1 / 50, 4 / 50, 13 / 50]
+    few = [
+        Point(size, Range(s := 0.4 * math.sqrt(q * (1 - q)), 0.9 * s, 1.1 * s), Range(0.4 * q, 0.4 * q, 0.4 * q))
+        for size, q in zip((30, 60, 120), shares, strict=True)
+    ]
+    found = more_labels(few[:2], now=60, size=120, unknown="").mean_change
+    assert 2 * found.value < 0.4 * (shares[2] - shares[1]) < found.high
 
 
 def test_more_test_examples_remove_their_own_luck_alone() -> None:

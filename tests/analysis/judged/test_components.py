@@ -234,7 +234,21 @@ def test_notes_say_where_intervals_hold_less_often(random):
     assert not many.notes
     rare = components(App(threshold=2.5).draw(random, 200, 2)).notes  # few of many rows pass
     assert any(note.startswith("200 rows: if few are unlike the rest") for note in rare)
-    assert many.frame.set_index("source")["note"]["judge"] == "the interval is that for normal effects"
+    assert (
+        many.frame.set_index("source")["note"]["judge"] == "if few are unlike the rest, the interval covers about 90 %"
+    )
+
+
+def test_a_judge_unlike_the_rest_widens_the_interval_of_judges(random):
+    def limits(effects):
+        judge, row = np.arange(10).repeat(50), np.tile(np.arange(50), 10)
+        table = pd.DataFrame({"row": row, "answer": row, "judge": judge, "value": effects.repeat(50)})
+        table["value"] += 0.01 * random.normal(size=500)
+        return components(table).frame.set_index("source").loc["judge", ["low", "high"]] / effects.var(ddof=1)
+
+    normal = 9 / stats.chi2.ppf([0.975, 0.025], 9)
+    assert limits(np.linspace(-1, 1, 10)).tolist() == pytest.approx(normal, rel=0.01)
+    assert (limits(np.eye(10)[0]) / normal).between([0, 2], [0.5, np.inf]).all()
 
 
 @pytest.mark.slow

@@ -137,6 +137,13 @@ def test_first_answer_says_where_luck_is_largest_and_smallest(sized: ShownSweep)
     assert said(alone, 0).startswith("At sst2, the only point: typically ± ")
 
 
+def test_choices_that_could_not_be_tested_have_no_p_value(sized: ShownSweep) -> None:
+    (luck,) = [one for one in sized.sweep.interactions if one.of == GOLDEN_STD]
+    alone = ShownSweep(replace(sized.sweep, trends=(), interactions=(replace(luck, p_holm=math.nan),)))
+    assert said(alone, 1).startswith("Not known: num_labelled has no trend to test, and points are too few")
+    assert "0 tests" not in str(sweep_document(alone.sweep, title="t"))
+
+
 def test_second_answer_says_how_sure_a_trend_is(sized: ShownSweep) -> None:
     sweep = replace(sized.sweep, trends=(luck_trend(),), interactions=())
     size = "-34 % each doubling of num_labelled (95 % interval -41 to -26 %; p 0.{} adjusted for 1 test)."

@@ -157,7 +157,8 @@ class ShownSweep:
     def tests(self) -> str:
         """How many tests p-values are adjusted for: those of trends and of choices together."""
         p_values = [one.p_holm for one in self.sweep.trends] + [one.p_holm for one in self.sweep.interactions]
-        return f"adjusted for {counted(sum(map(math.isfinite, p_values)), 'test')}"
+        count = sum(map(math.isfinite, p_values))
+        return f"adjusted for {counted(count, 'test')}" if count else "(there is none)"
 
     def moved(self) -> list[Interaction]:
         """Return the interactions that are claimed, the surest first."""

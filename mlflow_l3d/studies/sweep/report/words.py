@@ -162,6 +162,8 @@ def _trend(shown: ShownSweep) -> str:
     if moves:
         surest = (moved or sorted(moves, key=_place))[0]
         values = f"its {len(surest.values)} values at which scores vary"
+        if math.isnan(surest.p_holm):
+            return f"**Not known:** {surest.choice} has no trend to test, and points are too few to compare {values}."
         differs = f"Luck **{'differs' if moved else 'does not differ significantly'}** between {values}"
         return f"{surest.choice} has no trend to test. {differs} (p {probability(surest.p_holm)} {shown.tests})."
     if sweep.without_effect:
