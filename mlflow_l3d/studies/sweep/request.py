@@ -123,9 +123,8 @@ def specify_points(
         for each, point_choices in zip(requests, choices, strict=False)
     )
     _check_distinct(points, labels)
-    task_name = requests[0].setup.task.name
-    ends = zip(choices[len(points) :], errors, strict=True)
-    return points, tuple(SweptPoint("", own, str(own.get("task", task_name)), None, error) for own, error in ends)
+    task_name, ends = requests[0].setup.task.name, zip(choices[len(points) :], errors, strict=True)
+    return points, tuple(SweptPoint("", place, str(place.get("task", task_name)), None, error) for place, error in ends)
 
 
 def _specified(
@@ -204,7 +203,7 @@ class SweepRequest:
     points
         The investigations, in the order of the request.
     failed
-        The points whose command failed in its first run: the others go on.
+        The points whose command failed in its first run; the others continue.
     budget
         The most that is computed.
     key
