@@ -190,7 +190,7 @@ class Command(Approach):
                 written = self.execute(dict.fromkeys(self.factors, seed), hyperparameters)
             except EndedError as error:
                 why = f"That was a first run with seed {seed}, to see what {self.what} writes. Correct its error, then"
-                raise L3DError(f"{str(error).rstrip('.')}. {why} give the same command again.") from error
+                raise EndedError(f"{str(error).rstrip('.')}. {why} give the same command again.") from error
             first = self._described(written)
             if self._has_sure_outputs and first.shows_scale(self._score):
                 break

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.shared import PLACE
@@ -14,6 +15,7 @@ from mlflow_l3d.parameters.sources import parse
 from mlflow_l3d.parameters.values import as_text, check_names, file_text, json_of
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.sweep.parameters import SWEEP
+from mlflow_l3d.tasks.base import Task
 
 SET: Final = "set"
 """What the name of a set is called among the choices."""
@@ -244,3 +246,17 @@ def same(name: str, own: Any, wanted: Any) -> bool:
         return float(texts[0]) == float(texts[1])
     except ValueError:
         return texts[0].lower() == texts[1].lower() and {"true", "false"} >= {texts[0].lower()}
+
+
+def typed_text(name: str, value: Any) -> str:
+    """Return a value as people type it; of objects the name."""
+    if isinstance(value, list | tuple):
+        return ",".join(typed_text(name, each) for each in value)
+    return str(value.name) if isinstance(value, Approach | Task) else as_text(name, value)
+
+
+def labels_of(points: Sequence[Point]) -> list[str]:
+    """Return for each point the values that it does not share with all others."""
+    texts = [{name: typed_text(name, value) for name, value in each.items()} for each in points]
+    names = [name for name in dict.fromkeys(n for each in texts for n in each) if len({e.get(name) for e in texts}) > 1]
+    return [", ".join(f"{name}={each[name]}" for name in names if name in each) for each in texts]

@@ -8,6 +8,7 @@ from functools import cache, partial
 from typing import Any
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.command.template import EndedError
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.published import PUBLISHED
@@ -17,8 +18,8 @@ from mlflow_l3d.parameters.values import as_text, public_parameter
 from mlflow_l3d.studies.base import specified
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
-from mlflow_l3d.studies.sweep.asked import SET, Point, changed, command_of, merged, points_of
-from mlflow_l3d.studies.sweep.numbers.point import Choice, point_name, value_text
+from mlflow_l3d.studies.sweep.asked import SET, Point, changed, command_of, labels_of, merged, points_of, typed_text
+from mlflow_l3d.studies.sweep.numbers.point import Choice, SweptPoint, point_name, value_text
 from mlflow_l3d.studies.sweep.numbers.results import OF_CHOICE
 from mlflow_l3d.studies.sweep.parameters import SWEEP
 from mlflow_l3d.tasks.base import Task
@@ -70,40 +71,60 @@ class PointRequest(InvestigationRequest):
 
 def specify_points(
     asked: Sequence[Point], *, searches: Searches | None = None, budgeted: bool = False
-) -> tuple[PointRequest, ...]:
+) -> tuple[tuple[PointRequest, ...], tuple[SweptPoint, ...]]:
     """Specify every point; data that several share is read once, and is one object, and all have one ``design=auto``.
+
+    Returns
+    -------
+    tuple of PointRequest, tuple of SweptPoint
+        The points, and those whose command failed in its first run.
 
     Raises
     ------
     ParameterError
         If a point cannot be specified, or two are the same investigation; it names the point.
+    L3DError
+        If the commands of all points failed.
     """
-    labels, read = _labels(asked), cache(read_task)
+    read, labels = cache(read_task), []
     # One object for equal tasks, so that a job with many points holds, and pickles, their data once.
     shared: dict[Any, Task] = {}
-    requests = []
-    for each, label in zip(asked, labels, strict=True):
-        request = _specified(each, label, partial(specify, read=read), searches)
+    requests: list[InvestigationRequest] = []
+    begun, failed, errors = [], [], []
+    for each, label in zip(asked, labels_of(asked), strict=True):
+        try:
+            request = _specified(each, label, partial(specify, read=read), searches)
+        except EndedError as error:
+            if not label:
+                raise
+            failed.append(each)
+            errors.append(str(error))
+            continue
+        begun.append(each)
+        labels.append(label)
         if type(task := request.setup.task) is Task:
             task = shared.setdefault((task.fingerprint, task.name, task.settings, task.notes), task)
         requests.append(replace(request, setup=replace(request.setup, task=task)))
+    if not requests:
+        raise L3DError(f"Every point failed; the first said: {errors[0]}")
     left_to_us = [request.given["design"] == "auto" for request in requests]
     several = [
         request for request, is_auto in zip(requests, left_to_us, strict=True) if is_auto and request.factors[1:]
     ]
     if len({request.plan.design for request in several}) > 1:  # one point needs tables, so that all of them have some
-        pairs = zip(asked, left_to_us, strict=True)
+        pairs = zip(begun, left_to_us, strict=True)
         alike = [changed(each, {"design": PUBLISHED}) if is_auto else each for each, is_auto in pairs]
-        return specify_points(alike, searches=searches, budgeted=budgeted)
-    choices = _choices(asked, requests)
+        return specify_points([*alike, *failed], searches=searches, budgeted=budgeted)
+    choices = _choices([*begun, *failed], [*requests, *(None for _ in failed)])
     points = tuple(
         PointRequest(
             **{part.name: getattr(each, part.name) for part in fields(each)}, choices=point_choices, budgeted=budgeted
         )
-        for each, point_choices in zip(requests, choices, strict=True)
+        for each, point_choices in zip(requests, choices, strict=False)
     )
     _check_distinct(points, labels)
-    return points
+    task_name, ends = requests[0].setup.task.name, zip(choices[len(points) :], errors, strict=True)
+    return points, tuple(SweptPoint("", place, str(place.get("task", task_name)), None, error) for place, error in ends)
 
 
 def _specified(
@@ -116,7 +137,7 @@ def _specified(
             specify_one, parameters.pop("approach", None), parameters.pop("task", None), parameters, searches
         )
     except L3DError as error:
-        if not label:
+        if not label or isinstance(error, EndedError):
             raise
         if isinstance(error, ParameterError):
             where = f"at the point {label}: {error.allowed}"
@@ -124,21 +145,7 @@ def _specified(
         raise L3DError(f"At the point {label}: {error}") from error
 
 
-def typed_text(name: str, value: Any) -> str:
-    """Return a value as people type it; of objects the name."""
-    if isinstance(value, list | tuple):
-        return ",".join(typed_text(name, each) for each in value)
-    return str(value.name) if isinstance(value, Approach | Task) else as_text(name, value)
-
-
-def _labels(asked: Sequence[Point]) -> list[str]:
-    """Return for each point the values that it does not share with all others."""
-    texts = [{name: typed_text(name, value) for name, value in each.items()} for each in asked]
-    names = [name for name in dict.fromkeys(n for each in texts for n in each) if len({e.get(name) for e in texts}) > 1]
-    return [", ".join(f"{name}={each[name]}" for name in names if name in each) for each in texts]
-
-
-def _choices(asked: Sequence[Point], found: Sequence[InvestigationRequest]) -> list[dict[str, Choice]]:
+def _choices(asked: Sequence[Point], found: Sequence[InvestigationRequest | None]) -> list[dict[str, Choice]]:
     """Return for each point the value of everything that was asked for by name and differs between points."""
     named = dict.fromkeys(name for each in asked for name in each)
     columns: dict[str, list[Choice | None]] = {}
@@ -152,11 +159,13 @@ def _choices(asked: Sequence[Point], found: Sequence[InvestigationRequest]) -> l
     ]
 
 
-def _final(name: str, asked: Point, found: InvestigationRequest) -> str | None:
+def _final(name: str, asked: Point, found: InvestigationRequest | None) -> str | None:
     """Return the value of a parameter, hyperparameter or set at a point as text; None if it has none."""
-    setup = found.setup
     if name == SET:
         return str(asked[SET])
+    if found is None:
+        return public_parameter(name, typed_text(name, asked[name])) if name in asked else None
+    setup = found.setup
     if name in found.given:
         public_names = {"task": setup.task.name, "model": setup.model, "approach": setup.approach.name}
         typed = asked.get(name, found.given[name])
@@ -193,6 +202,8 @@ class SweepRequest:
         Every parameter as text, those of the file included.
     points
         The investigations, in the order of the request.
+    failed
+        The points whose command failed in its first run; the others continue.
     budget
         The most that is computed.
     key
@@ -203,6 +214,7 @@ class SweepRequest:
 
     given: Mapping[str, str]
     points: tuple[PointRequest, ...]
+    failed: tuple[SweptPoint, ...]
     budget: Budget
     key: str
     is_typed: bool = True
@@ -213,7 +225,7 @@ class SweepRequest:
         over = ", ".join(self.choices) or "one point"
         approaches = "/".join(dict.fromkeys(point.setup.approach.name for point in self.points))
         tasks = "/".join(dict.fromkeys(point.setup.task.name for point in self.points))
-        return f"sweep over {over} | {approaches} {tasks}: {len(self.points)} points"
+        return f"sweep over {over} | {approaches} {tasks}: {len(self.points) + len(self.failed)} points"
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -223,7 +235,8 @@ class SweepRequest:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What is to be said before it begins, each once."""
-        return tuple(dict.fromkeys(remark for point in self.points for remark in point.remarks))
+        failures = [f"The point {point.name} failed: {point.error}" for point in self.failed]
+        return tuple(dict.fromkeys([*(remark for point in self.points for remark in point.remarks), *failures]))
 
     def public(self) -> dict[str, str]:
         """Return every parameter as it may be shown and logged."""
@@ -245,7 +258,8 @@ class SweepRequest:
             "points": [
                 {"choices": dict(point.choices), "investigation_key": point.key, "parameters": point.public()}
                 for point in self.points
-            ],
+            ]
+            + [{"choices": dict(point.choices), "parameters": {"task": point.task}} for point in self.failed],
             "sweep_key": self.key,
         }
 
@@ -278,8 +292,8 @@ def specify_sweep(
     texts = {name: typed_text(name, given.get(name, parameter.default)) for name, parameter in SWEEP.items()}
     budget = Budget.parse(given.pop("budget", SWEEP["budget"].default))
     once = None if searches is None else cache(searches)
-    points = specify_points(points_of(given), searches=once, budgeted=bool(budget))
+    points, failed = specify_points(points_of(given), searches=once, budgeted=bool(budget))
     if len({tuple(str(getattr(point.setup, name)) for name in PLACE) for point in points}) > 1:
         raise ParameterError("device", texts["device"], "must be one for all points", "Start a sweep for each.")
     key = content_key({"points": sorted(point.key for point in points)})
-    return SweepRequest(texts, points, budget, key, is_typed=set(given) <= set(SWEEP))
+    return SweepRequest(texts, points, failed, budget, key, is_typed=set(given) <= set(SWEEP))

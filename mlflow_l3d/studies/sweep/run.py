@@ -49,6 +49,8 @@ class Sweep(SweepEvaluation):
         Wall clock.
     budget, spent
         The budget, and whether it ended the sweep before all was done.
+    points_failed
+        How many points failed: the exit status is 1 if any did.
     request
         The request; None if it was loaded.
     """
@@ -57,7 +59,13 @@ class Sweep(SweepEvaluation):
     seconds: float
     budget: str
     spent: bool
+    points_failed: int = 0
     request: SweepRequest | None = field(default=None, metadata=LEFT_OUT)
+
+    @property
+    def exit_status(self) -> int:
+        """1 if a point failed."""
+        return int(self.points_failed > 0)
 
     @property
     def points(self) -> tuple[SweptPoint, ...]:
@@ -190,7 +198,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         failed = [point for point in points if point.error]
         if len(failed) == len(points):
             raise L3DError(f"Every point failed; the first said: {failed[0].error}")
-        swept = tuple(point.swept() for point in points)
+        swept = (*(point.swept() for point in points), *request.failed)
         complete = sum(point.is_complete for point in points)
         parent, client = self.recorder.parent, self.recorder.client
         experiments = {point.run_id: parent.experiment_id for point in swept if point.run_id}
@@ -204,18 +212,20 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             seconds=time.monotonic() - started,
             budget=str(request.budget),
             spent=engine.is_spent,
+            points_failed=len(failed) + len(request.failed),
             request=request,
         )
         with temporary_folder() as folder:
             write_sweep(folder, finished)
             ends = [{"run_id": point.run_id, "complete": point.is_complete, "error": point.error} for point in points]
+            ends += [{"run_id": "", "complete": False, "error": point.error} for point in request.failed]
             write_json(folder / names.SWEEP_DOCUMENT, {**request.document(), "ends": ends}, indent=2)
-            counts = {"points": len(points), "points_complete": complete, "points_failed": len(failed)}
+            counts = {"points": len(swept), "points_complete": complete, "points_failed": finished.points_failed}
             counts["cells_computed"] = self._computed(finished)
             self.recorder.log_metrics({**counts, **finished.sweep.metrics()}, 0)
             self.recorder.wait()
             text = finished.report().description(*self._remarks(finished, complete), first=2)
-            self.recorder.finish(folder, complete=complete == len(points), description=text)
+            self.recorder.finish(folder, complete=complete == len(swept), description=text)
         return finished
 
     def _test_seeds(self) -> None:

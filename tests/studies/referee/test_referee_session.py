@@ -178,6 +178,14 @@ def test_a_candidate_that_fails_where_the_champion_does_not_is_not_kept() -> Non
     assert assess({**scores, 9: math.inf}, champion, noise, RULES, 100.0).verdict == "reject"
 
 
+def test_equal_scores_in_every_run_are_no_gain() -> None:
+    champion = {number: float(number) for number in range(20)}
+    noise = Noise(std=6.0, correlation=0.5, degrees=30.0)
+    look = assess({number: champion[number] for number in range(7)}, champion, noise, RULES, 100.0)
+    assert look.gain == 0
+    assert look.low == pytest.approx(-look.high)
+
+
 def test_noise_is_learned_from_champions_and_candidates_and_one_that_collapses_spoils_nothing() -> None:
     random, learned = np.random.default_rng(2), NoiseSoFar()
     luck = random.standard_normal(400)

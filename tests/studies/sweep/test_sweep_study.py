@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -282,6 +283,27 @@ def test_cells_that_fail_are_not_counted_as_computed(place: Place) -> None:
     found = run(place, over={"a_data_order": [1, 2]}, hyperparameters="fail_every=4", self_test="skip")
     finished = place.runs("tags.`l3d.role` = 'cell' AND attributes.status = 'FINISHED'")
     assert 0 < found.computed == len(finished) < 2 * CELLS
+
+
+def test_a_command_that_fails_in_its_first_run_leaves_the_other_points(place: Place, tmp_path: Path) -> None:
+    script = tmp_path / "score.py"
+    script.write_text("import sys\nassert sys.argv[1] != '2', 'bad rate'\nprint('accuracy: 0.5' + sys.argv[2][:2])\n")
+    commands = [f"{sys.executable} {script} {rate} {{data_order}} {{data_split}}" for rate in (1, 2)]
+    given: dict[str, Any] = {"task": "auto", "approach": "command", "metric": "auto", "self_test": "skip"}
+    found = run(place, **given, command=commands)
+    assert found.exit_status == 1
+    study = place.client.get_run(found.run_id)
+    assert (study.data.metrics["points_failed"], study.data.metrics["points_complete"]) == (1, 1)
+    assert study.data.tags["l3d.state"] == "incomplete"
+    with place.entered():
+        read = evaluate(found.run_id)
+    for points in (found.points, read.sweep.points):
+        good, bad = points
+        assert (good.error, good.complete) == ("", True)
+        assert "score.py 2" in bad.choices["command"]
+        assert "bad rate" in bad.error
+    with pytest.raises(L3DError, match=r"^Every point failed; the first said: .* bad rate\. That was a first run"):
+        run(place, **given, command=[commands[1], f"{commands[1]} 1"])
 
 
 def test_when_every_point_fails_the_sweep_does(place: Place) -> None:

@@ -116,7 +116,7 @@ def assess(
     with the same seeds were lucky by (a control variate): candidate - champion - r (champion, same seeds - champion),
     with the correlation r of runs that share their seeds. Its variance is ``std^2 ((1 - r^2)/n + (1 - r)^2/m)`` for n
     runs of the candidate and m of the champion. If the own runs of either vary more than that, their variance counts.
-    A candidate that fails where the champion does not is not kept.
+    A candidate that fails where the champion does not is not kept. Equal scores in all runs are no gain.
     """
     scores = {number: value for number, value in candidate.items() if math.isfinite(value)}
     of_the_champion = {number: value for number, value in champion.items() if math.isfinite(value)}
@@ -131,6 +131,8 @@ def assess(
     same_seeds = np.array([of_the_champion[number] for number in shared]) if correlation else np.zeros(0)
     lucky = float(same_seeds.mean() - others.mean()) if correlation else 0.0
     gain = rules.sign * float(values.mean() - others.mean() - correlation * lucky)
+    if runs >= FEWEST and np.array_equal(values, same_seeds):
+        gain = 0.0
     left = values - correlation * same_seeds if correlation else values
     of_candidate = _larger(left, noise.std**2 * (1 - correlation**2))
     of_champion = _larger(others, noise.std**2)
