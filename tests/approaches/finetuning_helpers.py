@@ -22,12 +22,16 @@ THINGS = ("plot", "cast", "score", "dialogue", "camera work", "ending", "pace", 
 
 def handmade_task(n: int = 120, columns: int = 1, **settings) -> Task:
     rng = np.random.default_rng(5)
+
+    def one(things: tuple[str, ...]) -> str:
+        return things[rng.integers(len(things))]
+
     labels = np.arange(n, dtype=np.int64) % 2
     texts = tuple(
         tuple(
-            f"the {rng.choice(THINGS)} is {rng.choice(WORDS[label])} and the {rng.choice(THINGS)} "
+            f"the {one(THINGS)} is {one(WORDS[label])} and the {one(THINGS)} "
             + "very " * int(rng.integers(3))
-            + f"{rng.choice(WORDS[label])}, number {i}"
+            + f"{one(WORDS[label])}, number {i}"
             for i, label in enumerate(labels)
         )
         for _ in range(columns)

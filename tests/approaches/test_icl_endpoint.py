@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.execution.sessions import session_of
 from mlflow_l3d.metrics.classification import REASONS
 
-pytest.importorskip("openai")
+pytestmark = pytest.mark.skipif(find_spec("openai") is None, reason="openai is not installed")
 MODEL = "openai:tiny"
 
 

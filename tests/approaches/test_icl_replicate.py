@@ -6,6 +6,7 @@ import threading
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from mlflow_l3d.studies.planning.run import plan
 from mlflow_l3d.studies.seeds.numbers.compared import answer_changes
 from mlflow_l3d.studies.seeds.run import SeedsRun, plan_replicate, replicate
 
-pytest.importorskip("openai")
+pytestmark = pytest.mark.skipif(find_spec("openai") is None, reason="openai is not installed")
 ROWS, REPEATS = 6, 7
 
 

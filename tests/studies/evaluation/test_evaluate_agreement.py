@@ -31,12 +31,6 @@ from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.investigation.scoring import score
 
-with warnings.catch_warnings():
-    # What MLflow says about itself when these are imported for the first time.
-    warnings.simplefilter("ignore")
-    import mlflow.models.evaluation.default_evaluator
-    import mlflow.models.evaluation.evaluator_registry
-
 CROSSED = [
     *(
         {"phase": "investigation", "factor": "order", "row": row, "column": column}
@@ -487,6 +481,12 @@ def test_labels_that_are_missing_or_of_another_kind() -> None:
 
 @pytest.mark.slow
 def test_the_evaluator_of_mlflow_gives_the_same(place: Place, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        # What MLflow says about itself when these are imported for the first time.
+        warnings.simplefilter("ignore")
+        import mlflow.models.evaluation.default_evaluator
+        import mlflow.models.evaluation.evaluator_registry
+
     parent, _ = logged(tmp_path, ANSWERS, TRUTHS)
     config = {"metric": "quality", "agreement": "squad_f1"}
     with mlflow.start_run(run_id=parent):

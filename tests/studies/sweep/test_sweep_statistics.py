@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from scipy import stats
+from statsmodels.regression.linear_model import WLS
+from statsmodels.tools.tools import add_constant
 from sweep_cases import drawn_point, drawn_sweep
 
 import mlflow_l3d
@@ -38,15 +39,15 @@ def test_slope_is_that_of_weighted_least_squares_where_points_lie_far_from_the_l
     found = slope(x, independent(y, errors), [np.arange(5)], 0.95)
     assert found is not None
     weights = 1 / (np.square(errors) + found.between**2)
-    fit = sm.WLS(y, sm.add_constant(x), weights=weights).fit()
+    fit = WLS(y, add_constant(x), weights=weights).fit()
     assert found.value == pytest.approx(fit.params[1])
     assert found.error == pytest.approx(fit.bse[1])
     assert found.interval(0.95) == pytest.approx(tuple(fit.conf_int()[1]))
     assert found.p_value() == pytest.approx(fit.pvalues[1])
     # The method of moments sets the weighted squares of the distances to what it expects.
     plain = 1 / np.square(errors)
-    residual = sm.WLS(y, sm.add_constant(x), weights=plain).fit()
-    design = sm.add_constant(x)
+    residual = WLS(y, add_constant(x), weights=plain).fit()
+    design = add_constant(x)
     hat = design @ np.linalg.inv(design.T @ np.diag(plain) @ design) @ design.T @ np.diag(plain)
     expected = np.trace(np.diag(plain) @ (np.eye(5) - hat))
     between = (residual.ssr - 3) / expected
