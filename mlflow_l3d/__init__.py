@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.gate.conduct import Gate
     from mlflow_l3d.studies.gate.run import GatePlan, gate, plan_gate
     from mlflow_l3d.studies.genai.results import GenaiInvestigation
-    from mlflow_l3d.studies.groups.results import GroupsEvaluation
+    from mlflow_l3d.studies.groups.run import GroupsEvaluation
     from mlflow_l3d.studies.helpers import Names, names
     from mlflow_l3d.studies.importing.run import FilesEvaluation
     from mlflow_l3d.studies.investigation.results import Evaluation

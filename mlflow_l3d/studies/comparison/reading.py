@@ -23,7 +23,7 @@ from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.groups.numbers.grouping import short_name
 from mlflow_l3d.studies.groups.numbers.units import known_seeds, seed_axes, unit_numbers
-from mlflow_l3d.studies.importing.grouped import recorded_grouping
+from mlflow_l3d.studies.importing.imported import recorded_grouping
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client

@@ -119,7 +119,7 @@ EVALUATE_VERB = Verb(
         "mlflow_l3d.studies.seeds.results:SeedsEvaluation",
         "mlflow_l3d.studies.sweep.results:SweepEvaluation",
         "mlflow_l3d.studies.importing.run:FilesEvaluation",
-        "mlflow_l3d.studies.groups.results:GroupsEvaluation",
+        "mlflow_l3d.studies.groups.run:GroupsEvaluation",
         "mlflow_l3d.studies.judged.results:JudgedEvaluation",
     ),
 )

@@ -11,8 +11,7 @@ from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_si
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.evaluation.parameters import OF_FILES, OF_GROUPS, OF_PARENT, OF_RUNS, OPTIONS, EvaluateOptions
 from mlflow_l3d.studies.evaluation.source import Kind, find_results
-from mlflow_l3d.studies.groups.results import GroupsEvaluation
-from mlflow_l3d.studies.groups.run import evaluate_groups
+from mlflow_l3d.studies.groups.run import GroupsEvaluation, evaluate_groups
 from mlflow_l3d.studies.importing.run import FilesEvaluation, evaluate_files, evaluate_imported
 from mlflow_l3d.studies.investigation.evaluate import metric_of, score_parent
 from mlflow_l3d.studies.investigation.results import Evaluation

@@ -1,12 +1,14 @@
-"""`evaluate_groups`: what the runs of an experiment say about luck, whoever logged them."""
+"""`evaluate_groups`: what the runs of an experiment say about luck, whoever logged them, and its result."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import pairs
@@ -18,16 +20,60 @@ from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
 from mlflow_l3d.studies.groups.numbers.grouping import chosen_runs, group_runs
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy, groups_study
 from mlflow_l3d.studies.groups.predictions import agreement_of_groups
-from mlflow_l3d.studies.groups.results import GroupsEvaluation
+from mlflow_l3d.studies.groups.report.page import groups_document
 from mlflow_l3d.studies.groups.scores import read_scores
 from mlflow_l3d.studies.result_file import write_result
-from mlflow_l3d.studies.shown import shows_progress, under_way
+from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress, under_way
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.existing import read_runs
 from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.parent import set_tags
+
+
+@dataclass(frozen=True, repr=False)
+class GroupsEvaluation(OnOneScreen):
+    """The groups of existing runs that were evaluated.
+
+    Attributes
+    ----------
+    run_id
+        The run with the result; the empty text if nothing was logged.
+    study
+        Groups, pairs and settings in numbers, in the unit of the metric.
+    counts
+        What became of the runs: ``found``, ``used``, ``failed``, ``running``, ``without a score``, and so on.
+    examples
+        The examples on which runs of the best group differ most, by their ids; None if there are none.
+    about
+        Title, origin and notes.
+    """
+
+    run_id: str
+    study: GroupsStudy
+    counts: Mapping[str, int]
+    examples: pd.DataFrame | None
+    about: About
+
+    @property
+    def groups(self) -> pd.DataFrame:
+        """One row per group, best mean first; see :class:`~mlflow_l3d.studies.groups.numbers.study.GroupsStudy`."""
+        return self.study.groups
+
+    def to_frame(self, *, full: bool = False) -> pd.DataFrame:
+        """Return one row per group in the units of the report; `full` returns all, in the unit of the metric."""
+        if full:
+            return self.groups
+        scores = {name: name for name in ("mean", "mean_ci_low", "mean_ci_high", "lowest", "highest")}
+        spreads = {name: name for name in ("std", "std_ci_low", "std_ci_high", "luck")}
+        return unit_of(self.study.metric).heads(self.groups, scores, spreads)
+
+    @built_once
+    def report(self) -> Document:
+        """Return the result as people read it."""
+        return groups_document(self.study, self.counts, self.examples, **vars(self.about))
+
 
 _WITH_PREDICTIONS = 5
 """Groups whose predictions are compared, best first."""

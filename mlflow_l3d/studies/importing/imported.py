@@ -1,4 +1,4 @@
-"""The runs to import, checked, and the content of their parent run."""
+"""The runs to import, checked, what their groups say, and the content of their parent run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,18 @@ from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import typed_name
 from mlflow_l3d.parameters.values import public_parameter
+from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.about import class_words
 from mlflow_l3d.studies.groups.numbers.grouping import AUTO, NONE, Grouping, group_runs, params_of
 from mlflow_l3d.studies.groups.numbers.settings import varying_settings
+from mlflow_l3d.studies.groups.numbers.study import GroupsStudy, groups_study
+from mlflow_l3d.studies.groups.predictions import agreement_in_groups
+from mlflow_l3d.studies.groups.run import write_groups
+from mlflow_l3d.studies.groups.scores import bounded
 from mlflow_l3d.studies.importing.formats import FORMATS
 from mlflow_l3d.studies.importing.recorded import RecordedRun
+from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
+from mlflow_l3d.studies.seeds.records import write_runs, write_scores
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.records import CellRecord
@@ -220,3 +228,55 @@ def _numbers(runs: Sequence[RecordedRun]) -> Iterator[int]:
         text = json.dumps(others, sort_keys=True)
         times[text] += 1
         yield int(hashlib.sha256(f"{text}\n{times[text]}".encode()).hexdigest()[:12], 16)
+
+
+def recorded_grouping(document: Mapping[str, Any], cells: pd.DataFrame) -> Grouping:
+    """Return how imported runs are grouped, from ``investigation.json`` and the ``cell_key`` of each."""
+    settings = {run["cell_key"]: run["settings"] for run in document["runs"]}
+    recorded = pd.DataFrame([settings[key] for key in cells["cell_key"]])
+    return groups_in(recorded, document.get("numbered", ""), document["parameters"])[0]
+
+
+def grouped_runs(
+    document: Mapping[str, Any], cells: pd.DataFrame, predictions: pd.DataFrame | None, metric: Metric
+) -> tuple[GroupsStudy, pd.DataFrame | None, list[str]]:
+    """Return the groups of imported runs, the examples on which runs of the best group differ most, and notes.
+
+    Parameters
+    ----------
+    document
+        The content of ``investigation.json``.
+    cells
+        One row per run: ``run_id``, ``cell_key`` and the metric.
+    predictions
+        One row per prediction, with the ``cell_key`` of its run; None without predictions.
+    metric
+        The score.
+    """
+    cells = cells[cells[metric.name].notna()].reset_index(drop=True)
+    scores = cells[metric.name].to_numpy(dtype=np.float64)
+    study = groups_study(cells["run_id"], scores, recorded_grouping(document, cells), bounded(metric, scores))
+    notes: list[str] = []
+    parts: dict[str, pd.DataFrame] = {}
+    if predictions is not None:
+        runs = dict(zip(cells["cell_key"], study.runs["group"].mask(study.runs["repeated"]), strict=True))
+        parts = dict([*predictions.assign(seed=predictions["cell_key"]).groupby(predictions["cell_key"].map(runs))])
+    kept = ((name, document["task"]["kind"], parts[name]) for name in study.several["group"] if name in parts)
+    agreement, examples = agreement_in_groups(kept, notes, metric)
+    return replace(study, groups=study.groups.merge(agreement, on="group", how="left")), examples, notes
+
+
+def write_study(
+    folder: Path,
+    *,
+    study: SeedsStudy | GroupsStudy,
+    cells: pd.DataFrame,
+    predictions: pd.DataFrame | None,
+    report: Document,
+) -> None:
+    """Write the tables and the report of imported runs, and the runs."""
+    if isinstance(study, SeedsStudy):
+        write_scores(folder, study, cells, predictions, report)
+    else:
+        write_runs(folder, cells, predictions)
+        write_groups(folder, study, report)

@@ -21,8 +21,7 @@ from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
 from mlflow_l3d.studies.groups.report.page import groups_document
 from mlflow_l3d.studies.importing.checking import checked, chosen, read_runs
 from mlflow_l3d.studies.importing.formats import tool_of
-from mlflow_l3d.studies.importing.grouped import grouped_runs, write_study
-from mlflow_l3d.studies.importing.imported import Import
+from mlflow_l3d.studies.importing.imported import Import, grouped_runs, write_study
 from mlflow_l3d.studies.investigation.evaluate import rewritten
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy

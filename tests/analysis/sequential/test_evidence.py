@@ -9,10 +9,11 @@ import pytest
 from scipy.integrate import dblquad, quad
 from scipy.stats import binom, norm
 
-from mlflow_l3d.analysis.sequential.discoveries import claims_at_once, evidence_needed
 from mlflow_l3d.analysis.sequential.evidence import (
     Estimate,
+    claims_at_once,
     confidence_sequence,
+    evidence_needed,
     evidence_of_gain,
     evidence_of_lower_rate,
     rate_sequence,

@@ -19,8 +19,7 @@ from scipy import stats
 import mlflow_l3d
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.evaluation.view import studies_of
-from mlflow_l3d.studies.groups.results import GroupsEvaluation
-from mlflow_l3d.studies.groups.run import evaluate_groups
+from mlflow_l3d.studies.groups.run import GroupsEvaluation, evaluate_groups
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.tracking.existing import read_table
 

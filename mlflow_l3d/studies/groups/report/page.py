@@ -64,7 +64,7 @@ def groups_document(
     Parameters
     ----------
     study, counts, examples
-        As in :class:`mlflow_l3d.studies.groups.results.GroupsEvaluation`.
+        As in :class:`mlflow_l3d.studies.groups.run.GroupsEvaluation`.
     title, source, notes, settings
         As in :class:`mlflow_l3d.studies.about.About`.
     lines

@@ -34,7 +34,7 @@ class Rules:
     power
         With which probability a candidate that is better by `effect` is to survive all looks.
     candidates
-        How many are planned; more are allowed, see :func:`~mlflow_l3d.analysis.sequential.discoveries.evidence_needed`.
+        How many are planned; more are allowed, see :func:`~mlflow_l3d.analysis.sequential.evidence.evidence_needed`.
     most_runs
         Runs of one candidate at most.
     confirm
