@@ -39,6 +39,7 @@ _NO_STUDIES: Final = (None, "golden_runs", "baseline", "candidate")
 _HOSTS: Final = ("127.0.0.1", "localhost")
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 """Pages hold all that they show, and ask for nothing."""
+_LINK: Final = Markup('<a href="{}">{}</a>')
 _SECONDS: Final = 10
 """After so long a page asks again while something is running."""
 
@@ -191,23 +192,19 @@ def list_document(runs: list[Run], links: Mapping[str, str]) -> Document:
     """Return the list of studies; those that have a link can be opened."""
     rows = [
         {
-            "study": _linked(str(run.info.run_name), links.get(str(run.info.run_id), "")),
+            "study": Drawn(_LINK.format(link, name), name) if (link := links.get(str(run.info.run_id))) else name,
             "answer": _answer(run),
             "state": _state(run),
             "begun (UTC)": datetime.fromtimestamp(run.info.start_time / 1000, UTC).strftime("%Y-%m-%d %H:%M"),
             "run": str(run.info.run_id),
         }
-        for run in runs
+        for run, name in ((each, str(each.info.run_name)) for each in runs)
     ]
     table = Table.of(rows, texts=frozenset({1, 2, 3, 4})) if rows else None
     going = sum(map(is_going, runs))
     headline = counted(len(runs), "study") + (f", {going} of them running" if going else "")
     notes = [] if rows else ["There is no study yet. Begin with: mlflow-l3d investigate"]
     return Document(title="Studies", headline=headline, table=table, notes=notes)
-
-
-def _linked(name: str, link: str) -> str:
-    return Drawn(Markup('<a href="{}">{}</a>').format(link, name), name) if link else name
 
 
 def _answer(run: Run) -> str:

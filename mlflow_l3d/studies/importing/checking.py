@@ -68,7 +68,7 @@ def chosen(runs: Sequence[RecordedRun], tasks: str, only: Mapping[str, str]) -> 
     """
     available = sorted({run.task for run in runs})
     if tasks == "auto" and len(available) > 1:
-        fix = f"Name one, --task {available[0]}; or, of variants of one task with the same examples, several."
+        fix = f"Name one, --task {available[0]}, or variants with the same examples: --task {','.join(available[:2])}."
         raise ParameterError("task", "auto", f"there are runs of {len(available)} tasks, {', '.join(available)}", fix)
     names = available if tasks == "auto" else [name.strip() for name in tasks.split(",")]
     check_names("task", names, available)

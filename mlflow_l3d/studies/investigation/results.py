@@ -66,8 +66,7 @@ class Analysed(OnOneScreen):
 
     def cited(self) -> str:
         """Return what a paper says of it: a sentence, a LaTeX table and the literature."""
-        shown, source = Shown(self.analysis), self.about.source
-        return "\n\n".join([cite.sentence(shown, source), cite.latex(shown), cite.bibtex(source)])
+        return "\n\n".join(text for _, text in cite.parts(Shown(self.analysis), self.about.source))
 
     def cure(self, **options: Any) -> Any:
         """Return what would leave less luck, see :func:`mlflow_l3d.cure`; `options` are its parameters."""

@@ -479,7 +479,10 @@ def test_the_tool_is_recognised_by_its_files(tmp_path: Path):
     scores.mkdir()
     shutil.copy(next(LOGS.glob("lm_eval/results_*.json")), scores)
     for refused in (lambda: tool_of(scores, "auto"), lambda: read_runs(scores, "lm-eval", {}, "auto")):
-        with pytest.raises(ParameterError, match=r"Evaluate with lm_eval --log_samples, and name the folder"):
+        with pytest.raises(
+            ParameterError,
+            match=r"Use lm_eval --log_samples and name the folder of samples_\*\.jsonl, or write a CSV: seed,acc",
+        ):
             refused()
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.md").write_text("", encoding="utf-8")

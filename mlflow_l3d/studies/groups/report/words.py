@@ -46,8 +46,7 @@ def headline(study: GroupsStudy) -> str:
     if open_.empty:
         if len(study.pairs) == 1:
             return f"{best} is better than {only} by {_size(study, abs(study.pairs['difference'].iloc[0]))}."
-        rest = only if len(others) == 1 else f"{all_of(len(others))} other groups"
-        return f"{best} is better than {rest}, beyond luck."
+        return f"{best} is better than {all_of(len(others))} other groups, beyond luck."
     rest = only if len(others) == 1 else f"{len(open_)} of {len(others)} other groups"
     if open_.isin(study.tied).all():
         worse = "; the others are worse, beyond luck" * (len(open_) < len(others))

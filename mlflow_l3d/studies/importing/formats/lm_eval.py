@@ -15,9 +15,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import pairs, public_name
 from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_json, settled, texts
 
-LOG_SAMPLES: Final = (
-    "Evaluate with lm_eval --log_samples, and name the folder with its samples_*.jsonl; or write a CSV of seed,acc."
-)
+LOG_SAMPLES: Final = "Use lm_eval --log_samples and name the folder of samples_*.jsonl, or write a CSV: seed,acc."
 _DATE: Final = -len("2026-11-23T03-12-47.657677.jsonl")
 _NOT_SETTINGS: Final = (
     "batch_sizes bootstrap_iters device max_batch_size model_num_parameters model_sha model_source use_cache "

@@ -30,6 +30,12 @@ BIBTEX = r"""@inproceedings{pecher2024sensitivity,
 }"""
 
 
+def parts(shown: Shown, source: Source) -> list[tuple[str, str]]:
+    """Return title and text of what a paper takes from a page; the table only if there are factors."""
+    table = [("LaTeX", latex(shown))] if shown.records and not shown.design.baseline else []
+    return [("A sentence", sentence(shown, source)), *table, ("BibTeX", bibtex(source))]
+
+
 def sentence(shown: Shown, source: Source) -> str:
     """Return what was repeated, how often, mean, spread, shares of the variance, design and version."""
     scores, unit = shown.golden_scores, shown.unit

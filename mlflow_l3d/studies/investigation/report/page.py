@@ -77,7 +77,7 @@ def investigation_document(
         Section("Which factors differ", more_tables.ranking_tables(analysis.ranking, shown.design.words.apart)),
         Section("Variance components", [more_tables.component_table(shown)]),
         Section("How to read this", [Snippet("investigation_reading.html", reading)]),
-        Section("Cite this", _cited(shown, source), name="cite"),
+        Section("Cite this", [Snippet("cite.html", {"parts": cite.parts(shown, source)})], name="cite"),
     ]
     assumed = [note] if (note := assumed_direction(analysis.metric)) else []
     failed = [f"{analysis.cells_failed} cells of the plan have no score."] if analysis.cells_failed else []
@@ -173,10 +173,3 @@ def _factor_sections(shown: Shown, paths: Mapping[str, pd.DataFrame], source: So
         parts: list[str | Drawing | Snippet | None] = [scores_table(shown, record, source), caption, heading, settled]
         sections.append(Section(f"Every run of {record.factor}", parts, name=f"factor-{at + 1}"))
     return sections
-
-
-def _cited(shown: Shown, source: Source) -> list[Snippet]:
-    parts = [("A sentence", cite.sentence(shown, source))]
-    if shown.records and not shown.design.baseline:
-        parts.append(("LaTeX", cite.latex(shown)))
-    return [Snippet("cite.html", {"parts": [*parts, ("BibTeX", cite.bibtex(source))]})]

@@ -19,10 +19,8 @@ def parts(study: SeedsStudy, source: Source) -> list[tuple[str, str]]:
     text = partial(unit.text, digits=digits(study))
     where = f" on {study.task}" if study.task else ""
     metric, mean, std = f"{study.metric}{' (%)' if study.metric.percent else ''}", text(own.mean), text(own.std)
-    of_mean, of_std = (
-        between(low, high, text)
-        for low, high in ((own.mean_ci_low, own.mean_ci_high), (own.std_ci_low, own.std_ci_high))
-    )
+    of_mean = between(own.mean_ci_low, own.mean_ci_high, text)
+    of_std = between(own.std_ci_low, own.std_ci_high, text)
     sure = "" if MISSING in (of_mean, of_std) else f"; 95 % intervals {of_mean} of the mean, {of_std} of the deviation"
     said = [f"Over {own.runs:,} {study.unit}s, {metric}{where} was {mean} ± {std} (mean ± standard deviation{sure})."]
     if missing := len(study.missing_seeds):
