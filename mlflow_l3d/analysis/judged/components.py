@@ -107,6 +107,7 @@ def components(table: pd.DataFrame) -> Components:
         at = np.array([mean_low, min(0.5, unseen_share(rows, LEVEL)), min(max(0.5, mean_low), mean_high), mean_high])
         ends = at * (1 - at)
         high = np.where(np.isnan(high), ends[1], high)
+        high[0] = max(high[0], ends[1]) if variance[0] <= 0 else high[0]  # too few rows to show one that always passes
         low, high = (ends[[0, -1]].min(keepdims=True), ends[2:3]) if is_of_mean else (low, high)
     if FEWEST_ROWS <= rows < MANY_ROWS + np.unique(row_means, return_counts=True)[1].max() - 1 and not is_of_mean:
         notes.append(f"{rows} rows: if few are unlike the rest, the interval of their variance covers about 90 %.")

@@ -239,6 +239,16 @@ def test_notes_say_where_intervals_hold_less_often(random):
     )
 
 
+def test_rows_that_never_pass_twice_may_still_differ():
+    # 60 rows x 2 answers, 12 of which pass once: 4.9 % of all rows may pass each time, and none of these show it.
+    row = np.arange(60).repeat(2)
+    values = ((np.arange(120) % 2 == 0) & (row < 12)) * 1.0
+    found = components(pd.DataFrame({"row": row, "answer": range(120), "judge": "exact match", "value": values})).frame
+    unseen = 1 - 0.05 ** (1 / 60)
+    assert found["variance"][0] < 0
+    assert (found["low"][0], found["high"][0]) == (0, pytest.approx(unseen * (1 - unseen)))
+
+
 def test_a_judge_unlike_the_rest_widens_the_interval_of_judges(random):
     def limits(effects):
         judge, row = np.arange(10).repeat(50), np.tile(np.arange(50), 10)
