@@ -141,6 +141,8 @@ class MemberRows:
         if metric.function is None or not runs:
             return math.nan
         tested = [(run.labels[run.test], run.predictions[run.test]) for run in runs]
+        if runs[0].predictions.dtype == object and "classification" in metric.kinds:
+            return math.nan
         if metric.of_each is None and runs[0].predictions.dtype.kind not in "iu":
             return math.sqrt(np.mean([jackknifed(metric, classes, labels, one[None])[0, 0] for labels, one in tested]))
         each = [pseudo_values(metric, labels, predictions, classes) for labels, predictions in tested]

@@ -22,7 +22,7 @@ from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import score as score_of
-from mlflow_l3d.studies.investigation.members import MemberRows, chosen_by_other, drawn_factors, run_predictions
+from mlflow_l3d.studies.investigation.members import Form, MemberRows, chosen_by_other, drawn_factors, run_predictions
 from mlflow_l3d.studies.investigation.remedies import foresee
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows, warn_of_missing
@@ -117,9 +117,9 @@ def score(
     analysis = replace(
         analysis,
         remedies=foresee(members, analysis, planned.classes or 0),
-        test_examples=members.test_size,
-        luck_of_tests=members.luck_of_any_tests(metric, planned.classes),
-        tests_drawn=members.draw_tests,
+        test_examples=counted.tested.test_size,
+        luck_of_tests=counted.tested.luck_of_any_tests(metric, planned.classes),
+        tests_drawn=counted.tested.draw_tests,
     )
     return Scored(analysis, counted.steps, counted.agreement_of_cells())
 
@@ -153,7 +153,7 @@ class _Counted:
         validation: str,
     ) -> None:
         self.stability = Stability(design.comparable(factors))
-        self.members = MemberRows(design, over)
+        self.members, self.tested = MemberRows(design, over), MemberRows(design, over)
         self.choice: str | None = None
         self.steps: dict[int, dict[str, float]] = {}
         self._design, self._factors, self._agreement, self._writer = design, factors, agreement, writer
@@ -188,8 +188,10 @@ class _Counted:
             labels, predictions = class_column(labels, "label"), class_column(predictions, "prediction")
         columns = {"example_ids": ids.to_numpy(), "labels": labels, "predictions": predictions}
         self.stability.add(phase=str(cell.phase), **place, **columns)
-        if self.choice in (None, REGRESSION):
-            run = run_predictions(cell, table, "classes" if self.choice is None else "numbers")
+        form: Form = "classes" if self.choice is None else "numbers" if self.choice == REGRESSION else "texts"
+        run = run_predictions(cell, table, form)
+        self.tested.add(cell, run)
+        if form != "texts":  # votes of texts take long: `cure` counts them
             if run is not None:
                 run.validation = float(getattr(cell, self._validation, math.nan))
             self.members.add(cell, run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from types import SimpleNamespace
@@ -174,6 +175,31 @@ def test_luck_of_a_test_set_is_the_binomial_one_of_the_accuracy() -> None:
     assert f1 == pytest.approx(accuracy, rel=0.25)
     assert members.test_size == 40
     assert math.isnan(MemberRows(design_named("crossed")).luck_of_any_tests(named("accuracy"), 2))
+
+
+@pytest.mark.parametrize("name", ["mae", "rmse", "pearson", "token_accuracy", "exact_match", "ndcg_at_10"])
+def test_luck_of_a_test_set_is_that_of_resampled_examples(name: str) -> None:
+    members, draw, metric = MemberRows(design_named("crossed")), np.random.default_rng(5), named(name)
+    labels = draw.normal(size=200)
+    predictions = labels + draw.normal(size=200)
+    if metric.kinds != ("regression",):
+        right = draw.random((200, 3)) < 0.7
+        forms = {"tagging": '["a","b","c"]', "ranking": '["a"]', "generation": "a"}
+        labels = np.full(200, forms[metric.kinds[0]], dtype=object)
+        answers = {
+            "tagging": lambda row: json.dumps([t if one else "x" for t, one in zip("abc", row, strict=True)]),
+            "ranking": lambda row: json.dumps(["a", "b"] if row[0] else ["b", "a"]),
+            "generation": lambda row: "a" if row[0] else "b",
+        }
+        predictions = np.array([answers[metric.kinds[0]](row) for row in right], dtype=object)
+    members.add(
+        cell("golden", None, None, None),
+        RunPredictions(-1, np.arange(200), labels, predictions, np.ones(200, dtype=bool)),
+    )
+    drawn = [draw.integers(200, size=200) for _ in range(400)]
+    assert metric.function is not None
+    truth = np.std([metric.function(labels[each], predictions[each]) for each in drawn])
+    assert members.luck_of_any_tests(metric, None) == pytest.approx(truth, rel=0.2)
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
