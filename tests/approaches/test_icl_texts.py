@@ -73,8 +73,8 @@ def test_a_thought_has_no_end_at_a_line_break_and_a_cut_one_no_answer() -> None:
     texts = ["<think>\na\n", "<think>\na</think>\n", "<think>\na</think>\nb\n"]
     assert [has_ended(text, ("\n",)) for text in texts] == [False, False, True]
     assert [has_ended(text, ("\n",), thinks=True) for text in ("a\n", "a</think>b\n")] == [False, True]
-    assert [Written("yes", cut).answer(thinks=True) for cut in (True, False)] == [("", True), ("yes", False)]
-    assert Written("yes", cut=True).answer(thinks=False) == ("yes", False)
+    assert [Written("yes", ended).answer(thinks=True) for ended in ("length", "stop")] == [("", True), ("yes", False)]
+    assert Written("yes", "length").answer(thinks=False) == ("yes", False)
 
 
 ONE = one_cell(APPROACH.factors)

@@ -102,7 +102,7 @@ class LocalSession(CellwiseSession, PromptSession):
 
             written = self.engine.generate(tokens, most, stop_ids(loaded), sampling=drawn, ended=ended)
             predictions, unparsed = self._read(
-                asked, [Written(decode(loaded, ids), len(ids) >= most) for ids in written]
+                asked, [Written(decode(loaded, ids), "length" if len(ids) >= most else "") for ids in written]
             )
             return predictions, None, metrics | unparsed
         answers = answers_ids(loaded, form, self.chat, self.conversation)

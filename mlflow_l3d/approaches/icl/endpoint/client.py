@@ -28,7 +28,6 @@ _PAUSE: Final = 2.0
 _SECONDS: Final = 600.0
 _NEW_LIMIT: Final = "max_completion_tokens"  # what newer models of OpenAI's call `max_tokens`, and insist on
 _PER_MESSAGE: Final = 64  # tokens that a chat template may put around a prompt
-_MALFORMED: Final = (AttributeError, KeyError, IndexError, TypeError, ValueError)
 
 Read = Callable[[Mapping[str, Any]], dict[str, Any]]
 
@@ -183,7 +182,7 @@ class Client:
                 answer: Any = await self._openai.post(path, body=whole, cast_to=object)
                 if not (fault := replies.stated_fault(answer)):
                     return read(answer), most, self._cost(answer, most)
-            except _MALFORMED as error:
+            except replies.MALFORMED as error:
                 fault = type(error).__name__
             except L3DError:  # the budget
                 raise

@@ -136,7 +136,7 @@ class EndpointEngine:
         if tied > max(1, len(everything) / 2):
             where, whole = self.client.endpoint.base_url, len(everything)
             line = f"{where} gives all class words the same log-probability behind {tied} of {whole} prompts"
-            raise L3DError(f"{line}. Use decision=generate.")
+            raise L3DError(f"{line}. Use decision=generate, or another judge.")
         return scores, unseen_share
 
     async def generate(
@@ -149,12 +149,7 @@ class EndpointEngine:
             for prompt, seed in zip(prompts, seeds, strict=True)
         ]
         answers = await asyncio.gather(*(self._one(body, replies.written, tally) for body in bodies))
-        return [
-            Written(
-                str(each["text"]), each.get("finish") == "length", bool(each.get("thought")), replies.is_filtered(each)
-            )
-            for each in answers
-        ]
+        return [Written(str(each["text"]), each.get("finish") or "", bool(each.get("thought"))) for each in answers]
 
     async def _behind(self, prompt: str, word: str, tally: Tally) -> float:
         read = partial(replies.if_given, partial(replies.end_of_prompt, word=word))

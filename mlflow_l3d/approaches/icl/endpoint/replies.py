@@ -23,7 +23,7 @@ LEAST_SHARE: Final = 0.01
 # Words that begin sentences: alone they do not stand for a class word such as "inconclusive".
 _OPENERS: Final = frozenset(("a", "an", "as", "i", "in", "it", "no", "the", "this", "to", "we"))
 
-_FILTERED: Final = "content_filter"
+MALFORMED: Final = (AttributeError, KeyError, IndexError, TypeError, ValueError)
 _BESIDE: Final = ("reasoning_content", "reasoning", "reasoning_details")
 """Fields of a message that hold a thought, as servers name them."""
 _THOUGHTS: Final = ("thinking", "reasoning")
@@ -75,17 +75,12 @@ def written(reply: Mapping[str, Any]) -> dict[str, Any]:
     message = choice.get("message", choice)
     thought = any(message.get(name) for name in _BESIDE)
     # Servers leave content out, or null, if a thought took all tokens, or a filter the answer.
-    without = thought or choice.get("finish_reason") == _FILTERED
+    without = thought or choice.get("finish_reason") == "content_filter"
     text = choice["text"] if "message" not in choice else message.get("content") if without else message["content"]
     if isinstance(text, list):  # parts, of which thoughts are some
         thought = thought or any(part.get("type") in _THOUGHTS for part in text)
         text = "".join(str(part.get("text", "")) for part in text if part.get("type") not in _THOUGHTS)
     return common(reply) | {"text": str(text or ""), "finish": choice.get("finish_reason"), "thought": bool(thought)}
-
-
-def is_filtered(answer: Mapping[str, Any]) -> bool:
-    """Return whether a filter of the provider ended an answer that :func:`written` returned."""
-    return answer.get("finish") == _FILTERED
 
 
 def first_tokens(reply: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,7 +103,7 @@ def if_given(read: Callable[[Mapping[str, Any]], dict[str, Any]], reply: Mapping
     """
     try:
         return read(reply)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+    except MALFORMED:
         return {name: value for name, value in written(reply).items() if name not in {"text", "finish", "thought"}}
 
 

@@ -96,7 +96,7 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
     if (stored := client.store.find(place)) is not None and not (again and stored["gives"] == "prompt"):
         served = Served(**stored)
         more = listed(served.top or _TOP[0], chat=served.chat) if again and score else {}
-        with suppress(RefusedError, AttributeError, KeyError, IndexError, TypeError, ValueError):
+        with suppress(RefusedError, *replies.MALFORMED):
             reply = await client.send(CHAT if served.chat else TEXT, asked(_QUESTION, chat=served.chat) | more)
             same_gives = not more or ("top" in replies.if_given(replies.first_tokens, reply)) == (
                 served.gives == "first"
@@ -148,21 +148,19 @@ async def _tried(client: Client, *, chat: bool, score: bool) -> tuple[Mapping[st
     if score and not chat:
         try:
             return await _echo(client, path, body), "prompt", 0, ""
-        except (RefusedError, AttributeError, KeyError, IndexError, TypeError, ValueError):
+        except (RefusedError, *replies.MALFORMED):
             pass
     refusal = ""
     if score:
         try:
             reply, top = await _listing(client, path, body, [*_TOP])
             return reply, "first", top, ""
-        except RefusedError as error:
+        except (RefusedError, *replies.MALFORMED) as error:
             refusal = str(error).partition(": ")[2]
-        except (AttributeError, KeyError, IndexError, TypeError, ValueError):
-            pass
     reply = await client.send(path, body)
     try:
         replies.written(reply)
-    except (AttributeError, KeyError, IndexError, TypeError):
+    except replies.MALFORMED:
         raise RefusedError(f"{client.endpoint.base_url}{path} gave no answer of that protocol") from None
     return reply, "nothing", 0, refusal
 
@@ -175,12 +173,9 @@ async def _listing(client: Client, path: str, body: dict[str, Any], counts: list
         try:
             reply = await client.send(path, body | listed(top, chat=path == CHAT))
             replies.first_tokens(reply)
-        except RefusedError as error:
-            fault = error
-            allowed = _ALLOWED.search(str(error))
+        except (RefusedError, *replies.MALFORMED) as error:
+            fault, allowed = error, _ALLOWED.search(str(error))
             counts = [int(allowed[1])] if allowed and 0 < int(allowed[1]) < top else counts
-        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
-            fault = error
         else:
             return reply, top
     raise fault

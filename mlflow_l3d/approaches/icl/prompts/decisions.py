@@ -52,18 +52,15 @@ class Written:
     ----------
     text
         All of it, thoughts included.
-    cut
-        Whether it ended at the limit of tokens.
+    ended
+        Why it ended: ``length`` at the limit of tokens, ``content_filter`` if the provider withheld it.
     thought
         Whether the server gave a thought next to it.
-    filtered
-        Whether a filter of the server ended it.
     """
 
     text: str
-    cut: bool = False
+    ended: str = ""
     thought: bool = False
-    filtered: bool = False
 
     def answer(self, *, thinks: bool) -> tuple[str, bool]:
         """Return what is behind thoughts, and whether it ended inside one.
@@ -71,16 +68,15 @@ class Written:
         Of a model that `thinks` a text that was cut off without an end of a thought is one: templates open it.
         """
         rest, inside = behind_thought(self.text)
-        if thinks and self.cut and rest == self.text and not self.thought:
+        if thinks and self.ended == "length" and rest == self.text and not self.thought:
             return "", True
         return rest, inside or (self.thought and not rest.strip())
 
     def reason(self, *, thinks: bool) -> str:
         """Return why nothing can be read: one of :data:`mlflow_l3d.metrics.classification.REASONS`."""
         rest, inside = self.answer(thinks=thinks)
-        if self.filtered:
-            return "filtered"
-        return "thought" if inside else "empty" if not rest.strip() else "cut" if self.cut else "other"
+        ended = {"content_filter": "filtered", "length": "cut"}.get(self.ended, "other")
+        return "thought" if inside else "empty" if not rest.strip() and ended != "filtered" else ended
 
 
 def behind_thought(text: str) -> tuple[str, bool]:
