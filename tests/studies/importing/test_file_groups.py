@@ -365,3 +365,13 @@ def test_one_run_of_each_setting_has_no_luck_and_groups_are_no_seeds_study(place
             assert groups_of(result).groups["group"].tolist() == ["model=B", "model=A"]
     with place.entered(), pytest.raises(ParameterError, match="metric='f1': must be one that the runs have"):
         evaluate(parents[1], metric="f1")
+
+
+def test_groups_that_differ_in_their_last_setting_have_different_names_in_the_table(place: Place) -> None:
+    settings = [("3e-5", 32, 8), ("1e-4", 32, 8), ("3e-5", 64, 8), ("1e-4", 64, 8), ("3e-5", 64, 16)]
+    rows = [(*each, seed, 0.7 + 0.02 * at + 0.01 * seed) for at, each in enumerate(settings) for seed in range(4)]
+    columns = ["learning_rate", "per_device_train_batch_size", "lora_rank", "seed", "accuracy"]
+    pd.DataFrame(rows, columns=columns).to_csv("scores.csv", index=False)
+    table = of_file(place).report().table
+    assert table is not None
+    assert len({row[0] for row in table.rows}) == 5

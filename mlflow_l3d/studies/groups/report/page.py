@@ -138,7 +138,7 @@ def _groups_table(study: GroupsStudy, most: int) -> Table | None:
     shown = unit_of(study.metric).text
     against = {"better": "worse than the best", "undecided": "may be as good", "": "not tested", "best": "best mean"}
     cells: dict[str, Callable[[Row], str]] = {
-        "group": lambda row: shorten(row["group"], 60),
+        "group": lambda row: shorten(row["group"], 120),
         "verdict": lambda row: "equal mean" if row["group"] in study.tied else against[row["verdict"]],
         "runs": lambda row: str(row["runs"]),
         "seeds": lambda row: str(row["independent"]),
