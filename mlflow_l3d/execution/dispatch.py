@@ -160,7 +160,8 @@ class Dispatcher(Generic[W]):
             self._seconds = message.duration_seconds
             if message.error is None:
                 self._limits.finished(cell, self._seconds)
-            self._depth = self._calls_ahead()
+            # Two short calls of one cell, if the pool lets one wait.
+            self._depth = 2 if self._pool.lets_wait and self._seconds < PREFETCH_BELOW_SECONDS else 1
             self._blameless = 0
             return message
         if isinstance(message, Ready):
@@ -173,10 +174,6 @@ class Dispatcher(Generic[W]):
         if isinstance(message, L3DError):
             raise message
         return self._ended(worker, message)
-
-    def _calls_ahead(self) -> int:
-        """Return how many calls of one cell a worker may have: two short ones, if its pool lets one wait."""
-        return 2 if self._pool.lets_wait and self._seconds < PREFETCH_BELOW_SECONDS else 1
 
     def _fill(self, worker: W) -> None:
         """Give a ready worker what it may have."""

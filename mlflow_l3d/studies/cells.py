@@ -131,11 +131,7 @@ class CellStudy(Study[C, CellRecord, R]):
         return sys.maxsize
 
     def on_known(self, cell: Cell, metrics: Mapping[str, float]) -> None:
-        """Take note of a cell that was done before."""
-
-    def on_record(self, cell: Cell, record: CellRecord) -> None:
-        """Take note of a cell that was trained now: as of one that was done before, without metrics if it failed."""
-        self.on_known(cell, {} if record.error else record.metrics)
+        """Take note of a cell that was done before, or is done now; one that failed has no metrics."""
 
     def open(
         self, project_run: str | None = None, beside: RunRecorder[CellRecord] | None = None, studies: int = 1
@@ -264,7 +260,7 @@ class CellStudy(Study[C, CellRecord, R]):
         self.computed += 1
         if self.computed - self.failed == 1:
             warn_of_unread(record.metrics)
-        self.on_record(cell, record)
+        self.on_known(cell, {} if record.error else record.metrics)
         self._errors.add(record.error)
         if ONE_UNIT in (record.error or ""):
             raise L3DError(f"{self.cell_name(cell)}: {record.error}. The scores of the others may be wrong, too.")

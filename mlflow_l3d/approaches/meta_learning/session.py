@@ -10,11 +10,10 @@ import numpy.typing as npt
 from scipy.special import log_softmax
 
 from mlflow_l3d.approaches.base import answered, should_stop
+from mlflow_l3d.approaches.meta_learning.algorithms import Maml, Reptile
 from mlflow_l3d.approaches.meta_learning.chunk import Draws, Trained, train
 from mlflow_l3d.approaches.meta_learning.learner import Learner, ProtoNet
-from mlflow_l3d.approaches.meta_learning.maml import Maml
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
-from mlflow_l3d.approaches.meta_learning.reptile import Reptile
 from mlflow_l3d.approaches.shots import chosen_classes
 from mlflow_l3d.approaches.stacked.chunks import StackedSession, cells_at_once
 from mlflow_l3d.approaches.stacked.stack import FloatArray

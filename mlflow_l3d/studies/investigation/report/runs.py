@@ -197,11 +197,12 @@ def read_predicted(analysis: Analysis, file: Path, classes: int) -> dict[str, li
     if worst is None or not len(worst) or not file.exists() or not 0 < classes <= _MOST_CLASSES:
         return {}
     shown, examples = Shown(analysis), worst["example_id"].tolist()
+    import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     table = pq.read_table(file, columns=["phase", "factor", "row", "column", "example_id", "prediction"])
-    kept = table.filter(pc.is_in(table["example_id"], value_set=_array(examples, table["example_id"].type)))
+    kept = table.filter(pc.is_in(table["example_id"], value_set=pa.array(examples, table["example_id"].type)))
     frame = kept.to_pandas()
     signs = {-1: "?"} | {number: np.base_repr(number, 36).lower() for number in range(classes)}
     by_place: dict[tuple[Any, Place], str] = {
@@ -218,9 +219,3 @@ def read_predicted(analysis: Analysis, file: Path, classes: int) -> dict[str, li
         return ["".join(sign(example, record.factor, row, column) for column in range(columns)) for row in range(rows)]
 
     return {record.factor: [lines(record, example) for example in examples] for record in shown.records}
-
-
-def _array(values: Sequence[Any], kind: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.array(list(values), type=kind)
