@@ -49,7 +49,7 @@ _SHAPE: Final = re.compile(
     re.DOTALL,
 )
 _VARIABLE: Final = re.compile(
-    r"(?:^|_)(?:KEY|TOKEN|PASS|PAT|CREDENTIALS?)(?:_|$)|.PWD$|PASSW|PASSPHRASE|SECRET|APIKEY", re.I
+    r"(?:^|_)(?:KEY|TOKEN|PASS|PAT|CREDENTIALS?)(?:_|$)|(?<!^OL).PWD$|PASSW|PASSPHRASE|SECRET|APIKEY", re.I
 )
 _names_credential = lru_cache(maxsize=10_000)(_VARIABLE.search)
 _LONG: Final = re.compile(r"(?!\d{1,7}$).{6}", re.DOTALL)

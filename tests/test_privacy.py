@@ -125,3 +125,8 @@ def test_a_parameter_of_a_secret_name_is_hidden():
 def test_a_value_that_is_a_credential_of_the_environment_is_hidden_from_six_letters_on(monkeypatch, secret, shown):
     monkeypatch.setenv("OTHER_TOKEN", secret)
     assert public_value("user", secret) == public_text(secret) == shown
+
+
+def test_the_folder_before_the_last_change_of_folders_is_no_credential(monkeypatch):
+    monkeypatch.setenv("OLDPWD", "/data/project")
+    assert public_text("/data/project/train.py is missing") == "/data/project/train.py is missing"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,11 @@ import pytest
 from run_helpers import Place
 
 from mlflow_l3d import FunctionApproach, investigate, load, plan_cure
+from mlflow_l3d.analysis.cure.more_data import other_labels
+from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
 from mlflow_l3d.cells.factors import stream
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.studies.cure.request import CureRequest
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
@@ -19,7 +24,7 @@ from mlflow_l3d.tasks.sources.packaged import generate
 
 pytestmark = pytest.mark.slow
 
-GOLDEN = 20
+GOLDEN = 16
 COMMON: dict[str, Any] = {"metric": "accuracy", "executor": "inline", "self_test": "skip", "factor": "model_randomness"}
 COMMON |= {"investigation_runs": 2, "mitigation_runs": 2, "golden_runs": GOLDEN, "test_selection": "fixed"}
 trained: list[int] = []
@@ -104,7 +109,23 @@ def test_half_as_many_labels_are_trained_if_the_data_have_no_more_and_a_line_goe
 
 def test_labels_that_the_user_may_lack_are_tried_last(place: Place) -> None:
     with place.entered():
-        result = investigated(32, factor="model_randomness", investigation_runs=7, mitigation_runs=5, design="nested")
+        result = investigated(32, investigation_runs=4, mitigation_runs=2, design="nested")
         answer = result.cure(executor="inline").answer
-        assert [each.remedy.kind for each in answer.upcoming][-1] == "more_data"
+        assert [each.remedy.kind for each in answer.upcoming] == ["vote", "more_data"]
         assert "Remedies for which you may lack labels are verified last." in result.cure().report().to_html()
+
+
+def test_two_ensembles_that_help_come_before_labels_of_which_nothing_is_known() -> None:
+    def known(over: str, members: int, std: float) -> Prediction:
+        ranges = Range(std, std / 2, std * 1.2), Range(std / 0.1, std / 0.2, std / 0.1 * 1.2), Range(0.0, -0.01, 0.01)
+        found = dict(zip(("std", "ratio", "mean_change"), ranges, strict=True))
+        return Prediction(
+            remedy=Remedy("vote", (over,), members), basis="exact", std_before=0.1, trainings=members, **found
+        )
+
+    few, many = known("model_randomness", 3, 0.07), known("data_order", 9, 0.04)
+    labels = Prediction(remedy=other_labels(32, 64), basis="unknown", std_before=0.1)
+    gathered = SimpleNamespace(spread=Range(0.1, 0.08, 0.12), metric=named("accuracy"), collapsed=0)
+    given: Any = SimpleNamespace(predictions=(labels, few, many), gathered=gathered, tried=())
+    assert CureRequest.ranked(given)[-1] is labels
+    assert len(CureRequest.ranked(given)) == 3
