@@ -401,6 +401,13 @@ def test_an_error_that_comes_as_an_answer_is_none(server, tmp_path, fault, monke
     assert [seconds for seconds in pauses if seconds] == [2, 4]
 
 
+def test_a_stream_is_no_answer(server, tmp_path, monkeypatch):
+    monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.client._PAUSE", 0.0)
+    server.faults.extend(["html"] * 3)
+    with pytest.raises(RefusedError, match=r"3 times \(no JSON, such as a stream\)"):
+        asked(client_of(server, tmp_path), "a")
+
+
 def test_no_more_requests_are_under_way_than_asked_for(server, tmp_path):
     server.delay = 0.05
     asked(client_of(server, tmp_path, concurrency=3), *map(str, range(12)))

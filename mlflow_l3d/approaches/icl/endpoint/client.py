@@ -23,8 +23,7 @@ _RETRIES: Final = 8
 _RETRIES_FOR_MODELS: Final = 3
 _READS: Final = 3
 """How often an answer is asked for that is none of the protocol."""
-_PAUSE: Final = 2.0
-"""Seconds before the second time, twice as many before the third: gateways call an overload an answer."""
+_PAUSE: Final = 2.0  # seconds before the second time, twice as many before the third: gateways answer under overload
 _SECONDS: Final = 600.0
 _NEW_LIMIT: Final = "max_completion_tokens"  # what newer models of OpenAI's call `max_tokens`, and insist on
 _PER_MESSAGE: Final = 64  # tokens that a chat template may put around a prompt
@@ -174,16 +173,16 @@ class Client:
 
     async def _request(self, path: str, body: Mapping[str, Any], read: Read) -> tuple[dict[str, Any], float, float]:
         """Send a request until it is answered; return what `read` extracts, what was reserved for it, and its cost."""
-        renamed, most, fault = self._renamed, self._most(body), ""
+        renamed, most, fault, answer = self._renamed, self._most(body), "", None
         for attempt in range(_READS):
             await asyncio.sleep(_PAUSE * attempt if fault else 0.0)
             whole = {"model": self.endpoint.name, **{renamed.get(name, name): each for name, each in body.items()}}
             try:
-                answer: Any = await self._openai.post(path, body=whole, cast_to=object)
+                answer = await self._openai.post(path, body=whole, cast_to=object)
                 if not (fault := replies.stated_fault(answer)):
                     return read(answer), most, self._cost(answer, most)
             except replies.MALFORMED as error:
-                fault = type(error).__name__
+                fault = "no JSON, such as a stream" if isinstance(answer, str) else type(error).__name__
             except L3DError:  # the budget
                 raise
             except Exception as error:  # noqa: BLE001 - sorted here

@@ -18,10 +18,10 @@ from mlflow_l3d.errors import L3DError, ParameterError
 
 CHAT: Final = "/chat/completions"
 TEXT: Final = "/completions"
-FEWEST: Final = 5
-"""Fewer first tokens must be as many as class words."""
-_ALLOWED: Final = re.compile(r"greater than max allowed: (\d+)")
-"""vLLM: "Requested sample logprobs of 20, which is greater than max allowed: 4"."""
+FEWEST: Final = 5  # fewer first tokens must be as many as class words
+_ALLOWED: Final = re.compile(
+    r"greater than max allowed: (\d+)"
+)  # vLLM: "Requested sample logprobs of 20, which is ..."
 _TOP: Final = (20, FEWEST)
 _NEAR: Final = 0.3  # two steps of a logit between 16 and 32 in bfloat16, and a bit
 _QUESTION: Final = "Answer with yes or no.\nAnswer:"
@@ -48,7 +48,7 @@ class Served:
     top
         How many first tokens the server lists.
     refusal
-        Why it gives nothing, in its own words, if it said so.
+        The server's reason for giving nothing; empty if it states none.
     """
 
     model: str
