@@ -84,10 +84,7 @@ class StudyRequest(ABC):
         return (*self.setup.origin.notes, *self.setup.task.notes)
 
     def notes(self, cells: pd.DataFrame) -> tuple[str, ...]:
-        """Return what is to be known of the result: the same in terminal, description and report.
-
-        `cells` has one row per cell, with its metrics.
-        """
+        """Return what to know of the result, for all reports; `cells` has one row per cell, with its metrics."""
         return (*self.setup.task.notes, *self.setup.origin.notes, *self.setup.approach.remarks(cells))
 
     def final(self) -> dict[str, str]:
@@ -152,6 +149,7 @@ class StudyRequest(ABC):
             "hyperparameters": setup.public_hyperparameters,
             "hyperparameters_from": setup.origin.document(),
             "metric": self.metric.name,
+            "greater_is_better": self.metric.sign > 0,
             "numerics": dict(setup.numerics),
             **self.content(),
             "context_key": self.context_key,

@@ -74,6 +74,7 @@ def importance_document(analysis: Analysis) -> dict[str, Any]:
     return {
         "schema": 1,
         "metric": analysis.metric.name,
+        "greater_is_better": analysis.metric.sign > 0,
         "design": analysis.design,
         "factors": {factor: _factor_document(analysis, factor) for factor in analysis.importances},
         "golden": next((record.golden.tolist() for record in records), []),

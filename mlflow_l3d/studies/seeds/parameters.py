@@ -27,7 +27,7 @@ class _Asked(TypedDict, total=False):
         shared.Settings,
         Of(
             "auto",
-            "same forms as in investigate; auto, and values alone, train the whole model if the approach can",
+            "as in investigate; auto, and values alone, train the whole model if possible",
         ),
     ]
     num_labelled: Annotated[

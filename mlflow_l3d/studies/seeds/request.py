@@ -268,15 +268,14 @@ def _hyperparameters(asked: str | Mapping[str, Any], approach: Approach, model: 
     if isinstance(asked, str):
         source, _, rest = asked.partition(",")
         asked = rest.strip() if source.strip() == "auto" else asked
-    given: Mapping[str, Any] = {}
+    values: Mapping[str, Any] = {}
     if asked:
         parsed = parse(asked)
         if parsed.source != "inline" or is_search_document(parsed.values):
             return asked
-        given = {**parsed.values, **parsed.overrides}
-    defaults = {name: value for name, value in approach.seeds_defaults(model, given).items() if name not in given}
+        values = {**parsed.values, **parsed.overrides}
+    defaults = {name: value for name, value in approach.seeds_defaults(model, values).items() if name not in values}
     if not isinstance(asked, str) or asked.startswith("{"):
-        return {**defaults, **given}
-    return (
-        ",".join([*(f"{name}={value}" for name, value in defaults.items()), *([asked] if asked else [])]) or "default"
-    )
+        return {**defaults, **values}
+    pairs = [f"{name}={value}" for name, value in defaults.items()]
+    return ",".join([*pairs, *([asked] if asked else [])]) or "default"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import html
+import json
 import logging
 import pkgutil
 import re
@@ -16,6 +17,7 @@ import pytest
 from run_helpers import CELLS, Place, assert_whole, copied, sqlite_place
 
 import mlflow_l3d
+from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.synthetic import Synthetic, fails
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.evaluation.run import evaluate
@@ -32,6 +34,26 @@ def test_the_functions_of_the_package_stay_functions() -> None:
     assert callable(mlflow_l3d.investigate)
     assert callable(mlflow_l3d.evaluate)
     assert (mlflow_l3d.investigate, mlflow_l3d.evaluate) == (investigate, evaluate)
+
+
+@pytest.mark.parametrize(("metric", "greater"), [("gap", True), ("gap:lower", False)])
+def test_the_direction_of_a_named_metric_is_kept_and_recorded(
+    metric: str, greater: bool, place: Place, tmp_path: Path
+) -> None:
+    def gap(_task: Any, _split: Any, seeds: Mapping[str, int], _hyperparameters: Any) -> dict[str, float]:
+        return {"gap": seeds["data_order"] % 97 / 100}
+
+    factors = ["data_order", "model_initialisation"]
+    approach = FunctionApproach(gap, name="gap", version="1", factors=factors, metrics=["gap"])
+    sizes = {"investigation_runs": 2, "mitigation_runs": 2, "golden_runs": 3, "self_test": "skip"}
+    with place.entered():
+        found = investigate(approach=approach, metric=metric, executor="inline", **sizes)
+        again = evaluate(found.run_id)
+    assert found.analysis.metric.greater_is_better == greater
+    for name in ("importance.json", "investigation.json"):
+        document = json.loads(place.download(found.run_id, name, tmp_path).read_text())
+        assert (document["metric"], document["greater_is_better"]) == ("gap", greater)
+    assert again.analysis.metric.greater_is_better == greater
 
 
 @pytest.mark.slow
