@@ -162,6 +162,122 @@ def _trend(shown: ShownSweep) -> str:
     if moves:
         surest = (moved or sorted(moves, key=_place))[0]
         values = f"its {len(surest.values)} values at which scores vary"
+        return f"{surest.choice} has no trend to test. {shown.comparison(surest.p_holm, values)}"
+    if sweep.without_effect:
+        return f"{listed(sweep.without_effect)} changed no score."
+    if sweep.trends or sweep.interactions:
+        return "No choice is established to change luck, or the importance of a factor."
+    if len(shown.metrics) > 1:
+        return _METRICS
+    ends = _extremes(shown)
+    if len(ends) == 2:
+        return _largest(shown, *ends)
+    return f"Luck is typically {ends[0][1]}{shown.unit.behind} at {ends[0][0]}." if ends else _NO_PAIR
+
+
+def _claims(shown: ShownSweep, of: str) -> tuple[list[Trend], list[Interaction]]:
+    """Return the trends of a number and the choices that move it, those that are claimed, the surest first."""
+    trends = [one for one in shown.sweep.trends if one.of == of and shown.claimed(one.p_holm)]
+    return sorted(trends, key=lambda one: (one.p_holm, one.p)), [one for one in shown.moved() if one.of == of]
+
+
+def _step(one: Trend) -> str:
+    return f"doubling of {one.choice}" if one.scale == "log2" else f"step of {value_text(one.step)} in {one.choice}"
+
+
+def _values(shown: ShownSweep, one: Trend) -> list[float]:
+    """Return the values of the choice of a trend, of points with a score."""
+    values = {value_of(point, one.choice) for point in shown.sweep.points if point.analysis is not None}
+    return sorted(value for value in values if isinstance(value, int | float))
+
+
+def _claimed(shown: ShownSweep, one: Trend) -> str:
+    """Return what a trend claims: of a step, or of two values that differ, which show no trend."""
+    values = _values(shown, one)
+    if len(values) != 2:
+        luck = f"makes luck about {_ratio(shown, one.slope)}"
+        matters = f"makes {one.of} matter {'more' if one.slope > 0 else 'less'}"
+        return f"Each {_step(one)} {luck if one.of == GOLDEN_STD else matters}"
+    low, high = map(value_text, values)
+    where = f"at {one.choice}={high} than at {low}"
+    if one.of != GOLDEN_STD:
+        return f"{one.of} matters {'more' if one.slope > 0 else 'less'} {where}"
+    start, end = scaled(np.array(values), one.scale, one.step)
+    return f"Luck is about {_ratio(shown, one.slope * (end - start))} {where}"
+
+
+def _ratio(shown: ShownSweep, change: float) -> str:
+    """Return how much larger or smaller luck is, in per cent."""
+    size = shown.change(GOLDEN_STD, change, sign=False).lstrip("-")
+    return f"{size} {'larger' if change > 0 else 'smaller'}"
+
+
+def _levels(shown: ShownSweep, one: Interaction) -> str:
+    """Return what a choice moves, and at which of its values."""
+    (low, least), (high, most) = one.extremes()
+    where, other = f"{one.choice}={short(value_text(high))}", short(value_text(low))
+    if one.of != GOLDEN_STD:
+        return f"{one.of} matters most at {where} and least at {other}."
+    return _largest(shown, (where, shown.unit.typical(math.exp(most))), (other, shown.unit.typical(math.exp(least))))
+
+
+def _largest(shown: ShownSweep, most: tuple[str, str], least: tuple[str, str]) -> str:
+    high = f"{most[1]}{shown.unit.behind}"
+    return f"Luck is largest at {most[0]} (typically {high}) and smallest at {least[0]} ({least[1]})."
+
+
+def _extremes(shown: ShownSweep) -> list[tuple[str, str]]:
+    """Return name and luck of the point with the most luck, and of that with the least, if that reads as less."""
+    ends = shown.luck.iloc[[0, -1]].to_dict("records") if len(shown.luck) else []
+    named = [(shorten(shown.names[row["point"]], 60), shown.unit.typical(row["run_std"])) for row in ends]
+    if named and named[0][1] == named[1][1]:
+        return named[:1]
+    if named and len(shown.sweep.choices) == 1:
+        named[1] = named[1][0].removeprefix(f"{shown.names_head}="), named[1][1]
+    return named
+
+
+def answers(shown: ShownSweep) -> tuple[Answer, Answer, Answer]:
+    """Return where luck is largest, whether that is a trend, and which factors matter where."""
+    about = "Luck is the golden standard deviation: that of runs in which every factor varies."
+    return (
+        Answer("Where is luck largest?", "", (_where(shown), about)),
+        Answer("Is that a trend?", "", (_trend(shown), *_moves(shown))),
+        Answer("Which luck, where?", "", tuple(_which(shown))),
+    )
+
+
+def _where(shown: ShownSweep) -> str:
+    if len(shown.metrics) > 1:
+        return _METRICS
+    ends, count = _extremes(shown), len(shown.luck)
+    if not ends:
+        return "No point has a golden standard deviation." if shown.sweep.factors else _NO_SCORE
+    (most, size), *least = ends
+    size = f"[[typically|std]] **{size}**{shown.unit.behind}"
+    if least:
+        return f"At {most}: {size}. Smallest at {least[0][0]}: **{least[0][1]}**."
+    return f"At {most}, the only point: {size}." if count == 1 else f"Nowhere: at all points {size}."
+
+
+def _trend(shown: ShownSweep) -> str:
+    sweep, (claimed, moved) = shown.sweep, _claims(shown, GOLDEN_STD)
+    trends = [one for one in sweep.trends if one.of == GOLDEN_STD]
+    moves = [one for one in sweep.interactions if one.of == GOLDEN_STD]
+    if trends:
+        one = (claimed or sorted(trends, key=_place))[0]
+        size = f"**{shown.change(one.of, one.slope)}** each {_step(one)}"
+        limits = between(one.low, one.high, lambda end: shown.change(one.of, end).removesuffix(" %"))
+        if limits == MISSING:
+            return f"**Not known:** luck changes by {size}, which has no interval."
+        more = " Its values do differ in luck." if not claimed and moved else ""
+        yes = "Two values show no trend, but they differ" if len(_values(shown, one)) == 2 else "Yes"
+        verdict, interval = yes if claimed else "Not established", f"{percent(sweep.level)} interval {limits} %"
+        alone = " if this were the only test" * (one.low * one.high > 0 and not claimed)
+        return f"**{verdict}:** {size} ({interval}{alone}; p {probability(one.p_holm)} {shown.tests}).{more}"
+    if moves:
+        surest = (moved or sorted(moves, key=_place))[0]
+        values = f"its {len(surest.values)} values at which scores vary"
         if math.isnan(surest.p_holm):
             return f"**Not known:** {surest.choice} has no trend to test, and points are too few to compare {values}."
         differs = f"Luck **{'differs' if moved else 'does not differ significantly'}** between {values}"
