@@ -223,7 +223,7 @@ def _degrees(levels: FloatArray, degrees: float) -> float:
     if size < FEWEST_LEVELS or square <= 0:
         return degrees
     skewness = float((levels**3).mean()) / square**1.5 * math.sqrt(size * degrees) / (size - 2)
-    return degrees / (1 + skewness**2)
+    return float(degrees / (1 + skewness**2))
 
 
 def _sums(columns: FloatArray, code: IntArray) -> FloatArray:

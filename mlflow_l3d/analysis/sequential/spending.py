@@ -27,7 +27,7 @@ FEWEST: Final = 5
 GROWTH: Final = 1.25
 """How many times as many runs the next look has at least."""
 MOST_BENT: Final = 2.0
-"""Skewness moves a limit outward to so many times its distance at most: few runs hardly show it (by simulation)."""
+"""Skewness moves a limit outward to so many times its distance at most: few runs show little of it (by simulation)."""
 _NOTHING: Final = 1e-12
 """Alpha that is too small to be spent."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(128)

@@ -140,7 +140,7 @@ def test_first_answer_says_where_luck_is_largest_and_smallest(sized: ShownSweep)
 def test_choices_that_could_not_be_tested_have_no_p_value(sized: ShownSweep) -> None:
     (luck,) = [one for one in sized.sweep.interactions if one.of == GOLDEN_STD]
     alone = ShownSweep(replace(sized.sweep, trends=(), interactions=(replace(luck, p_holm=math.nan),)))
-    assert said(alone, 1).startswith("Not known: num_labelled has no trend to test, and points are too few")
+    assert said(alone, 1).startswith("num_labelled has no trend to test. Points are too few to compare luck")
     assert "0 tests" not in str(sweep_document(alone.sweep, title="t"))
 
 

@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.classification import F1_MACRO
-from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, shorten, signed, unit_of
+from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, probability, shorten, signed, unit_of
 from mlflow_l3d.studies.investigation.report.factor_tables import SHARES
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
@@ -159,6 +159,13 @@ class ShownSweep:
         p_values = [one.p_holm for one in self.sweep.trends] + [one.p_holm for one in self.sweep.interactions]
         count = sum(map(math.isfinite, p_values))
         return f"adjusted for {counted(count, 'test')}" if count else "(there is none)"
+
+    def comparison(self, p_holm: float, values: str) -> str:
+        """Return whether luck differs between values."""
+        if math.isnan(p_holm):
+            return f"Points are too few to compare luck between {values}."
+        differs = "differs" if self.claimed(p_holm) else "does not differ significantly"
+        return f"Luck **{differs}** between {values} (p {probability(p_holm)} {self.tests})."
 
     def moved(self) -> list[Interaction]:
         """Return the interactions that are claimed, the surest first."""

@@ -162,10 +162,7 @@ def _trend(shown: ShownSweep) -> str:
     if moves:
         surest = (moved or sorted(moves, key=_place))[0]
         values = f"its {len(surest.values)} values at which scores vary"
-        if math.isnan(surest.p_holm):
-            return f"**Not known:** {surest.choice} has no trend to test, and points are too few to compare {values}."
-        differs = f"Luck **{'differs' if moved else 'does not differ significantly'}** between {values}"
-        return f"{surest.choice} has no trend to test. {differs} (p {probability(surest.p_holm)} {shown.tests})."
+        return f"{surest.choice} has no trend to test. {shown.comparison(surest.p_holm, values)}"
     if sweep.without_effect:
         return f"{sweep.without_effect[0]} changed no score: does it have an effect?"
     return _METRICS if len(shown.metrics) > 1 else _NO_PAIR
