@@ -31,7 +31,6 @@ COUNTS = {
     # Launches, waits, copies to the device: of one training step, where there are any, and of all cells.
     "heads": ((17, 0, 0), (199, 5, 12)),
     "full": ((123, 1, 0), (1500, 103, 57)),
-    "full, soup": ((0, 0, 0), (0, 0, 0)),
     "full, parts": ((372, 2, 0), (1025, 10, 47)),
     "full, decoder": ((270, 1, 0), (1109, 10, 27)),
     "full, regression": ((125, 1, 0), (634, 9, 47)),
