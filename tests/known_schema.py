@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from inspect import signature
 from types import SimpleNamespace
 from typing import Any
@@ -95,31 +94,7 @@ def _run(run: SqlRun) -> Any:
     return _read_run(run)
 
 
-@dataclass(frozen=True)
-class _Row:
-    """What MLflow asks of a run that gets metrics, parameters and tags."""
-
-    session: Session
-    run_uuid: str
-    experiment_id: int
-    lifecycle_stage: str
-
-    @property
-    def params(self) -> Iterable[Any]:
-        query = "SELECT key, value FROM params WHERE run_uuid = ?"
-        return self.session.connection().exec_driver_sql(query, (self.run_uuid,))
-
-
-def _row(store: SqlAlchemyStore, session: Session, run_uuid: str, eager: bool = False) -> Any:
-    """Read of a run that is logged to no more than that: MLflow reads the whole of it, four times for each batch."""
-    if _CALL.get() == "log_batch":
-        query = "SELECT run_uuid, experiment_id, lifecycle_stage FROM runs WHERE run_uuid = ?"
-        if found := session.connection().exec_driver_sql(query, (run_uuid,)).one_or_none():
-            return _Row(session, *found)
-    return _find_run(store, session, run_uuid, eager)
-
-
-_find_run, _read_inputs = SqlAlchemyStore._get_run, SqlAlchemyStore._get_run_inputs
+_read_inputs = SqlAlchemyStore._get_run_inputs
 
 
 def _inputs(store: SqlAlchemyStore, session: Any, run_uuids: list[str]) -> list[list[Any]]:
@@ -146,9 +121,9 @@ def _if_there(read: Callable[..., Any]) -> Callable[..., Any]:
 for _name in {"_get_model_inputs", "_get_model_outputs"} & set(vars(SqlAlchemyStore)):
     setattr(SqlAlchemyStore, _name, _if_there(getattr(SqlAlchemyStore, _name)))
 utils.create_sqlalchemy_engine, utils._get_managed_session_maker = _engine, _session_maker
-SqlAlchemyStore._get_run, SqlAlchemyStore._get_run_inputs = _row, _inputs
+SqlAlchemyStore._get_run_inputs = _inputs
 SqlAlchemyStore.get_experiment, SqlRun.to_mlflow_entity = _experiment, _run
-for _name in ("create_run", "log_batch", "update_run_info"):
+for _name in ("create_run", "update_run_info"):
     setattr(SqlAlchemyStore, _name, _known(_name, getattr(SqlAlchemyStore, _name)))
 SQLiteDialect_pysqlite.__eq__ = lambda self, other: type(self) is type(other)
 SQLiteDialect_pysqlite.__hash__ = lambda self: hash(type(self))
