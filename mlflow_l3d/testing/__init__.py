@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from mlflow_l3d.testing.approaches import check_approach
-    from mlflow_l3d.testing.cells import changed, design_cells, differences, luck, one_cell
+    from mlflow_l3d.testing.cells import changed, design_cells, differences, one_cell
     from mlflow_l3d.testing.designs import check_design
     from mlflow_l3d.testing.executors import bench_job, check_executor
+    from mlflow_l3d.testing.repeated import luck
     from mlflow_l3d.testing.trouble import Trouble
 
 __all__ = [

@@ -1,10 +1,10 @@
-"""Cells for tests, the outcomes of a session for them, their comparison, and tests that run with several seeds."""
+"""Cells for tests, the outcomes of a session for them, and the comparison of two outcomes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,6 @@ from mlflow_l3d.cells.cell import Cell, Outcome, cell_key
 from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import finished
-
-if TYPE_CHECKING:
-    import pytest
-
 
 Part = npt.NDArray[np.generic] | None
 
@@ -102,28 +98,3 @@ def run_cells(session: Session, cells: Sequence[Cell], job: Job) -> dict[str, Ou
 def _cell(configurations: dict[str, int], root_seed: int) -> Cell:
     seeds = {name: configuration_seed(root_seed, name, index) for name, index in configurations.items()}
     return Cell("golden", None, None, None, 0, configurations, seeds, cell_key("testing", seeds))
-
-
-def luck(runs: int = 100, rate: float = 0.8) -> pytest.MarkDecorator:
-    """Return ``pytest.mark.luck``: with ``pytest --l3d``, a test runs with several seeds.
-
-    Parameters
-    ----------
-    runs
-        The most runs in a suite; so few that a test without score could not fail are an error. In a suite of 100 cases
-        6 runs show that a case that never passes does not pass in 80 %, and about 40 that one that passes every second
-        time does not; 20 show this only of one that passes in 20 % or less.
-    rate
-        Share of runs that must pass if the test gives no score.
-
-    Notes
-    -----
-    The docstring of the fixture `luck` (``pytest --fixtures -v``) lists what is not guaranteed. In a file of tests::
-
-        @mlflow_l3d.testing.luck(runs=20)
-        def test_quality(luck):
-            luck.score(train(seed=luck.seed)).at_least(0.80)
-    """
-    import pytest
-
-    return pytest.mark.luck(runs=runs, rate=rate)

@@ -8,9 +8,9 @@ from finetuning_helpers import cell, changes, check_generators, content, handmad
 from finetuning_models import regression_task, tiny_bert
 
 from mlflow_l3d.approaches.finetuning import Finetuning, training
-from mlflow_l3d.approaches.finetuning import session as head
+from mlflow_l3d.approaches.finetuning import head_session as head
+from mlflow_l3d.approaches.finetuning.head_session import HeadSession
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.session import HeadSession
 from mlflow_l3d.approaches.stacked import chunks
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import f1_macro

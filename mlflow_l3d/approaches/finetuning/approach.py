@@ -292,7 +292,7 @@ class Finetuning(Approach):
             allowed = "holds GGUF weights, which trainable=head does not read"
             raise ParameterError("model", Path(model).name, allowed, "Use trainable=lora or trainable=full.")
         from mlflow_l3d.approaches.finetuning.full.loading import compute_dtype
-        from mlflow_l3d.approaches.finetuning.session import HeadSession
+        from mlflow_l3d.approaches.finetuning.head_session import HeadSession
         from mlflow_l3d.approaches.models.features import Encoding, load_or_encode
 
         reference, dtype = models.resolve(model), str(compute_dtype(recipe, device)).removeprefix("torch.")
