@@ -205,4 +205,11 @@ class Hooks:
         """Return what a report should say, one line each, given the metrics of finished cells, one column each."""
         cut = float(cells["truncated_share"].mean()) if "truncated_share" in cells else 0.0
         fix = "what follows is not read. Raise hyperparameter max_length, or shorten the texts"
-        return (f"At least {cut:.1%} of the examples are longer than max_length, and {fix}.",) * (cut > 0)
+        lines = (f"At least {cut:.1%} of the examples are longer than max_length, and {fix}.",) * (cut > 0)
+        caught = int(cells["traceback"].sum()) if "traceback" in cells else 0
+        why = "so their scores may come from before the error. Let the script fail"
+        return (
+            *lines,
+            *(f"{caught} of {len(cells)} runs printed a traceback and ended with exit status 0, {why}.",)
+            * (caught > 0),
+        )

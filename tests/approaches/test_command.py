@@ -511,6 +511,15 @@ def test_a_seed_in_place_of_a_setting_is_reported(tmp_path, monkeypatch, caplog)
         assert ("A random seed stands for each name in braces, also for learning_rate" in caplog.text) == reported
 
 
+def test_an_error_that_a_script_catches_is_reported(tmp_path):
+    line = "import traceback\nprint('acc: .5')\ntry: 1 / (s % 2)\nexcept ZeroDivisionError: traceback.print_exc()"
+    approach, _, seeds, outcomes = printing(tmp_path, line)
+    caught = sum(seed % 2 == 0 for seed in seeds)
+    remarks = approach.remarks(pd.DataFrame([outcome.metrics for outcome in outcomes]))
+    assert 0 < caught < 3
+    assert [remark.startswith(f"{caught} of 3 runs printed a traceback") for remark in remarks] == [True]
+
+
 def test_the_score_may_be_named_after_the_first_run(tmp_path, caplog):
     line = "print(f'accuracy: 0.5 loss={s} reward={s}')"
     assert printing(tmp_path, line)[0].metric == "accuracy"
@@ -534,7 +543,7 @@ def test_predictions_in_the_working_folder_are_used_if_they_have_our_columns(tmp
     assert "predictions.csv is not used: it has review, label, prediction" in caplog.text
 
 
-@pytest.mark.parametrize("header", ["id,gold,guess", ""])
+@pytest.mark.parametrize("header", ["id,right,guess", ""])
 def test_a_file_whose_columns_are_not_known_leaves_the_printed_score(header, tmp_path, caplog):
     rows = header and f"{header}\\n1,a,a\\n2,b,a"
     write = f"open(sys.argv[2] + '/predictions.csv', 'w').write('{rows}')"
@@ -543,7 +552,7 @@ def test_a_file_whose_columns_are_not_known_leaves_the_printed_score(header, tmp
     (outcome,) = session.run([one_cell(approach.factors)])
     assert (approach.metric, task.class_names, outcome.metrics) == ("val_acc", (), {"val_acc": 0.5})
     (warning,) = [each.message for each in caplog.records if "is not used" in each.message]
-    lacks = "label (or labels, target, targets, y_true, true, truth, ground_truth, y, actual) and prediction (or "
+    lacks = "label (or labels, target, targets, y_true, gold, true, truth, ground_truth, y, actual) and prediction (or "
     assert f"it has {header.replace(',', ', ') or 'no column'}, and lacks " in warning
     assert lacks in warning
     assert warning.endswith("Rename its columns.")

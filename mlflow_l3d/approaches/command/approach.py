@@ -282,7 +282,7 @@ class Command(Approach):
             scales = {name: scale_of(name, value) for name, value in values.items()}
             only = next(iter(values)) if len(values) == 1 else ""
             self.first = FirstRun(score=chosen_score(values) or only, scales=scales)
-        metrics = {}
+        metrics = {"traceback": 1.0} if "Traceback (most recent call last)" in printed.stderr else {}
         for name, value in values.items():
             try:
                 metrics[name] = unscaled(name, value, self.first.scales.get(name))
