@@ -92,7 +92,7 @@ def less_text(each: Prediction, unit: Unit) -> str:
     """Return how much luck a remedy leaves, or may leave if less luck is undecided, and what its mean does."""
     before, digits = f"{unit.typical(each.std_before)}{unit.behind}", unit.digits(each.std_before)
     ratio = between(each.ratio.low, each.ratio.high, partial(points, digits=0), "{} to {} %")
-    mean = f"mean {range_text(each.mean_change, unit, sign=True, digits=digits)}".replace("\n", " ")
+    mean = f"mean score {range_text(each.mean_change, unit, sign=True, digits=digits)}".replace("\n", " ")
     if each.ratio.high < 1:
         return f"leaves {unit.typical(each.std.value)} of {before} ({ratio}); {mean}"
     return f"may leave {'less luck' if ratio == MISSING else f'{ratio} of {before}'}; {mean}"

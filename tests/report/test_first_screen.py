@@ -395,11 +395,11 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     assert len(answers(Shown(none))) == 3
     assert (
         said(found, 3)
-        == "Vote of 3 over data_order leaves ± 0.3 of ± 1.2 points (20 to 90 %); mean +3.4 (+1.0 to +6.0)."
+        == "Vote of 3 over data_order leaves ± 0.3 of ± 1.2 points (20 to 90 %); mean score +3.4 (+1.0 to +6.0)."
     )
     unsure = [replace(vote(3, 0.01), ratio=Range(0.8, 0.6, 1.1))]
     assert said(replace(none, remedies=Foreseen(tuple(unsure), 0.0125)), 3) == (
-        "Vote of 3 over data_order may leave 60 to 110 % of ± 1.2 points; mean +3.4 (+1.0 to +6.0)."
+        "Vote of 3 over data_order may leave 60 to 110 % of ± 1.2 points; mean score +3.4 (+1.0 to +6.0)."
     )
     doubtful = replace(vote(3, 0.01), ratio=Range(0.92, 0.83, 0.997))
     shown = Shown(replace(none, remedies=Foreseen((doubtful,), 0.0125)))

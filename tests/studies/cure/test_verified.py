@@ -136,7 +136,9 @@ def test_more_data_that_help_are_named_if_no_training_does() -> None:
     answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(vote, more))
     assert headline(answer) == "No change of the training that these runs can predict leaves clearly less luck."
     lead = cure_document(answer, source=Source(), run_id="r", settings={}).answers[0].lead
-    assert lead.endswith("120 test examples in place of 60 leaves ± 7.0 of ± 10.0 points (60 to 80 %); mean +0.0.")
+    assert lead.endswith(
+        "120 test examples in place of 60 leaves ± 7.0 of ± 10.0 points (60 to 80 %); mean score +0.0."
+    )
 
 
 def test_of_remedies_that_show_nothing_the_one_with_the_least_spread_is_named() -> None:
