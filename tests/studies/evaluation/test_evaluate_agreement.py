@@ -113,12 +113,14 @@ def direct(
 
 
 def told(analysis: Analysis, *, ten_times: bool = False) -> str:
-    """Return what the page says, or would say if all were found in ten times the comparisons."""
+    """Return what the page says, or would say if all were found in ten times the examples and comparisons."""
+    times = 10 if ten_times else 1
     more = {
-        name: replace(one, pairs_of_predictions=one.pairs_of_predictions * (10 if ten_times else 1))
+        name: replace(one, pairs_of_predictions=one.pairs_of_predictions * times)
         for name, one in analysis.consistencies.items()
     }
-    return Page(investigation_document(replace(analysis, consistencies=more), title="mine").to_html()).text
+    known = replace(analysis, consistencies=more, test_examples=analysis.test_examples * times)
+    return Page(investigation_document(known, title="mine").to_html()).text
 
 
 def by_hand(agreement: str, answers: Sequence[Sequence[Any]], truths: Sequence[Any] | None) -> tuple[float, float]:
@@ -203,7 +205,7 @@ def test_graded_scores_of_texts(tmp_path: Path, name: str) -> None:
     assert pair_of(analysis.metrics()) == pytest.approx(rows, rel=1e-12)
     assert pair_of(analysis.metrics(), "/golden") == pytest.approx(by_hand(name, ANSWERS[4:], TRUTHS), rel=1e-12)
     assert 0 < analysis.metrics()["consistency"] < 1
-    assert "is not reported: there are 9 comparisons, and at least 10 are needed" in told(analysis)
+    assert "is not reported: there are 3 test examples, and at least 10 are needed" in told(analysis)
     text = told(analysis, ten_times=True)
     assert re.search(rf"Two runs agree to [\d.]+ % \({name}\)", text)
     assert "Both are right" not in text

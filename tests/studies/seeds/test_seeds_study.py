@@ -227,7 +227,7 @@ def test_only_examples_that_all_seeds_predict_are_compared():
     apart = seeds_study(seeds_frame(TWO), GOOD.assign(example_id=range(4), label=[0, 1, 0, 1]))
     assert apart.own.runs == 2
     assert apart.pairs == {}
-    assert "The seeds predict no common example." in seeds_document(apart, title="t").to_text()
+    assert "Not known: the seeds predict no common example." in seeds_document(apart, title="t").to_text()
 
 
 def test_order_of_rows_and_seeds_changes_nothing():
