@@ -495,6 +495,11 @@ def test_steps_that_only_python_can_take_are_in_words(judged):
     assert source.on_runs("cure", RUN) == f"mlflow_l3d.cure({RUN!r})"
     assert source.on_runs("cure", RUN, verify=1) == "mlflow_l3d.cure(result, verify=1)", "an id trains no object"
     assert int(gate.command.split("most_runs=")[1].rstrip(")")) <= len(Shown(found).golden_scores)
+    whole = judged("minor")
+    few = {name: replace(record, golden=record.golden[:6]) for name, record in whole.importances.items()}
+    *_, gate = steps(Shown(replace(whole, importances=few)), source)
+    assert gate.command.endswith("most_runs=6)")
+    assert "runs each, and 6 are here. Investigate it" in gate.text
 
 
 def test_a_step_without_a_command_ends_with_a_full_stop():

@@ -276,7 +276,7 @@ class Command(Approach):
             looked = f"printed no score (name: value), and wrote neither {', '.join(PREDICTIONS)} nor {METRICS}"
             looked = f"printed no score, and its {written.unused}" if written.unused else looked
             ended = f"it ended with: {lines}" if lines else "it printed nothing"
-            raise L3DError(f"{self.what} {looked}; {ended}. Print one, such as accuracy: 0.87")
+            raise EndedError(f"{self.what} {looked}; {ended}. Print one, such as accuracy: 0.87")
         if self.first is None:
             warn_once(written.unused)
             scales = {name: scale_of(name, value) for name, value in values.items()}

@@ -218,7 +218,7 @@ _idle: dict[int, list[subprocess.Popen[bytes]]] = {}
 
 
 class EndedError(L3DError):
-    """A command ran, and ended with another status than 0."""
+    """A command ran, and ended with another status than 0, or gave no score."""
 
 
 class Output(NamedTuple):

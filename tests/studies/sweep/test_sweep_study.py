@@ -287,18 +287,20 @@ def test_cells_that_fail_are_not_counted_as_computed(place: Place) -> None:
 
 def test_a_command_that_fails_in_its_first_run_leaves_the_other_points(place: Place, tmp_path: Path) -> None:
     script = tmp_path / "score.py"
-    script.write_text("import sys\nassert sys.argv[1] != '2', 'bad rate'\nprint('accuracy: 0.5' + sys.argv[2][:2])\n")
-    commands = [f"{sys.executable} {script} {rate} {{data_order}} {{data_split}}" for rate in (1, 2)]
+    checks = "assert sys.argv[1] != '2', 'bad rate'\nif sys.argv[1] == '3': sys.exit()"
+    script.write_text(f"import sys\n{checks}\nprint('accuracy: 0.5' + sys.argv[2][:2])\n")
+    commands = [f"{sys.executable} {script} {rate} {{data_order}} {{data_split}}" for rate in (1, 2, 3)]
     given: dict[str, Any] = {"task": "auto", "approach": "command", "metric": "auto", "self_test": "skip"}
     found = run(place, **given, command=commands)
     assert found.exit_status == 1
     study = place.client.get_run(found.run_id)
-    assert (study.data.metrics["points_failed"], study.data.metrics["points_complete"]) == (1, 1)
+    assert (study.data.metrics["points_failed"], study.data.metrics["points_complete"]) == (2, 1)
     assert study.data.tags["l3d.state"] == "incomplete"
     with place.entered():
         read = evaluate(found.run_id)
     for points in (found.points, read.sweep.points):
-        good, bad = points
+        good, bad, silent = points
+        assert "printed no score" in silent.error
         assert (good.error, good.complete) == ("", True)
         assert "score.py 2" in bad.choices["command"]
         assert "bad rate" in bad.error
