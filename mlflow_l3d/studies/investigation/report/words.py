@@ -293,8 +293,7 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
         options = {"candidate": source.another, "smallest_effect": effect}
         if not source.is_typed:  # both sides must have their runs
             there = len(shown.records[0].table) if shown.golden_word == "pooled" else len(scores)
-            here = f", and {there} are here" * (there < needed)
-            text = f"{text}{here}. Investigate it with as many, and name its run"
+            text += f", and {there} are here" * (there < needed) + ". Investigate it with as many, and name its run"
             options |= {"candidate": "RUN_ID", "most_runs": min(needed, there)}
         if (metric := source.given.get("metric", "auto")) != "auto":
             options["metric"] = metric
