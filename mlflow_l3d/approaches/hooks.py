@@ -203,13 +203,13 @@ class Hooks:
 
     def remarks(self, cells: pd.DataFrame) -> tuple[str, ...]:
         """Return what a report should say, one line each, given the metrics of finished cells, one column each."""
-        cut = float(cells["truncated_share"].mean()) if "truncated_share" in cells else 0.0
-        fix = "what follows is not read. Raise hyperparameter max_length, or shorten the texts"
-        lines = (f"At least {cut:.1%} of the examples are longer than max_length, and {fix}.",) * (cut > 0)
-        caught = int(cells["traceback"].sum()) if "traceback" in cells else 0
-        why = "so their scores may come from before the error. Let the script fail"
-        return (
-            *lines,
-            *(f"{caught} of {len(cells)} runs printed a traceback and ended with exit status 0, {why}.",)
-            * (caught > 0),
-        )
+        lines = []
+        if "truncated_share" in cells:
+            what = "what follows is not read. Raise hyperparameter max_length, or shorten the texts"
+            cut = float(cells["truncated_share"].mean())
+            lines.append(f"At least {cut:.1%} of the examples are longer than max_length, and {what}.")
+        if "traceback" in cells:
+            caught = f"{int(cells['traceback'].sum())} of {len(cells)} runs printed a traceback"
+            why = "so their scores may come from before the error. Let the script fail"
+            lines.append(f"{caught} and ended with exit status 0, {why}.")
+        return tuple(lines)

@@ -10,7 +10,7 @@ import torch
 from icl_tiny_models import byte_tokenizer, llama, save, t5
 
 from mlflow_l3d.approaches.icl import models
-from mlflow_l3d.approaches.icl.engine.tensors import PRODUCTS, attend_by_products
+from mlflow_l3d.approaches.icl.engine.attention import PRODUCTS, attend_by_products
 from mlflow_l3d.approaches.icl.models import load_model
 
 

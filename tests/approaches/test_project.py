@@ -14,7 +14,8 @@ import pytest
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.project import store as stores
 from mlflow_l3d.approaches.project.approach import _OTHER_EXPERIMENT, Project, reseeding_variables
-from mlflow_l3d.approaches.project.located import entry_point, located
+from mlflow_l3d.approaches.project.entry_points import entry_point
+from mlflow_l3d.approaches.project.located import located
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.seeds.run import seeds
 from mlflow_l3d.testing import one_cell

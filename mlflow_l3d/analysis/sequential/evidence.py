@@ -1,4 +1,4 @@
-"""Evidence that may be looked at after every run: e-values, and confidence sequences made of them.
+"""Evidence that may be looked at after every run: e-values, confidence sequences, and how much many claims need.
 
 An e-value has mean 1 at most if there is nothing to be found, at whatever time one stops. So it exceeds 1/alpha ever
 with probability alpha at most (Ville 1939), and the product of those of independent data is one again (Ramdas,

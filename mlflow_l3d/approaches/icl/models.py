@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import torch
 
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine
-from mlflow_l3d.approaches.icl.engine.tensors import use_products
+from mlflow_l3d.approaches.icl.engine.attention import use_products
 from mlflow_l3d.approaches.models import gguf, pretrained
 from mlflow_l3d.approaches.models.references import PRESETS, ModelReference, default_quantisation
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16, has_bfloat16

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from mlflow_l3d.approaches.command.options import options_of
 from mlflow_l3d.designs import all_designs
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
@@ -15,7 +16,6 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import value_text
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.comparison.report.words import Side
-from mlflow_l3d.studies.gate.changes import options_of
 from mlflow_l3d.studies.investigation.evaluate import typed_parameters
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.request import is_typed

@@ -1,57 +1,16 @@
-"""What a candidate of a gate changes, also in a command: as it is typed, and as people read it."""
+"""What a candidate of a gate changes: as it is typed, and as people read it."""
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
+from mlflow_l3d.approaches.command.options import changed_options
 from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import check_names, json_of
 from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRequest
 from mlflow_l3d.studies.investigation.parameters import MAIN
-
-_OPTION: Final = re.compile("--?[A-Za-z]")
-
-
-def options_of(command: str) -> dict[str, str]:
-    """Return the options of a command, and the rest of it as ``script``; without what each run has of its own.
-
-    Examples
-    --------
-    >>> options_of("python train.py --seed {seed} --fast -b 8")
-    {'script': 'python train.py', 'fast': 'yes', 'b': '8'}
-    """
-    options: dict[str, str] = {}
-    rest: list[str] = []
-    words = shlex.split(command)
-    for before, word in zip(["", *words], words, strict=False):
-        name, equals, value = word.partition("=")
-        if "{" in word:
-            options.pop(before.lstrip("-"), None)
-            continue
-        if _OPTION.match(word):
-            options[name.lstrip("-")] = value if equals else "yes"
-        elif _OPTION.match(before) and "=" not in before:
-            options[before.lstrip("-")] = word
-        else:
-            rest.append(word)
-    return {"script": " ".join(rest), **options} if words else {}
-
-
-def changed_options(before: str, after: str) -> str:
-    """Return in which options the second command differs from the first; the whole of it if in others.
-
-    Examples
-    --------
-    >>> changed_options("python train.py --seed {seed}", "python train.py --seed {seed} --epochs 20")
-    'epochs=20'
-    """
-    old, new = options_of(before), options_of(after)
-    changed = [f"{name}={new.get(name, 'default')}" for name in {**old, **new} if old.get(name) != new.get(name)]
-    return " ".join(changed if old and new else ()) or f"command={after}"
 
 
 def typed_changes(candidate: object) -> dict[str, Any]:

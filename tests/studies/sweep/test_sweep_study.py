@@ -289,7 +289,7 @@ def test_a_command_that_fails_in_its_first_run_leaves_the_other_points(place: Pl
     script = tmp_path / "score.py"
     checks = "assert sys.argv[1] != '2', 'bad rate'\nif sys.argv[1] == '3': sys.exit()"
     script.write_text(f"import sys\n{checks}\nprint('accuracy: 0.5' + sys.argv[2][:2])\n")
-    commands = [f"{sys.executable} {script} {rate} {{data_order}} {{data_split}}" for rate in (1, 2, 3)]
+    commands = [f"{sys.executable} -SE {script} {rate} {{data_order}} {{data_split}}" for rate in (1, 2, 3)]
     given: dict[str, Any] = {"task": "auto", "approach": "command", "metric": "auto", "self_test": "skip"}
     found = run(place, **given, command=commands)
     assert found.exit_status == 1

@@ -19,9 +19,8 @@ from mlflow_l3d.errors import L3DError, ParameterError
 CHAT: Final = "/chat/completions"
 TEXT: Final = "/completions"
 FEWEST: Final = 5  # fewer first tokens must be as many as class words
-_ALLOWED: Final = re.compile(
-    r"greater than max allowed: (\d+)"
-)  # vLLM: "Requested sample logprobs of 20, which is ..."
+_ALLOWED: Final = re.compile(r"greater than max allowed: (\d+)")
+"""What vLLM says: "Requested sample logprobs of 20, which is greater than max allowed: 4"."""
 _TOP: Final = (20, FEWEST)
 _NEAR: Final = 0.3  # two steps of a logit between 16 and 32 in bfloat16, and a bit
 _QUESTION: Final = "Answer with yes or no.\nAnswer:"

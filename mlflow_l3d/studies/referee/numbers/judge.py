@@ -116,7 +116,7 @@ def assess(
     with the same seeds were lucky by (a control variate): candidate - champion - r (champion, same seeds - champion),
     with the correlation r of runs that share their seeds. Its variance is ``std^2 ((1 - r^2)/n + (1 - r)^2/m)`` for n
     runs of the candidate and m of the champion. If the own runs of either vary more than that, their variance counts.
-    A candidate that fails where the champion does not is not kept. Equal scores in all runs are no gain.
+    A candidate that fails where the champion does not is not kept. If scores are equal in all runs, the gain is 0.
     """
     scores = {number: value for number, value in candidate.items() if math.isfinite(value)}
     of_the_champion = {number: value for number, value in champion.items() if math.isfinite(value)}
