@@ -58,6 +58,8 @@ def cut_off() -> Iterable[pytest.MonkeyPatch]:
 
     def killed(recorder: RunRecorder[Any], *_: object, **__: object) -> None:
         recorder._close()
+        for thread in recorder.uploader._line.threads:
+            thread.join(60)  # an upload under way would find its server again
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
