@@ -72,6 +72,17 @@ def test_ours_are_found_without_an_installation(parameter: str) -> None:
         assert isinstance(loaded, Verb) if parameter == "study" else callable(loaded)
 
 
+def test_a_file_in_the_working_folder_is_no_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    registry._installed.cache_clear()
+    for name in ("mlflow.db", "mlflow.db-journal"):
+        registry.names("approach")
+        (tmp_path / name).touch()
+    assert registry.names("approach")
+    assert registry._installed.cache_info().misses == 1
+
+
 @pytest.mark.usefixtures("not_installed")
 def test_neither_installed_nor_in_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "__file__", str(tmp_path / "package" / "registry.py"))
