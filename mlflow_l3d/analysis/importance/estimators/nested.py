@@ -73,8 +73,8 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
     Notes
     -----
     Jackknife over rows of ``logit(S_T) = log(tau2 / s2_R)`` with M - 1 degrees of freedom, or fewer if some rows have
-    more scores than others. If rows do not differ significantly (F test, one-sided at 97.5 %) the logit has no usable error,
-    and :func:`nested_limits` is used.
+    more scores than others. If rows do not differ significantly (F test, one-sided at 97.5 %) the logit has no usable
+    error, and :func:`nested_limits` is used.
     """
     table = with_scores(table)
     squares = nested_components(table)
