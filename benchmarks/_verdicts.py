@@ -12,7 +12,7 @@ from _tables import Array, Shape, Variances, crossed, exponential, generator_of,
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.long_run import published_interval
 from mlflow_l3d.analysis.importance.checks.report import all_checks
-from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED
+from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, TableModel
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.verdicts import verdict_of
 
@@ -69,6 +69,16 @@ def _worlds(generator: np.random.Generator) -> Iterator[tuple[str, float, Draw]]
 
 def verdict_lines(tables: int) -> Iterator[list[str]]:
     """Yield the lines: the share of verdicts where S_T is one half (all are false), and where it is .8."""
+    for rows, columns in ((20, 3), (20, 10)):
+        for unevenness, some in ((0.3, False), (1.0, False), (0.0, True)):
+            generator, words = np.random.default_rng([23, rows, columns, round(10 * unevenness)]), []
+            for _ in range(tables):
+                table = _uneven(generator, rows, columns, unevenness)
+                if some:  # three rows in four have one score
+                    table[rows // 4 :, 1:] = math.nan
+                words.append(_word(table, _uneven(generator, rows * columns, 1, unevenness)[:, 0], NESTED))
+            name = "one score in 3 rows of 4" if some else f"rows of unevenness {unevenness:g}"
+            yield ["nested", f"{rows} x {columns}", name, text_of(HALF[0]), *_shares(words)]
     for model in (CROSSED, NESTED):
         for rows, columns in ((3, 3), (5, 5), (20, 10)):
             for name, shape in SHAPES.items():
@@ -78,8 +88,22 @@ def verdict_lines(tables: int) -> Iterator[list[str]]:
                     for _ in range(tables):
                         table = DRAW[model.name](generator, rows, columns, variances, shape)
                         golden = nested(generator, rows * columns, 1, variances, shape)[:, 0]
-                        record = importance(table, golden, factor="f", model=model)
-                        evidence = Evidence(importances={"f": record}, golden=golden, model=model)
-                        words.append(verdict_of(record, all_checks(evidence)).word)
-                    shares = [f"{100 * words.count(word) / tables:.1f}" for word in ("dominates", "minor")]
-                    yield [model.name, f"{rows} x {columns}", name, text_of(variances), *shares]
+                        words.append(_word(table, golden, model))
+                    yield [model.name, f"{rows} x {columns}", name, text_of(variances), *_shares(words)]
+
+
+def _uneven(generator: np.random.Generator, rows: int, columns: int, unevenness: float) -> Array:
+    """Return a nested table with a share of one half, whose rows have standard deviations of their own."""
+    spread = generator.gamma(1 / unevenness, unevenness, (rows, 1)) if unevenness else np.ones((rows, 1))
+    within = spread / math.sqrt(1 + unevenness) * generator.standard_normal((rows, columns))
+    return np.asarray(math.sqrt(0.5) * (generator.standard_normal((rows, 1)) + within))
+
+
+def _word(table: Array, golden: Array, model: TableModel) -> str:
+    record = importance(table, golden, factor="f", model=model)
+    evidence = Evidence(importances={"f": record}, golden=golden, model=model)
+    return verdict_of(record, all_checks(evidence)).word
+
+
+def _shares(words: list[str]) -> list[str]:
+    return [f"{100 * words.count(word) / len(words):.1f}" for word in ("dominates", "minor")]

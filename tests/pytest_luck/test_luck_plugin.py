@@ -375,16 +375,23 @@ def test_without_the_cache_of_pytest_the_cache_of_this_package_remembers(
 
 
 def test_a_damaged_memory_begins_again(sessions: Sessions) -> None:
-    assert sessions.verdict_of("luck.score(draw(luck).random()).at_least(-9)")["remembered"] == 0
-    (path,) = (sessions.pytester.path / ".pytest_cache/d/l3d/seed-0").glob("*.json")
+    test = "@luck\n@pytest.mark.parametrize('x', range(12))\n"
+    sessions.write(test + "def test_one(luck, x): luck.score(draw(luck).random()).at_least(-9)\n")
+    assert {case["remembered"] for case in sessions.cases().values()} == {0}
+    paths = [*(sessions.pytester.path / ".pytest_cache/d/l3d/seed-0").glob("*.json")]
+    whole = [path.read_text() for path in paths]
     kinds = ({"suites": None}, {"fresh": "x"}, {"against": 5}, {"runs": {"": {"0": 1e200}}}, {"runs": []})
-    typed = [json.dumps(json.loads(path.read_text()) | kind) for kind in kinds]
-    for text in ("", "[]", "{", path.read_text().replace("0.", "NaN, 0.", 1), '{"case": 1}', "null", *typed):
+    damaged = ["", "[]", "{", '{"case": 1}', "null", whole[5].replace("0.", "NaN, 0.", 1)]
+    damaged += [json.dumps(json.loads(text) | kind) for text, kind in zip(whole[6:], kinds, strict=False)]
+    assert len(paths) == len(damaged) + 1  # one is as it was
+    for path, text in zip(paths, damaged, strict=False):
         path.write_text(text)
-        case = sessions.cases()["one"]
-        assert (case["verdict"], case["notes"]) == ("passed", ["its remembered runs were damaged"])
-    assert sessions.cases()["one"]["notes"] == []
-    assert sessions.cases("--l3d-seed", "7")["one"]["remembered"] == 0
+    cases = sessions.cases().values()
+    assert {case["verdict"] for case in cases} == {"passed"}
+    told = sorted((case["notes"], case["remembered"] > 0) for case in cases)
+    assert told == [([], True)] + [(["its remembered runs were damaged"], False)] * len(damaged)
+    assert {str(case["notes"]) for case in sessions.cases().values()} == {"[]"}
+    assert {case["remembered"] for case in sessions.cases("--l3d-seed", "7").values()} == {0}
 
 
 def test_stopping_repeating_failures_and_junit_see_one_test_per_case(sessions: Sessions) -> None:

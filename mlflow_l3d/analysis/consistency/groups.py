@@ -267,8 +267,12 @@ def fleiss_kappa(consistency: float, totals: npt.NDArray[np.int64], predictions:
     if math.isnan(consistency) or int(totals.max(initial=0)) == predictions:
         return math.nan
     shares: FloatArray = totals / predictions
-    expected = float(shares @ shares)
-    return (consistency - expected) / (1 - expected)
+    return beyond_chance(consistency, float(shares @ shares))
+
+
+def beyond_chance(consistency: float, expected: float) -> float:
+    """Return agreement beyond that expected by chance: 1 at most; nan if chance alone explains the agreement."""
+    return (consistency - expected) / (1 - expected) if expected < 1 else math.nan
 
 
 def _shares(agreed: npt.NDArray[Any], comparisons: npt.NDArray[np.int64]) -> FloatArray:

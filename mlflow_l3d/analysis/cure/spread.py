@@ -131,7 +131,8 @@ class Table:
         ``vote``, ``mean`` or ``choose``. nan if the table is too small for a moment; B is 0 if rows share no columns.
         """
         masks = draw_choices(self.size, k, _ALONE if len(self.rows) == 1 else MOST_CHOICES)
-        disjoint = _disjoint(masks)
+        # 1 if two choices have no common member.
+        disjoint = np.asarray(masks.astype(np.float32) @ masks.T.astype(np.float32) == 0, dtype=np.float64)
         compared = _compared(masks, k)
         parts = [self._results(kind, row, masks, compared) for row in self.rows]
         scores, optimism = (np.array([part[at] for part in parts]) for at in (1, 2))
@@ -269,12 +270,6 @@ def _compared(masks: Masks, k: int) -> IntArray:
         groups = random.permutation(size)[: size // k * k].reshape(-1, k)
         chosen |= {place[tuple(np.sort(group).tolist())] for group in groups}
     return np.array(sorted(chosen))
-
-
-def _disjoint(masks: Masks) -> FloatArray:
-    """Return shape (m, m): 1 if two choices have no common member."""
-    common = masks.astype(np.float32) @ masks.T.astype(np.float32)
-    return np.asarray(common == 0, dtype=np.float64)
 
 
 def _half_squares(scores: FloatArray, pairs: FloatArray) -> FloatArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -99,6 +99,7 @@ def leave_out(
     scale: Scale | None = None,
     overlap: float = 0.0,
     skewed: Skewed = NOT_SKEWED,
+    most: Sequence[float] = (),
 ) -> Jackknife | None:
     """Return the jackknife of S_T, variances over rows and columns added; None if a value is not finite.
 
@@ -112,13 +113,15 @@ def leave_out(
         As in :class:`Jackknife`; the logit by default.
     overlap
         Part of the variance that leaving out rows and leaving out columns both count.
+    most
+        As for :func:`~mlflow_l3d.analysis.intervals.combined_error`.
     """
     scale = scale or LOGIT
     centre = float(scale.of(np.array(contributed), np.array(mitigated)))
     values = [scale.of(*each) for each in without]
     if not (math.isfinite(centre) and all(np.isfinite(each).all() for each in values)):
         return None
-    return Jackknife(centre, *combined_error(values, overlap), scale, skewed)
+    return Jackknife(centre, *combined_error(values, overlap, most), scale, skewed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mlflow_l3d.analysis.consistency.agreement.base import Scoring
 from mlflow_l3d.analysis.consistency.agreement.choice import choose, scoring, scoring_of
-from mlflow_l3d.analysis.consistency.agreement.scored import comparisons_by
+from mlflow_l3d.analysis.consistency.agreement.scored import comparisons_by, scored_agreement
 from mlflow_l3d.analysis.consistency.consistency import Stability
 from mlflow_l3d.analysis.consistency.runs import number_agreement
 from mlflow_l3d.designs import design_named
@@ -326,6 +326,21 @@ def test_rankings_take_relevant_ids_as_json():
     found = radial(scoring("overlap", k=2), [["[1, 2]"]] * 2, [["[2, 3]"]] * 2, {0: "[2]"})
     assert found.consistencies()["order"].consistency == 0.5
     assert found.consistencies()["order"].correct_consistency == 1.0
+
+
+def test_random_orders_agree_by_chance():
+    """Two orders of seven ids agree to 91 %, and not at all beyond chance; of other ids no level is known."""
+    generator = np.random.default_rng(0)
+    base, swaps = ([[[*map(int, generator.permutation(7))] for _ in range(300)]] for _ in range(2))
+    random = radial(scoring("ndcg"), base, swaps, None).consistencies()["order"]
+    assert random.consistency == pytest.approx(0.905, abs=0.01)
+    assert random.fleiss_kappa == pytest.approx(0, abs=0.1)
+    assert radial(scoring("ndcg"), base, base, None).consistencies()["order"].fleiss_kappa == 1
+    other = [[[1, 2]] * 300]
+    assert math.isnan(radial(scoring("ndcg"), base, other, None).consistencies()["order"].fleiss_kappa)
+    seeds = np.empty((2, 300), dtype=object)
+    seeds[0], seeds[1] = base[0], swaps[0]
+    assert scored_agreement(scoring("ndcg"), seeds, seeds[0])[1] == pytest.approx(random.fleiss_kappa)
 
 
 ROW = {"phase": "investigation", "factor": "order", "row": 0, "column": 0, "index": None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections import Counter
@@ -246,6 +247,12 @@ def rbo_by_definition(one, other, p):
 @settings(max_examples=40, deadline=None)
 def test_rank_biased_overlap_is_its_definition_for_equal_lengths(one, other, p):
     assert RankBiasedOverlap(p)(list(one), list(other)) == pytest.approx(rbo_by_definition(one, other, p), abs=1e-9)
+
+
+@pytest.mark.parametrize("function", [RankBiasedOverlap(0.8), Ndcg(3), Overlap(2), Ndcg(10)])
+def test_chance_is_the_mean_over_all_orders(function):
+    orders = list(itertools.permutations(range(4)))
+    assert function.chance(4) == pytest.approx(sum(function(orders[0], each) for each in orders) / len(orders))
 
 
 def test_rank_biased_overlap_of_uneven_rankings():

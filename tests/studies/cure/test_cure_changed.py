@@ -19,7 +19,7 @@ from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
 
-EXAMPLES, GOLDEN = 100, 45
+EXAMPLES, GOLDEN = 100, 20
 BETTER = "a better coin"
 SIZES: dict[str, Any] = {"investigation_runs": 2, "mitigation_runs": 2, "golden_runs": GOLDEN, "test_size": EXAMPLES}
 SIZES["test_selection"] = "fixed"

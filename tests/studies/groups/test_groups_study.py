@@ -47,7 +47,7 @@ def test_pairs_are_those_of_scipy(shared: bool) -> None:
 def test_a_setting_that_alone_forms_the_groups_has_one_verdict(names: str, shared: bool) -> None:
     """The page has one answer to one question, on both sides of 5 %: pairs and the effect of their setting."""
     draw, verdicts = np.random.default_rng(0), set()
-    for _ in range(30):
+    for _ in range(10):
         scores = {name: (0.7 + 0.012 * (name == "a") + 0.01 * draw.normal(size=6)).tolist() for name in names}
         study = study_of(scores, shared=shared)
         row = study.settings.frame.set_index("setting").loc["model"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,11 +14,11 @@ import numpy.typing as npt
 from mlflow_l3d.analysis.consistency.agreement.base import Scoring, hashable, matrix_of_pairs, matrix_with_truth
 from mlflow_l3d.analysis.consistency.agreement.choice import prediction_form, truth_form
 from mlflow_l3d.analysis.consistency.agreement.kinds import as_list, check_same_kind, is_missing
-from mlflow_l3d.analysis.consistency.agreement.structures import Closeness
+from mlflow_l3d.analysis.consistency.agreement.structures import Closeness, Ranking
 from mlflow_l3d.analysis.consistency.agreement.texts import ExactMatch
 from mlflow_l3d.analysis.consistency.comparable import Group
 from mlflow_l3d.analysis.consistency.comparisons import NumberComparison
-from mlflow_l3d.analysis.consistency.groups import Comparison, Places, RunAgreement, RunGroup, Sums
+from mlflow_l3d.analysis.consistency.groups import Comparison, Places, RunAgreement, RunGroup, Sums, beyond_chance
 from mlflow_l3d.analysis.consistency.runs import PairSpread, pair_spread
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.errors import ParameterError
@@ -54,7 +55,7 @@ class ScoredGroup(RunGroup[Sums]):
     def compute(self) -> Sums:
         """Compare the different predictions of each example once; they count as often as runs make them."""
         agreed, comparisons = np.zeros(self.runs), np.zeros(self.runs, dtype=np.int64)
-        correct, reflexive = 0.0, True
+        correct, chance, reflexive = 0.0, 0.0, True
         for place, runs, codes in self._by_example():
             forms = list(self._forms[place])
             counts = np.bincount(codes, minlength=len(forms))
@@ -62,11 +63,13 @@ class ScoredGroup(RunGroup[Sums]):
             own = np.diagonal(values)
             agreed[runs] += (values @ counts - own)[codes]
             comparisons[runs] += len(runs) - 1
+            chance += _chance(self._scoring, forms) * len(runs) * (len(runs) - 1) / 2
             reflexive &= all(one == 1 for one, form in zip(own.tolist(), forms, strict=True) if form is not None)
             truth = self._truths.get(place, self)
             correct += math.nan if truth is self else _correct(self._scoring, forms, counts, truth)
         per_run = RunAgreement.of(agreed, comparisons)
-        return Sums(int(comparisons.sum()) // 2, float(agreed.sum()) / 2, correct, per_run, reflexive)
+        sums = Sums(int(comparisons.sum()) // 2, float(agreed.sum()) / 2, correct, per_run, reflexive)
+        return replace(sums, kappa=beyond_chance(sums.consistency, chance / max(1, sums.comparisons)))
 
     def _by_example(self) -> Iterator[tuple[int, npt.NDArray[np.intp], npt.NDArray[np.int32]]]:
         """Yield place, the runs that hold it, and the number of the prediction of each, if there are two or more."""
@@ -144,8 +147,10 @@ def comparisons_by(scoring: Scoring | None) -> tuple[Comparison[Any], ...]:
 
 def scored_agreement(
     scoring: Scoring, predictions: npt.NDArray[Any], labels: npt.NDArray[Any]
-) -> dict[str, PairSpread]:
-    """Return CON and CCON of seeds with one test set: over examples, the mean of what two predictions score.
+) -> tuple[dict[str, PairSpread], float]:
+    """Return CON and CCON of seeds with one test set, and for rankings the agreement beyond chance, else nan.
+
+    CON and CCON are over examples the mean of what two predictions score.
 
     Parameters
     ----------
@@ -154,16 +159,18 @@ def scored_agreement(
     predictions, labels
         Shapes (S, n), n at least 1, and (n,): as they are held.
     """
-    sums = np.zeros((2, len(predictions), len(predictions)))
+    sums, chance = np.zeros((2, len(predictions), len(predictions))), 0.0
     for place, (answers, label) in enumerate(zip(predictions.T, labels, strict=True)):
         forms, which = different_forms(scoring, answers, place)
         truth = truth_form(scoring, label, place)
+        chance += _chance(scoring, forms) / len(labels)
         for total, values in zip(
             sums, (pairs_of(scoring, forms), matrix_with_truth(scoring, forms, truth)), strict=True
         ):
             total += values[np.ix_(which, which)]
     names = ("consistency", "correct_consistency")
-    return {name: pair_spread(name, total / len(labels)) for name, total in zip(names, sums, strict=True)}
+    pairs = {name: pair_spread(name, total / len(labels)) for name, total in zip(names, sums, strict=True)}
+    return pairs, beyond_chance(pairs["consistency"].mean, chance)
 
 
 def different_forms(scoring: Scoring, answers: Iterable[Any], example: Any) -> tuple[list[Hashable], IntArray]:
@@ -184,6 +191,12 @@ def pairs_of(scoring: Scoring, forms: Sequence[Hashable]) -> FloatArray:
         close: FloatArray = np.nan_to_num(1 - np.minimum(1.0, distances), nan=0.0)
         return close
     return matrix_of_pairs(scoring, forms)
+
+
+def _chance(scoring: Scoring, forms: Sequence[Any]) -> float:
+    """Return the agreement expected of random orders of the ids that runs rank; nan if they rank different ones."""
+    ranked = [frozenset(form) for form in forms if form is not None] if isinstance(scoring, Ranking) else []
+    return scoring.chance(len(ranked[0])) if isinstance(scoring, Ranking) and len({*ranked}) == 1 else math.nan
 
 
 def _correct(scoring: Scoring, forms: Sequence[Hashable], counts: npt.NDArray[np.intp], truth: Hashable) -> float:

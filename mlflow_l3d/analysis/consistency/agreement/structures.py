@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -123,6 +124,15 @@ class Ranking(Similarity):
         if len(set(ids)) < len(ids):
             raise ParameterError("prediction", "an id occurs twice", "a ranking must have each id once")
         return ids
+
+    @lru_cache  # noqa: B019 (there are few)
+    def chance(self, count: int) -> float:
+        """Return the agreement expected of two random orders of so many ids.
+
+        Scoring functions of rankings add up over places of ids, so the mean over all rotations is that over all orders.
+        """
+        ids = tuple(range(count))
+        return float(np.mean([self.pair(ids, ids[shift:] + ids[:shift]) for shift in ids])) if ids else 1.0
 
 
 class _FirstIds(Ranking):

@@ -86,10 +86,6 @@ class Silence(NamedTuple):
         return check.code in self.codes and self.of in (whose, check.factor)
 
 
-def _tables_are_golden(evidence: Evidence) -> bool:
-    return evidence.tables_are_golden and bool(evidence.importances)
-
-
 def _cells_repeat(evidence: Evidence) -> bool:
     record = evidence.importances.get(REPLICATE)
     return record is not None and record.contributed_std == 0
@@ -100,7 +96,9 @@ SILENCES: Final = (
     Silence("L3D008", ("L3D003", "L3D004", "L3D005", "L3D013"), INVESTIGATION),
     Silence("L3D008", ("L3D006",), FACTORS),
     # Of golden runs that stand in the tables the checks of each factor speak.
-    Silence(_tables_are_golden, ("L3D003", "L3D004", "L3D005"), INVESTIGATION),
+    Silence(
+        lambda each: each.tables_are_golden and bool(each.importances), ("L3D003", "L3D004", "L3D005"), INVESTIGATION
+    ),
     # The shape of all runs includes that of the rows.
     Silence("L3D013", ("L3D013",), FACTORS),
     # Repeated cells do not reuse a seed, and need no interval.

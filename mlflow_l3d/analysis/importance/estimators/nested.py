@@ -72,8 +72,9 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
 
     Notes
     -----
-    Jackknife over rows of ``logit(S_T) = log(tau2 / s2_R)`` with M - 1 degrees of freedom. If rows do not differ
-    significantly (F test, one-sided at 97.5 %) the logit has no usable error, and :func:`nested_limits` is used.
+    Jackknife over rows of ``logit(S_T) = log(tau2 / s2_R)`` with M - 1 degrees of freedom, or fewer if some rows have
+    more scores than others. If rows do not differ significantly (F test, one-sided at 97.5 %) the logit has no usable
+    error, and :func:`nested_limits` is used.
     """
     table = with_scores(table)
     squares = nested_components(table)
@@ -83,8 +84,23 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
         return Estimate(squares.variances())
     jackknife, without = None, nested_variances_without_each(table)
     if squares.rows_differ(BOUNDARY_TAIL):
-        jackknife = leave_out(squares.contributed, squares.mitigated, without)
+        degrees = _row_degrees(squares, np.isfinite(table).sum(axis=1))
+        jackknife = leave_out(squares.contributed, squares.mitigated, without, most=(degrees,))
     return Estimate(squares.variances(), jackknife, lambda level: nested_limits(squares, level=level), (without,))
+
+
+def _row_degrees(squares: MeanSquares, scores: FloatArray) -> float:
+    """Return the degrees of freedom of the jackknife for normal scores (Satterthwaite 1946), from the scores by row.
+
+    Its variance is a sum over rows, in which those with many scores count more.
+    """
+    if not np.ptp(scores):
+        return squares.rows - 1
+    of_others = squares.row_size * squares.mitigated
+    within = (scores - 1) * (squares.of_rows / of_others / squares.residual_degrees) ** 2
+    between = (scores * squares.mitigated + squares.residual) / ((squares.rows - 1) * of_others)
+    parts = within + np.square(between)
+    return float((1 - 1 / squares.rows) * parts.sum() ** 2 / np.square(parts).sum())
 
 
 def nested_limits(squares: MeanSquares, *, level: float = LEVEL) -> tuple[float, float]:

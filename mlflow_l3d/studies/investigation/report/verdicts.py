@@ -17,7 +17,7 @@ from mlflow_l3d.analysis.importance.verdicts import baseline_important
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Design, design_named
-from mlflow_l3d.report.numbers import MISSING, Unit, percent, share_texts, shorten, unit_of
+from mlflow_l3d.report.numbers import MISSING, Unit, percent, plain, share_texts, shorten, unit_of
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,11 @@ class Shown:
     def agreement(self, name: str) -> Consistency | None:
         """Return how much runs agree if a factor, or `golden`, changes; None if too few examples were compared."""
         return self.analysis.reported_agreement(name)
+
+    def compared_by(self, group: Consistency) -> str:
+        """Return how predictions that agree in part are compared, with kappa if a level by chance is known."""
+        kappa = group.fleiss_kappa
+        return f"{self.analysis.agreement}{'' if math.isnan(kappa) else f'; beyond chance (kappa): {plain(kappa)}'}"
 
     def prediction_importance(self, factor: str) -> PredictionImportance | None:
         """Return the importance of a factor for single predictions; None where too few examples were compared."""

@@ -203,7 +203,7 @@ def _stable(shown: Shown) -> Answer:
         )
         lead = f"Not reported: the runs share {few} test examples."
     elif shown.graded:
-        lead = f"[[Two runs agree|agree]] to **{points(group.consistency, 1)} %** ({shown.analysis.agreement})."
+        lead = f"[[Two runs agree|agree]] to **{points(group.consistency, 1)} %** ({shown.compared_by(group)})."
     else:
         agree = f"[[Two runs agree|agree]] on **{points(group.consistency, 1)} %** of the predictions"
         lead = f"{agree}{changed_predictions(1 - group.consistency)}."

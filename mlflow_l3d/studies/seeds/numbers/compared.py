@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.consistency.agreement.choice import scoring_of
 from mlflow_l3d.analysis.consistency.agreement.scored import scored_agreement
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes, example_votes
 from mlflow_l3d.analysis.consistency.runs import SeedAgreement, class_agreement, number_agreement
-from mlflow_l3d.analysis.intervals import LEVEL, with_interval
+from mlflow_l3d.analysis.intervals import LEVEL, known, with_interval
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import UNPARSED
@@ -176,9 +176,10 @@ class ComparedSeeds:
             return agreement
         answers = self.frame.pivot(index="seed", columns="example_id", values="prediction").loc[[*self.seeds], self.ids]
         labels = self.frame.drop_duplicates("example_id").set_index("example_id")["label"].loc[self.ids]
-        pairs = scored_agreement(scoring, answers.to_numpy(dtype=object), labels.to_numpy(dtype=object))
+        pairs, kappa = scored_agreement(scoring, answers.to_numpy(dtype=object), labels.to_numpy(dtype=object))
         if not self.has_right_answers:
-            return SeedAgreement(pairs, {"unparsed_share": agreement.together["unparsed_share"]}, {})
+            together = {"unparsed_share": agreement.together["unparsed_share"], "fleiss_kappa": kappa}
+            return SeedAgreement(pairs, known(together), {})
         on_wrong = pairs["consistency"].mean - pairs["correct_consistency"].mean
         return SeedAgreement(pairs, agreement.together | {"agreement_on_wrong": on_wrong}, agreement.intervals)
 

@@ -213,7 +213,9 @@ def _stable(study: SeedsStudy, is_typed: bool) -> Answer:
     if study.pairs:
         alike, right = (points(study.pairs[name].mean, 1) for name in ("consistency", "correct_consistency"))
         lead = f"[[Two {unit}s agree|agree]] to **{alike} %** ({study.metric.agreement or 'exact_match'})."
-        return Answer(question, "", (lead, f"Against the truth: {right} % (correct consistency)."))
+        kappa = study.together.get("fleiss_kappa")
+        beyond = "" if kappa is None else f" Agreement beyond chance (kappa) is {plain(kappa)}."
+        return Answer(question, "", (lead, f"Against the truth: {right} % (correct consistency).{beyond}"))
     fix = "Let the command write example_id, label, prediction to {output}/predictions.csv."
     if not is_typed:
         fix = "Return (labels, predictions) of the test examples in place of a score."
