@@ -65,7 +65,7 @@ class _Line:
                 return False
             with self.state:
                 uploader.refused.append((name, line))
-                if line not in (known for _, known in uploader.refused[:-1]):
+                if line not in (earlier for _, earlier in uploader.refused[:-1]):
                     _logger.error("%s was refused by the tracking server: %s", name, line)
         else:
             self._note_answer()
