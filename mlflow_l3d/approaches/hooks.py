@@ -81,6 +81,8 @@ class Hooks:
         predictions has.
     published_study
         How the authors of a paper investigated with it; None if they did not.
+    code_folder
+        Where the code of the user lies that it trains, whose commit a study records; None for MLflow's choice.
     """
 
     name: str = ""
@@ -92,6 +94,7 @@ class Hooks:
     on_request: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     published_study: PublishedStudy | None = None
+    code_folder: Path | None = None
 
     def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return the part of complete hyperparameters that belongs into a cell's key: all of them by default.

@@ -124,6 +124,7 @@ class StudyRequest(ABC):
             tags={**self.tags(), names.CONTEXT_KEY: self.context_key},
             params={**self.public(), **resolved, **values},
             data=self.data(),
+            code=self.setup.approach.code_folder,
         )
 
     def data(self) -> Data:

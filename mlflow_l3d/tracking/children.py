@@ -216,7 +216,7 @@ def found(get: Callable[[str], T], name: str) -> T | None:
 
     try:
         return get(name)
-    except MlflowException as error:
+    except (MlflowException, ParameterError) as error:
         if is_outage(error):
             raise
         return None

@@ -98,10 +98,10 @@ def again(call: Callable[[], T]) -> T:
     while True:
         try:
             return call()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is raised, or what it means to the user
             late = time.monotonic() - began > _LONGEST
             if late or not is_outage(error) or _FINAL.search(str(error)) or (pause := next(pauses, None)) is None:
-                raise
+                raise _refusal(error) or error  # noqa: B904 - `from` would repeat the error under itself
         time.sleep(pause)
 
 
@@ -206,13 +206,23 @@ def _make(uri: str) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _unreachable(uri: str, error: Exception) -> L3DError:
-    text, code = error_line(error), getattr(error, "error_code", "")
+def _refusal(error: Exception) -> L3DError | None:
+    """Return the error for a user whom the server does not know, or does not let read or write; None for others."""
+    text, code = str(error), getattr(error, "error_code", "")
     if "error code 401" in text or code == "UNAUTHENTICATED":
         allowed, fix = "the server refuses the login", "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
     elif "error code 403" in text or code == "PERMISSION_DENIED":
         allowed, fix = "the server denies this user access", "Ask for permission to read and write."
-    elif uri.endswith("mlruns") or "file store" in text.lower() or "filesystem tracking" in text.lower():
+    else:
+        return None
+    import mlflow
+
+    return ParameterError("MLFLOW_TRACKING_URI", public_uri(mlflow.get_tracking_uri()), allowed, fix)
+
+
+def _unreachable(uri: str, error: Exception) -> L3DError:
+    text = error_line(error)
+    if uri.endswith("mlruns") or "file store" in text.lower() or "filesystem tracking" in text.lower():
         uri, allowed = uri or "./mlruns", "MLflow no longer writes to a folder of files"
         fix = "Set MLFLOW_TRACKING_URI=sqlite:///mlflow.db, or move the old ./mlruns away."
     elif version := re.search(r"found version (\w+)|revision identified by '(\w+)'", text):

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 
 _RANDOM_NAME: Final = re.compile(r"[a-z]+-[a-z]+-\d+")
-_SOURCE_TAGS: Final = ("mlflow.user", "mlflow.source.name", "mlflow.source.type", "mlflow.source.git.commit")
+_GIT: Final = "mlflow.source.git."
+_SOURCE_TAGS: Final = ("mlflow.user", "mlflow.source.name", "mlflow.source.type", f"{_GIT}commit")
 METRICS_A_BATCH: Final = 1000
 HEARTBEAT_SECONDS: Final = 60.0
 _KEY_TAGS: Final = {
@@ -55,6 +56,8 @@ class Card:
         In addition to those that every parent has; parameters are logged if `mlflow run` has not logged them.
     data
         What is trained on; None for a study of several tasks.
+    code
+        Folder of the code that is trained, if it is not the main script's.
     """
 
     role: str
@@ -63,6 +66,7 @@ class Card:
     tags: Mapping[str, str]
     params: Mapping[str, str]
     data: Data | None = None
+    code: Path | None = None
 
     @property
     def key_tag(self) -> str:
@@ -130,7 +134,7 @@ def open_parent(client: MlflowClient, card: Card, project_run: str | None, spool
         **card.tags,
         names.HEARTBEAT: str(int(time.time())),
         names.SPOOL: spool_id,
-        **_git_tags(Path.cwd() if project_run else Path(sys.argv[0]).absolute().parent),
+        **_code_tags(card.code, project_run),
     }
     run = attach(client, project_run, card.title, tags, experiment_id)
     log_params(client, run.info.run_id, card.params, known=run.data.params)
@@ -144,7 +148,10 @@ def attach(
 ) -> Run:
     """Return the run `project_run`, or else a new one in an experiment, with a title and tags of ours."""
     if project_run is None:
-        return _created(client, experiment_id or current_experiment_id(client), title, {**_own_tags(), **tags})
+        tags = {**_own_tags(), **tags}
+        # Code without a commit must not get ours.
+        tags = {name: value for name, value in tags.items() if value or not name.startswith(_GIT)}
+        return _created(client, experiment_id or current_experiment_id(client), title, tags)
     set_tags(client, project_run, {**tags, **_project_run_tags(client.get_run(project_run), title)})
     return client.get_run(project_run)
 
@@ -239,11 +246,24 @@ def log_results(
     set_tags(client, run_id, {**tags, names.LOGGED_ARTIFACTS: logged})
 
 
-def _git_tags(folder: Path) -> dict[str, str]:
-    """Say whether the source tree differs from its commit: MLflow logs the commit, but not that."""
-    command = ["git", "status", "--porcelain", "--untracked-files=no"]  # whichever git the user has
+def _code_tags(code: Path | None, project_run: str | None) -> dict[str, str]:
+    """Return whether the source tree differs from its commit, and which commit that is if MLflow would name ours."""
+    folder = Path.cwd() if project_run else code or Path(sys.argv[0]).absolute().parent
+    command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=all"]
     try:
-        changes = subprocess.check_output(command, cwd=folder, stderr=subprocess.DEVNULL, timeout=10)  # noqa: S603
+        text = subprocess.check_output(command, cwd=folder, stderr=subprocess.DEVNULL, timeout=10)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
-        return {}
-    return {names.GIT_DIRTY: str(bool(changes.strip())).lower()}
+        text = b""
+    lines = text.decode(errors="replace").splitlines()
+    heads = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# "))
+    # Logs and tables lie about in many folders; an untracked file counts if it is code.
+    changes = [
+        line
+        for line in lines
+        if line[0] not in "#?" or (line[0] == "?" and line.endswith((".py", '.py"')) and "/site-packages/" not in line)
+    ]
+    tags = {names.GIT_DIRTY: str(bool(changes)).lower()} if lines else {}
+    if code and not project_run:
+        found_heads = {"commit": heads.get("branch.oid", ""), "branch": heads.get("branch.head", ""), "repoURL": ""}
+        tags |= {f"{_GIT}{name}": value * (not value.startswith("(")) for name, value in found_heads.items()}
+    return tags

@@ -194,7 +194,8 @@ class RunRecorder(Generic[R]):
             )
         if refused := self.uploader.refused:
             name, line = refused[0]
-            raise L3DError(f"The tracking server refused {len(refused)} uploads; the first was {name}: {line}")
+            what = f"The tracking server refused {len(refused)} uploads; the first was {name}: {line.rstrip('.')}"
+            raise L3DError(f"{what}. Mend that and run the same command again: nothing is computed twice.")
 
     def finish(self, artifacts: Path, *, complete: bool, description: str) -> None:
         """Upload the folder `artifacts` to the parent, set its state and description, end it, and empty the spool."""

@@ -63,9 +63,10 @@ class _Line:
                 uploader.why = line[:200]
                 self._note_outage(line)
                 return False
-            _logger.error("%s was refused by the tracking server: %s", name, line)
             with self.state:
                 uploader.refused.append((name, line))
+                if line not in (earlier for _, earlier in uploader.refused[:-1]):
+                    _logger.error("%s was refused by the tracking server: %s", name, line)
         else:
             self._note_answer()
         with self.state:

@@ -21,6 +21,7 @@ from warm_start import WarmStart
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import connection
+from mlflow_l3d.tracking.children import found
 from mlflow_l3d.tracking.connection import again, connect, error_line, is_outage, own_settings, public_path, public_uri
 
 
@@ -75,6 +76,16 @@ def test_a_server_that_refuses(answering: str, says: str) -> None:
     assert answering in text
     assert "s3cret" not in text
     assert "ann" not in text
+
+
+def test_a_user_who_may_only_read() -> None:
+    def write() -> None:
+        raise RestException({"error_code": "PERMISSION_DENIED", "message": "Permission denied"})
+
+    mlflow.set_tracking_uri("http://ann:s3cret@127.0.0.1:1")
+    with pytest.raises(ParameterError, match=r"^MLFLOW_TRACKING_URI=http://127.0.0.1:1: .* Ask for permission"):
+        again(write)
+    assert found(lambda _: again(write), "run") is None
 
 
 def test_nobody_at_the_address() -> None:

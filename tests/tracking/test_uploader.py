@@ -118,19 +118,21 @@ def test_flaky_work_is_repeated_until_done(uploader: Uploader) -> None:
     assert sorted(done) == list(range(60))
 
 
-def test_what_is_refused_is_kept_and_the_rest_goes_on(uploader: Uploader) -> None:
+def test_what_is_refused_is_kept_and_the_rest_goes_on(uploader: Uploader, caplog: pytest.LogCaptureFixture) -> None:
     server = Server()
 
     def refused() -> None:
         raise MlflowException("too long\nby far, see http://me:secret@host/", error_code=INVALID_PARAMETER_VALUE)
 
-    uploader.submit("cell bad", refused)
+    for name in ("cell bad", "cell worse"):
+        uploader.submit(name, refused)
     for number in range(10):
         uploader.submit(str(number), server.take(number))
     assert uploader.wait(patience=1)
     assert sorted(server.held) == list(range(10))
-    [(name, line)] = uploader.refused
-    assert name == "cell bad"
+    (_, line), (_, other) = uploader.refused
+    assert line == other
+    assert caplog.text.count("was refused by the tracking server") == 1
     assert "\n" not in line
     assert "secret" not in line
 

@@ -91,6 +91,7 @@ class Command(Approach):
     def __init__(self, command: str | Iterable[str], metric: str = AUTO, here: Path | None = None) -> None:
         self.template = Template.of(command, here)
         self.factors, self.here, self._settings = self.template.factors, self.template.here, self.template.settings
+        self.code_folder = self.here
         self._ask_for(metric)
 
     first: FirstRun | None = None  # decides how later runs are read; None while it is under way

@@ -125,6 +125,7 @@ class Project(Command):
         here: Path | None = None,
     ) -> None:
         self.uri, self.entry_point, self.here = str(uri), entry_point, here or Path.cwd()
+        self.code_folder = self.here / Path(self.uri.removeprefix("file://").partition("#")[0]).expanduser()
         self.given = _pairs(project_parameters)
         typed = ",".join(f"{name}={value}" for name, value in self.given.items())
         self.factors = factors_of(self.given.values(), "project_parameters", typed)

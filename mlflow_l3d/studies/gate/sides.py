@@ -283,10 +283,10 @@ def _is_pilot(client: Client, name: str, run: Run) -> bool:
     if role not in (None, "investigation", "golden_runs"):
         raise ParameterError(name, run.info.run_id, f"must be the run of an investigation, and is one of a {role}")
     if design == "seeds":
-        study = read_result(client, str(run.info.run_id))
-        if study is None:
+        about = getattr(read_result(client, str(run.info.run_id)), "about", None)  # a result made of children has none
+        if about is None:
             raise ParameterError(name, run.info.run_id, "is a seeds study without a result", "Run its command again.")
-        source = study.about.source
+        source = about.source
         command, again = investigate_command(source), source.command("seeds")
         if command or not again:
             allowed = "is a seeds study, and golden runs are compared"

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
+import subprocess
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pytest
 from run_helpers import Place, copied, sqlite_place, wait_until
 
-from mlflow_l3d import FunctionApproach, Hyperparameter, cli, compare, investigate, referee, seeds
+from mlflow_l3d import FunctionApproach, Hyperparameter, cli, compare, evaluate, investigate, referee, seeds
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -369,6 +372,14 @@ def test_a_script_with_one_seed_is_gated_by_its_seeds_study(
     shift = "print('acc:', 0.7 + noise - 0.1 * ('--fast' in sys.argv))"
     Path("train.py").write_text("\n".join([*lines, shift]))
     command = "python train.py --seed {seed}"
+
+    def git(*words: str) -> str:
+        name = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        return subprocess.run(["git", *name, *words], check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init")
+    git("add", "train.py")
+    git("commit", "-m", "one")
     with place.entered():
         few, study = (seeds(approach="command", command=command, seeds=count, executor="inline") for count in (4, 6))
         function = seeds(lambda seed: {"acc": 0.7 + seed / 1000}, seeds=6)
@@ -377,6 +388,10 @@ def test_a_script_with_one_seed_is_gated_by_its_seeds_study(
         with pytest.raises(ParameterError, match="has 4 golden runs, or seeds, with acc"):
             gate(baseline=few.run_id, candidate={"command": f"{command} --fast"})
         found = gate(baseline=study.run_id, candidate={"command": f"{command} --fast"}, most_runs=10, looks=2)
+    code = "mlflow.source.git.commit"
+    runs = [place.client.get_run(study.run_id), *place.cells(study.run_id)]
+    assert {run.data.tags.get(code) for run in runs} == {git("rev-parse", "HEAD")}
+    assert runs[0].data.tags["l3d.git_dirty"] == "false"
     assert (found.decision, found.exit_status) == ("worse", 1)
     assert (found.request.candidate.title, found.computed) == ("fast=yes", 10)  # golden runs have seeds of their own
     assert found.request.noise.std == pytest.approx(np.sqrt(2) * study.study.own.std)
@@ -391,6 +406,10 @@ def test_a_script_with_one_seed_is_gated_by_its_seeds_study(
             seeds(approach="command", command="python once.py {seed}", seeds=6, executor="inline")
         with pytest.raises(ParameterError, match=r"is a seeds study without a result. Run its command again"):
             gate(baseline="latest", candidate={"command": f"{command} --fast"})
+        shutil.rmtree(unquote(urlparse(runs[0].info.artifact_uri).path))
+        evaluate(study.run_id)  # writes a result from the children, which lacks the command
+        with pytest.raises(ParameterError, match=r"is a seeds study without a result. Run its command again"):
+            gate(baseline=study.run_id, candidate={"command": f"{command} --fast"})
 
 
 def test_a_candidate_that_is_evaluated_on_other_examples_is_not_compared(
