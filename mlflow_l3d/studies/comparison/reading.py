@@ -113,21 +113,20 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
     )
     if why:
         notes.append(f"The luck of the test examples is not counted: {why}. Intervals hold for these test examples.")
-    if first:
-        weights = f"Each of {len(first)} settings has equal weight: {', '.join(first)}."
-        notes.append(f"{weights} Luck is within settings. Runs of several settings with the same seed count as one.")
     independent = []
     for each in compared:
         recorded = runs[each.name]
         averaged = replace(each.averaged(recorded.units), lost=recorded.failed)
-        if averaged.runs < each.runs:
-            shared = f"{each.runs} runs have {averaged.runs} seeds"
-            notes.append(f"{each.name}: {shared}. Runs with the same seed are averaged and count as one.")
         if first:
             of_units = np.unique(recorded.units, return_index=True)[1]
             setting, seed = (pd.factorize(each[of_units])[0] for each in (recorded.settings, recorded.seed))
             averaged = within_settings(averaged, setting, seed)
+        if averaged.runs < each.runs:
+            shared = f"{each.runs} runs have {averaged.runs} seeds"
+            notes.append(f"{each.name}: {shared}. Runs with the same seed are averaged and count as one.")
         independent.append(averaged)
+    if first:
+        notes.append(f"Each of {len(first)} settings has equal weight: {', '.join(first)}. Luck is within settings.")
     return independent, notes
 
 
