@@ -39,8 +39,10 @@ class Means:
     pairings: dict[tuple[int, int], Pairing]
 
 
-def within_settings(system: System, setting: IntArray) -> System:
+def within_settings(system: System, setting: IntArray, seed: IntArray) -> System:
     """Return a system of runs with several settings as if all had the average one: its scores differ by luck alone.
+
+    Runs of several settings that have one seed may share its luck, as that of a split: they become one run.
 
     Parameters
     ----------
@@ -48,24 +50,30 @@ def within_settings(system: System, setting: IntArray) -> System:
         Two runs or more of each setting.
     setting
         Shape (L,): the number of the setting of each run.
+    seed
+        Shape (L,): the number of the seed of each run, from 0 as they occur.
 
     Notes
     -----
-    Each setting has equal weight in the mean, however many runs it has. Run l of setting g, one of n_g, departs from
-    the mean over G settings by ``L / (G n_g)`` times what it departs from the mean of its setting, times
-    ``sqrt(n_g / (n_g - 1) (L - 1) / L)``: the variance of the mean of L such scores is ``sum_g s_g^2 / (G^2 n_g)``.
+    Each setting has equal weight in the mean, however many runs it has. Seed s, one of S, departs from the mean over G
+    settings by the sum, over its runs, of ``S / (G n_g)`` times what the run departs from the mean of its setting g of
+    n_g runs, times ``sqrt(n_g / (n_g - 1) (S - 1) / S)``. If each run has its own seed, the variance of the mean of
+    such scores is ``sum_g s_g^2 / (G^2 n_g)``; if each seed is in all settings, that of the seeds' mean scores.
     """
-    sizes, runs = np.bincount(setting), system.runs
+    sizes, runs_of_seed = np.bincount(setting), np.bincount(seed)
+    seeds = len(runs_of_seed)
     means = np.bincount(setting, system.scores) / sizes
-    weight = (runs / (len(sizes) * sizes))[setting]
-    grown = np.sqrt(sizes / (sizes - 1) * (1 - 1 / runs))[setting]
-    return replace(
+    weight = seeds * runs_of_seed[seed] / (len(sizes) * sizes[setting])
+    grown = np.sqrt(sizes / (sizes - 1) * (1 - 1 / seeds))[setting]
+    departed = replace(
         system,
         scores=means.mean() + (system.scores - means[setting]) * weight * grown,
         share=system.share * weight[system.run] if len(system.run) else system.share,
         right=system.right[:0],
-        setting=setting,
     )
+    smallest_first = np.argsort(sizes[setting], kind="stable")
+    smallest = smallest_first[np.unique(seed[smallest_first], return_index=True)[1]]
+    return replace(departed.averaged(seed), setting=setting[smallest])
 
 
 def mean_scores(systems: Sequence[System]) -> Means:

@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.intervals import LEVEL, IntArray, unseen_share
 from mlflow_l3d.analysis.judged.limits import NOTHING, variance_limits
 from mlflow_l3d.analysis.judged.moments import FEWEST_LEVELS, Effect, Effects, estimate_moments, pair_counts
 from mlflow_l3d.analysis.judged.results import Components
-from mlflow_l3d.analysis.judged.table import level_codes, mean_interval, rows_apart, usable_judgements
+from mlflow_l3d.analysis.judged.table import level_codes, mean_interval, rows_apart, scale_notes, usable_judgements
 from mlflow_l3d.errors import ParameterError
 
 FEWEST_ROWS: Final = 3
@@ -98,10 +98,7 @@ def components(table: pd.DataFrame) -> Components:
         of = f" of {data['scorer'].iloc[0]}" if "scorer" in data else ""
         notes.append(f"One judge{of}: the judge's luck is not known. Let a second judge rate the same answers.")
     ends_of = data.groupby(data["judge"].astype(str))["value"].agg(["min", "max"])
-    is_share = ends_of["min"].ge(0) & ends_of["max"].le(1)
-    if is_share.any() and not is_share.all():
-        scales = ", ".join(f"{name} from {low:g} to {high:g}" for name, low, high in ends_of.itertuples())
-        notes.append(f"Judges rate {scales}. If these are different scales, their mean says nothing: give them one.")
+    notes += scale_notes("Judges rate", ends_of, "mean")
     is_of_mean = rows >= FEWEST_ROWS and most < 1 and len(effects) == 1
     if rows >= FEWEST_ROWS and most < 1:
         at = np.array([mean_low, min(0.5, unseen_share(rows, LEVEL)), min(max(0.5, mean_low), mean_high), mean_high])

@@ -205,7 +205,7 @@ def differences(several: Sequence[JudgedDifference]) -> list[JudgedDifference]:
     """Return the same differences, adjusted for their number, so that all claims hold together.
 
     p-values by Holm (1979), intervals by Bonferroni: both hold together whatever the dependence of scorers and
-    systems.
+    systems. Where Holm's test alone establishes the sign, the interval ends at 0 (Strassburger and Bretz 2008).
 
     Examples
     --------
@@ -222,5 +222,7 @@ def differences(several: Sequence[JudgedDifference]) -> list[JudgedDifference]:
         if not math.isnan(each.p):
             half = t_quantile(each.degrees, 1 - (1 - each.level) / len(claims)) * each.error
             low, high = (max(-each.largest, min(each.largest, each.difference + end)) for end in (-half, half))
+            if p <= 1 - each.level:
+                low, high = (max(low, 0.0), high) if each.difference > 0 else (low, min(high, 0.0))
         joint.append(replace(each, p_adjusted=float(p), joint_low=low, joint_high=high))
     return joint

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import counted
-from mlflow_l3d.analysis.judged.table import DESCRIBED, Usable, usable_judgements
+from mlflow_l3d.analysis.judged.table import DESCRIBED, Usable, scale_notes, usable_judgements
 
 
 class Sides(NamedTuple):
@@ -61,7 +61,8 @@ def pair_sides(a: pd.DataFrame, b: pd.DataFrame) -> Sides:
     luck = [_answer_variance(table, names) for table, names in zip(kept, factors, strict=True)]
     answers = [table.groupby("row")["answer"].nunique() for table in kept]
     cells = [len(table[names].drop_duplicates()) if names else 1 for table, names in zip(kept, factors, strict=True)]
-    values = pd.concat([table["value"] for table in tables])
+    values = pd.concat([table["value"] for table in tables], keys=["first", "second"])
+    notes += scale_notes("Values of the sides:", values.groupby(level=0).agg(["min", "max"]), "difference")
     fields: dict[str, Any] = {"rows": len(rows), "obstacle": obstacle, "notes": tuple(notes)}
     fields["ties"] = int(np.isclose(rows["gap"], 0, atol=1e-9).sum())
     fields["largest"] = 1.0 if values.isin((0, 1)).all() else math.inf

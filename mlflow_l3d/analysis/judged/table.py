@@ -102,3 +102,12 @@ def mean_interval(values: FloatArray, *, shares: bool) -> tuple[float, float]:
     variance = error**2 + (max(mean, 1 - mean) / rows) ** 2 / 2
     draws = mean * (1 - mean) / variance if 0 < mean < 1 else float(rows)
     return wilson_interval(mean * draws, draws, quantile)
+
+
+def scale_notes(who: str, ends: pd.DataFrame, result: str) -> list[str]:
+    """Return a note if some judges or sides have values in [0, 1] only, and others not; `ends`: min and max of each."""
+    is_share = ends["min"].ge(0) & ends["max"].le(1)
+    if is_share.all() or not is_share.any():
+        return []
+    scales = ", ".join(f"{name} from {low:g} to {high:g}" for name, low, high in ends.itertuples())
+    return [f"{who} {scales}. If these are different scales, their {result} says nothing: give them one."]

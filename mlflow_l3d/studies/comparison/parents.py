@@ -186,6 +186,8 @@ def by_task(parents: Sequence[Parent]) -> dict[str, dict[str, Parent]]:
             f"{task}: {', '.join(filter(None, systems))}".rstrip(": ") for task, systems in tasks.items()
         )
         fix = "Compare on one task (of a CSV file its name, or its column task), or give every system on every task."
+        if len({parent.task for parent in parents}) < len(tasks):
+            fix = "Those with one name differ in test examples: compare files with equal ids (1 is not 1.0) and labels."
         raise ParameterError("runs", _ids(parents), f"are of different tasks ({listed})", fix)
     return {task: {name: systems[name] for name in first} for task, systems in tasks.items()}
 

@@ -58,6 +58,8 @@ class Runs(NamedTuple):
     settings, units
         Shape (L,): in words, the setting of each run of files with several settings, else empty; and the number of
         the independent run that each belongs to, see :func:`mlflow_l3d.studies.groups.numbers.units.unit_numbers`.
+    seed
+        Shape (L,): the number of the seed of each run, whatever its setting; the unit's if files have one setting.
     """
 
     scores: npt.NDArray[np.float64]
@@ -70,6 +72,7 @@ class Runs(NamedTuple):
     planned: Planned
     settings: npt.NDArray[np.object_]
     units: IntArray
+    seed: IntArray
 
 
 def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], list[str]]:
@@ -110,19 +113,20 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
     )
     if why:
         notes.append(f"The luck of the test examples is not counted: {why}. Intervals hold for these test examples.")
-    if first:
-        notes.append(f"Each of {len(first)} settings has equal weight: {', '.join(first)}. Luck is within settings.")
     independent = []
     for each in compared:
         recorded = runs[each.name]
         averaged = replace(each.averaged(recorded.units), lost=recorded.failed)
+        if first:
+            of_units = np.unique(recorded.units, return_index=True)[1]
+            setting, seed = (pd.factorize(each[of_units])[0] for each in (recorded.settings, recorded.seed))
+            averaged = within_settings(averaged, setting, seed)
         if averaged.runs < each.runs:
             shared = f"{each.runs} runs have {averaged.runs} seeds"
             notes.append(f"{each.name}: {shared}. Runs with the same seed are averaged and count as one.")
-        if first:
-            of_units = recorded.settings[np.unique(recorded.units, return_index=True)[1]]
-            averaged = within_settings(averaged, pd.factorize(of_units)[0])
         independent.append(averaged)
+    if first:
+        notes.append(f"Each of {len(first)} settings has equal weight: {', '.join(first)}. Luck is within settings.")
     return independent, notes
 
 
@@ -149,7 +153,7 @@ def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
             for name in kept
             if str(name).startswith(SEED) and kept[name].notna().all()
         }
-        settings, units, seeds = _independent(parent, kept)
+        settings, units, seed, seeds = _independent(parent, kept)
         return Runs(
             kept[metric.name].to_numpy(dtype=np.float64),
             seeds or recorded,
@@ -161,20 +165,21 @@ def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
             planned,
             settings,
             units,
+            seed,
         )
 
 
-def _independent(parent: Parent, cells: pd.DataFrame) -> tuple[Any, IntArray, Mapping[str, Any]]:
-    """Return setting and independent run of each run of files, as `evaluate` groups them, and seeds that are shared.
+def _independent(parent: Parent, cells: pd.DataFrame) -> tuple[Any, IntArray, IntArray, Mapping[str, Any]]:
+    """Return setting, independent run and seed of each run of files, as `evaluate` groups them, and shared seeds.
 
     Raises
     ------
     ParameterError
         If seeds are crossed, or a setting has one independent run.
     """
-    nothing = np.zeros(0, dtype=object)
+    nothing, every = np.zeros(0, dtype=object), np.arange(len(cells))
     if not parent.document.get("groups"):
-        return nothing, np.arange(len(cells)), {}
+        return nothing, every, every, {}
     grouping = recorded_grouping(parent.document, cells)
     group, seeds = pd.Series(grouping.group), known_seeds(grouping)
     axes = seed_axes(group, seeds)
@@ -183,6 +188,7 @@ def _independent(parent: Parent, cells: pd.DataFrame) -> tuple[Any, IntArray, Ma
         fix = "Evaluate one file with the runs of all systems, and a column that names the system."
         raise ParameterError("runs", parent.run_id, f"has crossed seeds ({crossed}), which are not compared here", fix)
     units = unit_numbers(group, seeds, axes[0] if axes else ())
+    values = seeds[axes[0][0]] if axes else units
     if len(grouping.names) > 1:
         settings = np.array(grouping.names, dtype=object)[grouping.group]
         alone = units.groupby(settings).nunique().eq(1)
@@ -190,10 +196,9 @@ def _independent(parent: Parent, cells: pd.DataFrame) -> tuple[Any, IntArray, Ma
             fix = "Evaluate its files again with --only NAME=VALUE, and name that run."
             allowed = f"has one run of {alone.idxmax()}, whose luck is unknown"
             raise ParameterError("runs", parent.run_id, allowed, fix)
-        return settings, units.to_numpy(), {}
-    values = seeds[axes[0][0]] if axes else units
+        return settings, units.to_numpy(), pd.factorize(values)[0], {}
     is_whole = units.nunique() < len(units) and values.str.fullmatch("-?[0-9]+").all()
-    return nothing, units.to_numpy(), {"seed": values.astype(int).to_numpy()} if is_whole else {}
+    return nothing, units.to_numpy(), units.to_numpy(), {"seed": values.astype(int).to_numpy()} if is_whole else {}
 
 
 def answers_of_parent(client: Client, run_id: str, cells: pd.DataFrame) -> Iterator[tuple[int, pa.Table]]:

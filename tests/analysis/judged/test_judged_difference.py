@@ -209,6 +209,24 @@ def test_several_scorers_are_adjusted_together(random):
     assert differences([alone[2], unknown])[0].joint_low == pytest.approx(alone[2].low)
 
 
+def test_the_interval_of_a_claim_excludes_the_other_sign(random):
+    """Holm's test claims more than Bonferroni's intervals: a difference was better, and its interval contained 0."""
+    alone = [difference(*pair(random, YES_NO, 60, shift=by)) for by in (0.0, 0.6, 1.5)]
+    strong, weak = max(alone, key=lambda each: abs(each.difference)), replace(alone[1], p=0.02)
+    for sign in (1, -1):
+        close = replace(weak, difference=sign * 0.2, error=0.2 / 2.2, largest=math.inf)
+        found = differences([close, replace(strong, p=1e-9), replace(strong, p=1e-9)])[0]
+        assert found.verdict == ("better" if sign > 0 else "worse")
+        assert min(abs(found.joint_low), abs(found.joint_high)) == 0 < max(found.joint_high, -found.joint_low)
+        assert found.joint_low * sign >= 0 <= found.joint_high * sign
+
+
+def test_sides_on_two_scales_are_named(random):
+    share, points = of_values(random.random(20), 100 * random.random(20))
+    assert any("different scales" in note for note in difference(share, points).notes)
+    assert not any("different scales" in note for note in difference(*of_values([0, 0.5] * 9, [1, 0.2] * 9)).notes)
+
+
 def test_notes_name_failures_and_shared_answers(random):
     a, b = pair(random, YES_NO, 20)
     failed = a.assign(failed=["answer", *[""] * 19])

@@ -103,10 +103,7 @@ def _sized(pair: Pair, sign: int) -> tuple[str, str]:
     """Return a difference, as it is or turned round, and its interval for all comparisons."""
     one = pair.record
     gain, *ends = (pair.unit.change(sign * value) for value in (one.difference, one.joint_low, one.joint_high))
-    both = "; Holm's test decides, sharper than Bonferroni's interval" * (
-        pair.is_decided and one.joint_low <= 0 <= one.joint_high
-    )
-    return gain, f"{percent(one.level)} interval **{' to '.join(ends[::sign])}**{' points' * pair.is_binary}{both}"
+    return gain, f"{percent(one.level)} interval **{' to '.join(ends[::sign])}**{' points' * pair.is_binary}"
 
 
 def _luck(lead: Pair, count: int) -> str:
