@@ -54,7 +54,10 @@ def disk_line(error: BaseException | None) -> str:
     while error is not None:
         number, place = getattr(error, "errno", None), getattr(error, "filename", None)
         if number in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error):
-            return "The disk is full. Make room, then give the same command again."
+            where = f" of {place}" if place else "" if number else " of the tracking database"
+            return f"The disk{where} is full. Make room, then give the same command again."
+        if "unable to open database file" in str(error):
+            return "The tracking database cannot be opened. Make room for its files, and allow writing in its folder."
         if number in (errno.EROFS, errno.EACCES) and place:
             return f"{place} may not be written or read. Change its permissions, or name another place."
         if "readonly database" in str(error):

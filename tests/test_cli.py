@@ -285,6 +285,9 @@ def test_unforeseen_error_has_a_traceback_and_a_last_line(monkeypatch: pytest.Mo
     ("error", "line"),
     [
         (OSError(errno.ENOSPC, "full"), "The disk is full. Make room, then give the same command again."),
+        (OSError(errno.ENOSPC, "full", "/a/b"), "The disk of /a/b is full. Make room"),
+        (RuntimeError("(sqlite3.OperationalError) database or disk is full"), "The disk of the tracking database is"),
+        (RuntimeError("(sqlite3.OperationalError) unable to open database file"), "The tracking database cannot be"),
         (PermissionError(errno.EACCES, "no", "/a"), "/a may not be written or read. Change its permissions, or name"),
         (RuntimeError("(sqlite3.OperationalError) attempt to write a readonly database"), "The database is read-only."),
     ],

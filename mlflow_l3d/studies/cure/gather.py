@@ -33,7 +33,7 @@ from mlflow_l3d.studies.investigation.members import (
 from mlflow_l3d.studies.investigation.remedies import spread_of
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client, Run
-from mlflow_l3d.tracking.earlier.reader import read_investigation, read_predictions
+from mlflow_l3d.tracking.earlier.reader import ended, read_investigation, read_predictions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,7 +119,7 @@ def gather(client: Client, run_id: str, asked: str) -> Gathered:
         If there is no such run, it has no cells, or none has the metric.
     """
     recorded = read_investigation(run_id, client)  # not its own table, which may list cells that were deleted
-    parent = recorded.parent
+    parent = ended(recorded.parent, "parent_run_id")
     if parent.data.metrics.get("groups", 1) > 1:
         fix = "Evaluate its files again with --only NAME=VALUE, and name that run."
         raise ParameterError(

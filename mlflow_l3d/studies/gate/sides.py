@@ -23,7 +23,7 @@ from mlflow_l3d.studies.seeds.report.words import investigate_command
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
-from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run, read_investigation, read_predictions
+from mlflow_l3d.tracking.earlier.reader import ended, fetch_document, parent_run, read_investigation, read_predictions
 
 _TEST_SET: Final = ("test_size", "test_selection", "reference_size")
 
@@ -128,7 +128,7 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
     ParameterError
         If it is not an investigation with golden runs.
     """
-    run = parent_run(client, latest_investigation(client, name) if run_id == "latest" else run_id, name)
+    run = ended(parent_run(client, latest_investigation(client, name) if run_id == "latest" else run_id, name), name)
     is_pilot = _is_pilot(client, name, run)
     if cells is None:
         cells = read_investigation(str(run.info.run_id), client, parameter=name).cells

@@ -35,7 +35,7 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import own_parameter, searched_splits
-from mlflow_l3d.tracking.earlier.reader import fetch_document, known_document, read_predictions
+from mlflow_l3d.tracking.earlier.reader import fetch_document, is_running, known_document, read_predictions
 from mlflow_l3d.tracking.pages import links_in, runs_page, with_link
 from mlflow_l3d.version import __version__
 
@@ -85,6 +85,8 @@ def score_parent(
     written = read_result(client, parent.info.run_id)
     is_study = written is not None and not isinstance(written, Evaluation)
     about = rewritten(written.about, headline) if is_study else recorded_about(client, parent)
+    if is_running(parent):
+        about = replace(about, notes=("The study has not finished: its command continues it.", *about.notes))
     column = about.source.given.get("label_column", "")
     planned = replace(planned, class_names=about.source.classes, label_column=column)
     check_metric(cells, headline)

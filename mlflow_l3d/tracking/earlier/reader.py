@@ -112,6 +112,19 @@ def parent_run(client: MlflowClient, run_id: str, parameter: str = "parent_run_i
     return run
 
 
+def is_running(run: Run) -> bool:
+    """Return whether a study of this package runs, or was killed: what has no score may still get one."""
+    return bool(run.info.status == "RUNNING" and run.data.tags.get(names.STATE) == "running")
+
+
+def ended(run: Run, parameter: str) -> Run:
+    """Return a parent run that was given as `parameter`; raise a ParameterError if its study has not ended."""
+    if is_running(run):
+        fix = "Run its command again, which continues it."
+        raise ParameterError(parameter, run.info.run_id, "has not finished (running)", fix)
+    return run
+
+
 def cells_of_runs(runs: Iterable[Run]) -> pd.DataFrame:
     """Return one row per cell; other runs are passed over, and of runs with equal keys the first finished counts.
 

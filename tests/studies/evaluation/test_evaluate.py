@@ -26,6 +26,7 @@ from mlflow_l3d.studies.evaluation.deletion import delete
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.studies.investigation.scoring import check_stored, score
+from mlflow_l3d.tracking import names
 
 pytestmark = pytest.mark.slow
 
@@ -150,6 +151,31 @@ def test_delete_takes_the_children_too(done: tuple[Place, Investigation]) -> Non
     assert (again.computed, again.reused) == (CELLS, 0)
 
 
+def test_a_study_that_was_killed_has_no_failed_runs_and_is_no_baseline(done: tuple[Place, Investigation]) -> None:
+    place, first = done
+    client, run_id = place.client, first.run_id
+    golden = [run for run in place.cells() if run.data.tags[names.PHASE] == "golden"]
+    for run in golden[-2:]:  # those that a killed study had not begun
+        client.set_tag(run.info.run_id, names.ROLE, "other")
+    client.set_tag(run_id, names.STATE, "running")
+    client.update_run(run_id, status="RUNNING")
+    line = rf"={run_id}: has not finished \(running\)\. Run its command again, which continues it\.$"
+    with place.entered():
+        found = evaluate(run_id)
+        for study in (
+            partial(mlflow_l3d.plan_gate, baseline="latest", candidate="hyperparameters=noise=1", smallest_effect=1),
+            partial(mlflow_l3d.referee, action="start", baseline=run_id),
+            partial(mlflow_l3d.cure, run_id),
+        ):
+            with pytest.raises(ParameterError, match=line):
+                study()
+    (step, *_), said = found.report().steps, found.cited()
+    assert step.text == "2 runs have no score, and 0 of them failed. The same command trains them:"
+    assert " 2 runs have no score and are left out. " in said
+    assert "failed" not in said
+    assert "The study has not finished: its command continues it." in found.summary()
+
+
 def test_cells_of_other_studies_are_told_of_before_and_after_they_are_deleted(
     done: tuple[Place, Investigation], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -160,7 +186,7 @@ def test_cells_of_other_studies_are_told_of_before_and_after_they_are_deleted(
         assert f"; other finished studies lose 4 cells (run {second.run_id})." in caplog.text
         found = evaluate(second.run_id)
     (step, *_) = found.report().steps
-    assert step.text == "4 runs have no score, as 4 were deleted. The same command trains them again:"
+    assert step.text == "4 runs have no score, as 4 were deleted. The same command trains them:"
     caplog.clear()
     with place.entered():
         delete(second.run_id)

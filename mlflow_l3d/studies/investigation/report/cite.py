@@ -61,7 +61,7 @@ def sentence(shown: Shown, source: Source) -> str:
         what = f"Shares of the variance of the score, interactions included{level}{together}"
         parts.append(f"{what}: {'; '.join(said)}.")
     if failed := shown.analysis.cells_failed:
-        parts.append(f"{failed:,} runs failed and are left out.")
+        parts.append(f"{failed:,} runs have no score and are left out.")
     if (collapse := shown.analysis.collapse) is not None and collapse.collapsed:
         parts.append(f"{collapse.collapsed:,} of {collapse.runs:,} {shown.golden_runs} scored below chance.")
     group = shown.agreement("golden")

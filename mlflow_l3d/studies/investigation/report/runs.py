@@ -22,6 +22,7 @@ from mlflow_l3d.report.numbers import counted, percent
 from mlflow_l3d.report.page import Drawing
 from mlflow_l3d.report.scatter import path
 from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.text import RETRY
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
 MOST_CELLS: Final = 4000
@@ -67,6 +68,15 @@ class Runs:
             return []
         golden = np.flatnonzero(self.cells["phase"].eq("golden"))
         return [(f"golden run {int(self.cells['index'].iloc[at])}", int(at)) for at in golden]
+
+    def without_score(self, analysis: Analysis) -> str:
+        """Return how many runs have no score, and why; the command that trains them follows."""
+        missing, statuses = analysis.cells_failed, self.cells.get("status")
+        failed = missing if statuses is None else int(statuses.eq("FAILED").sum())
+        if (deleted := min(analysis.cells_deleted, missing)) == 0 and failed >= missing:
+            return f"{missing} runs failed. {RETRY}"
+        why = f"as {deleted} were deleted" if deleted else f"and {failed} of them failed"
+        return f"{missing} runs have no score, {why}. The same command trains them:"
 
     def run_ids(self, positions: Iterable[int | None]) -> list[str]:
         """Return run ids; empty texts for unknown runs."""

@@ -21,7 +21,7 @@ from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import counted, listed, points, rough_duration
 from mlflow_l3d.report.remedies import labels_note, less_text, remedy_words, short_words
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import RETRY, Answer, Step, all_of, few_runs, may_be_luck
+from mlflow_l3d.report.text import Answer, Step, all_of, few_runs, may_be_luck
 from mlflow_l3d.studies.investigation.report import details
 from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP
 from mlflow_l3d.studies.investigation.report.runs import Runs
@@ -238,10 +238,7 @@ def _price(shown: Shown, runs: Runs, mitigation_runs: int, investigation_runs: i
 def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
     analysis, scores = shown.analysis, shown.golden_scores
     if analysis.cells_failed and source.can_repeat:
-        deleted = min(analysis.cells_deleted, analysis.cells_failed)
-        why = f"have no score, as {deleted} were deleted. The same command trains them again:"
-        why = why if deleted else f"failed. {RETRY}"
-        yield Step(f"{analysis.cells_failed} runs {why}", source.command())
+        yield Step(runs.without_score(analysis), source.command())
     if len(scores) > 1 and shown.golden_deviation == 0:
         shows = " A self-test shows it:" * source.can_repeat
         yield Step(f"Does each seed reach the training?{shows}", source.command(self_test="only"))
