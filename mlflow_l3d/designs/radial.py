@@ -51,9 +51,9 @@ class RadialDesign(Design):
             (
                 "Contributed, mitigated, golden standard deviation",
                 "The published method's standard deviations without the bias of few columns. Contributed: root of half "
-                "the mean squared difference of the two runs of a row (the factor with interactions). Mitigated: that of "
-                "the expected score when all other factors change. Golden: that of base runs and of each set of runs "
-                "with one factor redrawn (every factor).",
+                "the mean squared difference of the two runs of a row (the factor with interactions). Mitigated: that "
+                "of the expected score when all other factors change. Golden: that of base runs and of each set of "
+                "runs with one factor redrawn (every factor).",
             ),
         ),
         drawn="it pools the base runs and, for each factor, the runs that redraw it: within each of these sets every "

@@ -55,7 +55,7 @@ def test_the_clock_goes_on_until_the_first_cell(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_clock_starts_again_with_the_first_cell_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A self-test may have trained cells before: they stand in the bar as done, and nothing is being loaded any more."""
+    """A self-test may have trained cells before: they stand in the bar as done, and nothing loads any more."""
     opened(monkeypatch)
     with progress_bar("what", "cell", total=4, shown=True, done=2, state="starting") as bar:
         restart_clock(bar)
