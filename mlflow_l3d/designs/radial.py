@@ -50,16 +50,17 @@ class RadialDesign(Design):
             ("Base run", "A base run draws every factor; each is repeated with one factor redrawn, once per factor."),
             (
                 "Contributed, mitigated, golden standard deviation",
-                "What the published method's numbers tend to with many columns, estimated without bias: root of the "
-                "mean squared difference of the two, halved (the factor with interactions); standard deviation "
-                "of the expected score when all other factors change; root of the mean variance of base runs, and of "
-                "each set of repeated ones (every factor).",
+                "The published method's standard deviations without the bias of few columns. Contributed: root of half "
+                "the mean squared difference of the two runs of a row (the factor with interactions). Mitigated: that "
+                "of the expected score when all other factors change. Golden: that of base runs and of each set of "
+                "runs with one factor redrawn (every factor).",
             ),
         ),
-        drawn="in each set of them every randomness factor changes from run to run",
+        drawn="it pools the base runs and, for each factor, the runs that redraw it: within each of these sets every "
+        "factor changes from run to run",
         golden="trainings",
         row="base runs",
-        size="{rows} base runs, each repeated once a factor with it redrawn",
+        size="{rows} base runs, each repeated once per factor, with this factor redrawn",
         draws_pairs=True,
     )
     phases = ("base", "swap")

@@ -191,13 +191,10 @@ class CellStudy(Study[C, CellRecord, R]):
         )
         cells = ((self, cell) for cell in self.missing(self.request.design().cells()))
         counts = {"total": self.size, "done": self.reused + self.computed}
-        bar_shown = progress_bar(
-            self.progress_title, self.unit, shown=self.progress, state="loading and encoding", **counts
-        )
+        bar_shown = progress_bar(self.progress_title, self.unit, shown=self.progress, state="starting", **counts)
         with bar_shown as bar, closing(loop.outcomes(cells)) as outcomes:
             for outcome, [(_, cell)] in outcomes:
-                if self.computed == 0:
-                    restart_clock(bar)
+                restart_clock(bar)
                 self.take(cell, outcome)
                 bar.update()
                 if self.hopeless:

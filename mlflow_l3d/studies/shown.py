@@ -67,8 +67,8 @@ def progress_bar(
 
 
 def restart_clock(bar: tqdm[Any]) -> None:
-    """Let the rate of a bar be that from here on: loading and encoding are over."""
-    if not bar.disable:
+    """Let the rate of a bar that has not moved yet be that from here on: loading and encoding are over."""
+    if not bar.disable and bar.n == bar.initial:
         bar.set_postfix_str("", refresh=False)
         bar.unpause()
         bar.start_t = bar.last_print_t

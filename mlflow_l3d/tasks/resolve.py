@@ -179,7 +179,7 @@ def _size_notes(task: Task) -> list[str]:
         names = task.strata_names
         wanted = -(-DEFAULT_SIZE // len(names))
         if requested is None and taken.min() < wanted:
-            few = f": {', '.join(_few(task, taken, wanted))} ({wanted} a class would be needed)"
+            few = f": {', '.join(_few(task, taken, wanted))} ({wanted} per class would be needed)"
             why = few if task.form.has_classes else ""
             notes.append(
                 f"{task.name}: {taken.sum()} {part} examples {done} instead of the default {DEFAULT_SIZE}{why}"

@@ -15,6 +15,8 @@ from urllib.parse import quote
 from mlflow_l3d.tracking.connection import public_uri
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mlflow import MlflowClient
 
 _logger = logging.getLogger("mlflow_l3d")
@@ -45,9 +47,12 @@ def runs_page(client: MlflowClient, experiment_id: str) -> str:
     return f"{address}/{run_page(experiment_id, '')}" if address else ""
 
 
-def with_link(description: str, experiment_id: str) -> str:
-    """Return the description of a run, in Markdown, with a link to the list of runs without cells."""
-    return f"{description}\n\n[The studies of this experiment, without their cells]({studies_page(experiment_id)})"
+def with_links(description: str, experiment_id: str, run_id: str, artifacts: Path) -> str:
+    """Return the description of a run, in Markdown, with links to its report and to the list of runs without cells."""
+    page = f"{run_page(experiment_id, run_id)}/artifacts"
+    reports = [f"[The report]({page}/{each.name})" for each in artifacts.glob("*.html")]
+    studies = f"[The studies of this experiment, without their cells]({studies_page(experiment_id)})"
+    return "\n\n".join([description, *reports, studies])
 
 
 def links_in(description: str) -> list[str]:

@@ -116,6 +116,7 @@ def test_tables_of_many_columns_are_cards_on_a_phone(every):
         section = html.split(f"<summary>{title}")[1].split("</details>")[0]
         assert re.search(r'<div class="table (sortable)? many">', section)
     assert 'class="table bars">' in html
+    assert ".bars .remedy td:nth-child(2))::before { content: attr(data-label)" in html, "the remaining spread"
     assert re.search(r"max-width: 600px.*\.many td::before { content: attr\(data-label\)", html, flags=re.DOTALL)
 
 

@@ -54,6 +54,18 @@ def test_the_clock_goes_on_until_the_first_cell(monkeypatch: pytest.MonkeyPatch)
     assert "2/2" in terminal.getvalue()
 
 
+def test_the_clock_starts_again_with_the_first_cell_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A self-test may have trained cells before: they stand in the bar as done, and nothing loads any more."""
+    opened(monkeypatch)
+    with progress_bar("what", "cell", total=4, shown=True, done=2, state="starting") as bar:
+        restart_clock(bar)
+        assert not bar.postfix
+        start = bar.start_t = -1.0
+        bar.update()
+        restart_clock(bar)
+        assert bar.start_t == start
+
+
 def test_what_a_session_tells_stands_in_the_place_of_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = opened(monkeypatch)
     monkeypatch.setattr("mlflow_l3d.approaches.progress._EVERY", 0.0)

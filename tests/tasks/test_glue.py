@@ -102,7 +102,7 @@ def test_labels_and_names_are_the_files_own(data: Path) -> None:
     task = load_task(str(data / "trec.parquet"))
     assert task.class_names == ("ABBR", "ENTY", "DESC", "HUM", "LOC", "NUM")
     assert np.bincount(task.labels).tolist() == [95, 1344, 1300, 1288, 916, 1009]
-    assert task.notes[1].endswith(": class ABBR has 76 (167 a class would be needed)")
+    assert task.notes[1].endswith(": class ABBR has 76 (167 per class would be needed)")
     fixed = load_task(str(data / "trec.parquet"), settings=SplitSettings(60, 60, "fixed"))
     assert np.bincount(fixed.labels[fixed.split({"data_split": 1, "label_selection": 2}).test]).tolist() == [10] * 6
 

@@ -3,11 +3,12 @@
 import logging
 import re
 from contextlib import suppress
+from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
-from mlflow_l3d.tracking.pages import STUDIES, places, told, with_link
+from mlflow_l3d.tracking.pages import STUDIES, places, told, with_links
 
 RUN = "f" * 32
 
@@ -46,8 +47,9 @@ def test_it_is_said_once_and_not_of_runs_within(caplog: pytest.LogCaptureFixture
         assert len(caplog.messages) == 2
 
 
-def test_a_description_links_the_list_relative_to_the_server() -> None:
-    text = with_link("**A headline.**", "3")
-    assert text.startswith("**A headline.**\n\n[")
+def test_a_description_links_report_and_list_relative_to_the_server(tmp_path: Path) -> None:
+    (tmp_path / "sweep.html").touch()
+    text = with_links("**A headline.**", "3", RUN, tmp_path)
+    assert text.startswith(f"**A headline.**\n\n[The report](#/experiments/3/runs/{RUN}/artifacts/sweep.html)\n\n[")
     assert "](#/experiments/3/runs?searchFilter=" in text
     assert "'" not in text.partition("](")[2]

@@ -108,6 +108,7 @@ class CureRequest:
             for each in self.predictions
             if each.remedy.kind in MEASURED and each.remedy.can_be_trained and each.basis != "exact"
         ]
+        unknown.sort(key=lambda each: each.remedy.needs_labels)  # before the first takes its turn
         first = 0 if self.gathered.collapsed else 1
         ranked = [*best[:first], *unknown[:1], *best[first:], *unknown[1:]]
         tried = [each for each in self.tried if each not in ranked]

@@ -36,7 +36,7 @@ from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import own_parameter, searched_splits
 from mlflow_l3d.tracking.earlier.reader import fetch_document, is_running, known_document, read_predictions
-from mlflow_l3d.tracking.pages import links_in, runs_page, with_link
+from mlflow_l3d.tracking.pages import links_in, runs_page, with_links
 from mlflow_l3d.version import __version__
 
 _SIZES = ("mitigation_runs", "investigation_runs", "golden_runs")
@@ -213,7 +213,7 @@ def _write_scored(
         names.SCHEMA_TAG: names.SCHEMA,
         names.METRIC: scored.analysis.metric.name,
         names.LOGGED_ARTIFACTS: json.dumps([*logged, *(table for table in written if table not in logged)]),
-        names.NOTE: with_link(described, str(run.info.experiment_id)),
+        names.NOTE: with_links(described, str(run.info.experiment_id), run.info.run_id, folder),
     }
     if names.INVESTIGATION_KEY not in run.data.tags:
         tags |= {

@@ -152,13 +152,10 @@ class Engine:
     def _train(self) -> None:
         if self._budget.seconds is not None:
             self._deadline = time.monotonic() + self._budget.seconds
-        bar_shown = progress_bar(
-            "sweep", "run", total=self._cells_ahead, shown=self._progress, state="loading and encoding"
-        )
+        bar_shown = progress_bar("sweep", "run", total=self._cells_ahead, shown=self._progress, state="starting")
         with bar_shown as bar, closing(self._loop.outcomes(self._cells())) as outcomes:
             for outcome, waiting in outcomes:
-                if self.computed == 0:
-                    restart_clock(bar)
+                restart_clock(bar)
                 self._take(outcome, waiting)
                 if not bar.disable:
                     bar.total = self.computed + self._cells_ahead

@@ -31,7 +31,7 @@ from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier.past import own_parameter
 from mlflow_l3d.tracking.earlier.reader import known_document, parent_run
-from mlflow_l3d.tracking.pages import address_of, links_in, run_page, runs_page, with_link
+from mlflow_l3d.tracking.pages import address_of, links_in, run_page, runs_page, with_links
 from mlflow_l3d.tracking.parent import log_metrics, log_results
 
 ReadPoints = tuple[tuple[SweptPoint, ...], dict[str, str]]
@@ -172,7 +172,7 @@ def _evaluate_again(client: Client, run_id: str, result: SweepEvaluation, *, log
             tables = write_sweep(folder, replace(written, **numbers) if written else result)
             log_metrics(client, run_id, {0: result.sweep.metrics()})
             parts = [result.report().description(first=2), *links_in(run.data.tags.get(names.NOTE, ""))]
-            note = {names.NOTE: with_link("\n\n".join(parts), experiment_id)}
+            note = {names.NOTE: with_links("\n\n".join(parts), experiment_id, run_id, folder)}
             log_results(client, run_id, folder, note, tables)
     return result
 

@@ -23,6 +23,7 @@ from mlflow_l3d.studies.cure import run
 from mlflow_l3d.studies.cure.gather import Gathered
 from mlflow_l3d.studies.cure.numbers.verified import CureAnswer
 from mlflow_l3d.studies.cure.report.page import cure_document
+from mlflow_l3d.studies.cure.request import CureRequest
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
 
@@ -136,6 +137,32 @@ def test_the_step_names_what_was_tried_and_what_is_next(
     source = Source(run_id="p", approach="head", given={"task": "trec"})
     (step,) = cure_document(answer, source=source, run_id="r", settings={}).steps
     assert (step.text, step.command) == (text, f"mlflow-l3d cure p --verify {verify}")
+
+
+@pytest.mark.parametrize(("collapsed", "kinds"), [(0, ["mean", "training"]), (3, ["training", "mean"])])
+def test_the_best_prediction_and_what_nothing_is_known_of_are_tried_first(collapsed: int, kinds: list[str]) -> None:
+    """Remedies that need labels come last: the other training keeps its turn, though they are predicted before it."""
+    over = ("data_order",)
+    several = (Remedy("mean", over=over, members=3), 0.04), (Remedy("vote", over=over, members=7), 0.03)
+    predictions = [
+        Prediction(
+            remedy=remedy,
+            basis="exact",
+            trainings=remedy.members,
+            std=Range(std, std - 0.01, std + 0.01),
+            ratio=Range(std / 0.08, std / 0.08 - 0.1, std / 0.08 + 0.1),
+            mean_change=Range(0.0, -0.01, 0.01),
+            std_before=0.08,
+        )
+        for remedy, std in several
+    ]
+    others = [Remedy("more_data", changes={"num_labelled": 120}), Remedy("training", changes={"epochs": 30}, words="x")]
+    predictions += [Prediction(remedy=each, basis="unknown") for each in others]
+    gathered = SimpleNamespace(spread=Range(0.08), metric=named("accuracy"), collapsed=collapsed)
+    request: Any = SimpleNamespace(gathered=gathered, predictions=tuple(predictions), tried=())
+    ranked = [each.remedy.kind for each in CureRequest.ranked(request)]
+    assert ranked[:2] == kinds
+    assert ranked[-1] == "more_data"
 
 
 @pytest.mark.parametrize(

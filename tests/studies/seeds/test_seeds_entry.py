@@ -41,6 +41,17 @@ def study(place: Place, **parameters: Any) -> SeedsRun:
         return seeds(**given)
 
 
+def test_nothing_starts_any_more_after_the_first_run(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor if a self-test trained the first runs before."""
+    result = study(place, self_test="run", progress=True)
+    assert result.computed == 3
+    drawn = [state for state in capsys.readouterr().err.split("\r") if " 3/3 " in state and "seed/s" in state]
+    assert drawn
+    assert not any("starting" in state for state in drawn)
+
+
 def document(place: Place, run_id: str, name: str, folder: Path) -> Any:
     return json.loads(place.download(run_id, name, folder).read_text(encoding="utf-8"))
 

@@ -23,7 +23,6 @@ from mlflow_l3d.report.remedies import labels_note, less_text, remedy_words, sho
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of, few_runs, may_be_luck
 from mlflow_l3d.studies.investigation.report import details
-from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
@@ -152,7 +151,7 @@ def _kinds(shown: Shown, records: Sequence[Importance]) -> str:
     tail = f" {'; '.join(rest)}." if rest else ""
     if above:
         verb = f"dominate{'s' * (len(above) == 1)}{details.by_tests_text(shown, above)}"
-        return f"**{listed(above)} {verb}.**{tail}{OVERLAP * (len(above) > 1)}"
+        return f"**{listed(above)} {verb}.**{tail}"
     if not open_:
         largest = f" The largest share has {records[0].factor}: {shown.share_text(records[0])}."
         return f"**No factor alone is involved in half of the variance.**{largest}"
