@@ -115,9 +115,9 @@ class EndpointSession(PromptSession):
             return predictions, None, tally.metrics | unparsed | {"generated": 1.0}
         scores, unseen = await self._asks.score(prompts, form.verbaliser, tally, asked.empty)
         ways = {"first_token": float(self._way == "first"), "unseen_share": unseen, "generated": 0.0}
-        own, blank = np.split(scores, [len(prompts)])
         withheld = np.array([str(prompt) in tally.withheld for prompt in prompts[: asked.tested]])
-        return self._scored(cell, asked, own, blank, tally.metrics | ways, withheld)
+        parts = scores[: len(prompts)], scores[len(prompts) :]
+        return self._scored(cell, asked, *parts, tally.metrics | ways, withheld)
 
     def _scored(
         self,
