@@ -223,7 +223,7 @@ REASONS: Final = {
     "thought": "end inside a thought (raise hyperparameter thought_tokens)",
     "cut": "are cut off at the token limit (raise hyperparameter max_new_tokens)",
     "empty": "are empty",
-    "filtered": "were withheld by a filter of the server (content_filter)",
+    "filtered": "were refused, or withheld by a filter of the server (content_filter)",
     "unlikely": "give class words less than 1 % of the probability, or list none (set decision=generate)",
     "other": "hold other text, or several answers",
 }

@@ -29,6 +29,7 @@ class Server:
         self.faults, self.retry_after, self.delay = deque(), None, 0.0
         self.models_faults, self.usage = deque(), None
         self.listed_too, self.most_listed = {}, 20
+        self.withheld, self.refusal = "", {}
         self.lock = threading.Lock()
         self.start()
 
@@ -100,6 +101,8 @@ class Server:
             headers = [("Retry-After", self.retry_after)] if self.retry_after else []
             message = {"error": {"message": f"no (key {key})", "type": "x", "code": None}}
             self.reply(handler, message, fault, headers)
+        elif self.withheld and self.withheld in str(body).partition("Text: ")[2].rpartition("Text: ")[2]:
+            self.reply(handler, {"error": self.refusal}, 400)
         elif self.newer and "max_tokens" in body:
             words = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
             self.reply(handler, {"error": {"message": words, "code": "unsupported_parameter"}}, 400)

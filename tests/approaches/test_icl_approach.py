@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from icl_helpers import (
     APPROACH,
     cell,
@@ -20,7 +21,7 @@ from icl_helpers import (
     tiny_model,
     written_by,
 )
-from icl_tiny_models import CHAT
+from icl_tiny_models import CHAT, byte_tokenizer, llama, save
 
 from mlflow_l3d.approaches.icl.encoding import answer_ids, decode, prompts_ids
 from mlflow_l3d.approaches.icl.prompts.decisions import calibrated, chosen
@@ -237,3 +238,17 @@ def test_a_reference_set_changes_no_answer_and_no_metric(model: str, tmp_path: P
     assert more.metrics == pytest.approx(fewer.metrics)
     if "unparsed_share" in more.metrics:
         assert (more.predictions == -1).mean() != pytest.approx(more.metrics["unparsed_share"])
+
+
+@pytest.mark.parametrize("thinks", [True, False])
+def test_class_words_are_not_scored_where_a_local_model_thinks_first(tmp_path: Path, thinks: bool) -> None:
+    tokenizer, model = byte_tokenizer(CHAT), llama(vocab_size=260, max_position_embeddings=4096, initializer_range=0.4)
+    tokenizer.add_tokens(["<think>", "<thinking>"])
+    with torch.no_grad():  # opposite weights: one of the two is the likeliest token, or neither
+        model.lm_head.weight[258] = 1000.0 * thinks * model.lm_head.weight[0]
+        model.lm_head.weight[259] = -model.lm_head.weight[258]
+    folder = str(save(tmp_path / "model", model, tokenizer))
+    found = outcome(folder, tmp_path / "cache", chat="single")
+    assert (found.predictions is None) == thinks, found.error
+    assert not thinks or "Use decision=generate" in found.error
+    assert outcome(folder, tmp_path / "cache", chat="single", decision="generate").error is None

@@ -165,11 +165,12 @@ def test_thoughts_are_no_answer(server, tmp_path, message):
         ({}, {"content": "it may well"}, "cut"),
         ({}, {"content": " "}, "empty"),
         ({}, {"role": "assistant"}, "filtered"),
+        ({}, {"content": None, "refusal": "I'm sorry, I cannot help with that."}, "filtered"),
     ],
 )
 def test_why_nothing_could_be_read(server, tmp_path, caplog, given, message, reason):
     server.gives = "nothing"
-    ended = "content_filter" if reason == "filtered" else "length"
+    ended = "stop" if "refusal" in message else "content_filter" if reason == "filtered" else "length"
     server.chat_choice = lambda best: {"message": message, "finish_reason": ended}
     (found,) = run(server, tmp_path, decision="generate", chat="single", **given)
     shares = {name: value for name, value in found.metrics.items() if name.startswith("unparsed_")}
@@ -312,6 +313,52 @@ def test_a_text_without_log_probabilities_has_no_class(server, tmp_path, gives):
     np.testing.assert_array_equal(found.predictions[~gone], whole.predictions[~gone])
     np.testing.assert_array_equal(found.scores[gone], [[0.5, 0.5]])
     assert len(server.requests) == 2 * count, "what is no fault is not asked again"
+
+
+AZURE = {"message": "The response was filtered due to the prompt", "param": "prompt", "code": "content_filter"}
+LITELLM = {"message": "litellm.BadRequestError: litellm.ContentPolicyViolationError: filtered", "code": "400"}
+
+
+@pytest.mark.parametrize("refusal", [AZURE, LITELLM], ids=["azure", "litellm"])
+@pytest.mark.parametrize(
+    ("gives", "chat", "decision"),
+    [("prompt", "none", "score"), ("first", "single", "score"), ("nothing", "single", "generate")],
+)
+def test_a_prompt_that_a_filter_refuses_is_one_wrong_answer(server, tmp_path, gives, chat, decision, refusal):
+    server.gives, given = gives, {"chat": chat, "decision": decision}
+    (whole,) = run(server, tmp_path / "a", **given)
+    last = next(str(body) for body in reversed(server.requests) if "Text: " in str(body))
+    server.withheld, server.refusal = last.rpartition("Text: ")[2].partition("Answer:")[0], refusal
+    server.withheld = server.withheld.partition("\\n")[0]
+    (found,) = run(server, tmp_path / "b", **given)
+    assert found.error is None, found.traceback
+    gone = found.predictions < 0
+    assert gone.sum() == 1
+    np.testing.assert_array_equal(found.predictions[~gone], whole.predictions[~gone])
+    shares = {name: value for name, value in found.metrics.items() if name.startswith("unparsed_") and value}
+    assert shares == {"unparsed_share": pytest.approx(1 / 6), "unparsed_filtered_share": pytest.approx(1 / 6)}
+    (remark,) = [each for each in APPROACH.remarks(pd.DataFrame([found.metrics])) if "read" in each]
+    assert f"16.7% {REASONS['filtered']}" in remark
+    server.withheld = "e"
+    (none,) = run(server, tmp_path / "b", (1,), **given)
+    assert "withheld all answers" in (none.error or "") or none.metrics["unparsed_filtered_share"] == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "fix"),
+    [
+        (404, "Not Found", "(most end in /v1)"),
+        (400, "No connected db.", "Set OPENAI_API_KEY"),
+        (400, "request (989 tokens) exceeds the available context size (512 tokens)", "Use fewer shots"),
+    ],
+    ids=["address without /v1", "litellm without a key", "llama.cpp"],
+)
+def test_what_servers_refuse_ends_with_the_fix(server, tmp_path, status, said, fix):
+    server.reply, reply = lambda handler, _, *how: reply(handler, {"error": {"message": said}}, *how), server.reply
+    server.faults.append(status)
+    with pytest.raises(L3DError, match=re.escape(said.rstrip("."))) as error:
+        asked(client_of(server, tmp_path), "a")
+    assert fix in str(error.value)
 
 
 def test_a_server_that_lists_no_class_word_predicts_nothing(server, tmp_path, monkeypatch):

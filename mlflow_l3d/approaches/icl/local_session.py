@@ -23,6 +23,7 @@ from mlflow_l3d.approaches.icl.session import Answers, Asked, PromptSession
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import REPLICATE
+from mlflow_l3d.errors import L3DError
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ class LocalSession(CellwiseSession, PromptSession):
         self.chat = uses_chat(self.recipe.chat, self.loaded)
         self.conversation = conversation_in(self.recipe.chat, self.loaded)
         self.engine = engine_for(self.loaded, self.recipe)
+        added = self.loaded.tokenizer.added_tokens_decoder.items()
+        self.openers = [[number] for number, token in added if decisions.behind_thought(str(token)) == ("", True)]
 
     def run_cell(self, cell: Cell) -> Outcome:
         """Answer the test examples of a cell, with one thread."""
@@ -107,6 +110,9 @@ class LocalSession(CellwiseSession, PromptSession):
             return predictions, None, metrics | unparsed
         answers = answers_ids(loaded, form, self.chat, self.conversation)
         tokens, metrics = self._tokens(asked, answers, 0)
+        if self.openers and self.engine.generate(tokens[:1], 1, stop_ids(loaded))[0][:1] in self.openers:
+            line = f"{loaded.name} begins its answers with a thought, so the order of class words says nothing of them"
+            raise L3DError(f"{line}. Use decision=generate,thought_tokens=2000.")
         scores = self.engine.score(tokens, answers)
         count = len(asked.prompts)
         return self._decided(cell, scores[:count], scores[count:], metrics, asked.tested)

@@ -57,6 +57,8 @@ class Tally:
     paid, answers, foreign, short
         Requests sent, answers used, how many of those another fingerprint gave than the study began with, and of how
         many prompts the server counts so few tokens that it must have cut them (or did not count all).
+    withheld
+        Scored prompts that a filter refuses.
     """
 
     asked_for: str = ""
@@ -65,6 +67,7 @@ class Tally:
     answers: int = 0
     foreign: int = 0
     short: int = 0
+    withheld: set[str] = field(default_factory=set)
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -118,8 +121,8 @@ class EndpointEngine:
         """
         everything, unseen_share = [*prompts, *empty], 0.0
         if self.served.gives == "prompt":
-            pairs = [(str(prompt), word) for prompt in everything for word in words]
-            logprobs = await asyncio.gather(*(self._behind(prompt, word, tally) for prompt, word in pairs))
+            asked_words = [(str(prompt), word) for prompt in everything for word in words]
+            logprobs = await asyncio.gather(*(self._behind(prompt, word, tally) for prompt, word in asked_words))
             scores = np.array(logprobs, dtype=np.float64).reshape(len(everything), len(words))
         else:
             more = listed(self.served.top, chat=self.served.chat)
@@ -128,6 +131,8 @@ class EndpointEngine:
             answers = await asyncio.gather(*(self._one(body, read, tally) for body in bodies))
             least = [replies.LEAST_SHARE] * len(prompts) + [0.0] * len(empty)
             tops = [answer.get("top", ()) for answer in answers]
+            pairs = zip(everything, answers, strict=True)
+            tally.withheld |= {str(prompt) for prompt, answer in pairs if answer.get("finish") == replies.WITHHELD}
             rows = [replies.first_token_scores(top, words, share) for top, share in zip(tops, least, strict=True)]
             scores = np.array([row for row, _ in rows], dtype=np.float64).reshape(len(everything), len(words))
             unseen_share = sum(unseen for _, unseen in rows) / max(1, scores.size)
@@ -155,12 +160,19 @@ class EndpointEngine:
         read = partial(replies.if_given, partial(replies.end_of_prompt, word=word))
         answer = await self._one(echoed(prompt, f" {word}"), read, tally)
         tally.tokens[-1] -= int(answer.get("tokens", 0))
+        if answer.get("finish") == replies.WITHHELD:
+            tally.withheld.add(prompt)
         return float(answer.get("logprob", np.nan))
 
     async def _one(
         self, body: Mapping[str, Any], read: Callable[[Mapping[str, Any]], dict[str, Any]], tally: Tally
     ) -> dict[str, Any]:
-        answer = await self.client.ask(self._path, body, read, asked_for=tally.asked_for)
+        try:
+            answer = await self.client.ask(self._path, body, read, asked_for=tally.asked_for)
+        except replies.WithheldError:  # what a filter refuses is free, and has an answer: none
+            tally.tokens.append(0)
+            tally.answers += 1
+            return {"text": "", "finish": replies.WITHHELD}
         model, fingerprint = str(answer["model"] or ""), str(answer["fingerprint"] or "")
         if model != self.served.model:
             raise EndpointError(model_changed_message(self.client, f"{model or 'a model without a name'}"))

@@ -23,6 +23,9 @@ LEAST_SHARE: Final = 0.01
 # Words that begin sentences: alone they do not stand for a class word such as "inconclusive".
 _OPENERS: Final = frozenset(("a", "an", "as", "i", "in", "it", "no", "the", "this", "to", "we"))
 
+WITHHELD: Final = "content_filter"
+"""Why an answer ended that a filter withheld, and Azure's code for a prompt that it refuses."""
+
 MALFORMED: Final = (AttributeError, KeyError, IndexError, TypeError, ValueError)
 _BESIDE: Final = ("reasoning_content", "reasoning", "reasoning_details")
 """Fields of a message that hold a thought, as servers name them."""
@@ -73,14 +76,15 @@ def written(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return the text of a reply, why it ended, and whether a thought of the model accompanies it."""
     choice = first_choice(reply)
     message = choice.get("message", choice)
-    thought = any(message.get(name) for name in _BESIDE)
+    thought, refusal = any(message.get(name) for name in _BESIDE), message.get("refusal")
     # Servers leave content out, or null, if a thought took all tokens, or a filter the answer.
-    without = thought or choice.get("finish_reason") == "content_filter"
+    without = thought or refusal or choice.get("finish_reason") == WITHHELD
     text = choice["text"] if "message" not in choice else message.get("content") if without else message["content"]
     if isinstance(text, list):  # parts, of which thoughts are some
         thought = thought or any(part.get("type") in _THOUGHTS for part in text)
         text = "".join(str(part.get("text", "")) for part in text if part.get("type") not in _THOUGHTS)
-    return common(reply) | {"text": str(text or ""), "finish": choice.get("finish_reason"), "thought": bool(thought)}
+    finish = WITHHELD if refusal and not text else choice.get("finish_reason")
+    return common(reply) | {"text": str(text or ""), "finish": finish, "thought": bool(thought)}
 
 
 def first_tokens(reply: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,6 +181,8 @@ def first_token_scores(
 
 
 _GATEWAY: Final = frozenset({408, 429, 502, 503, 504})
+_BAD_REQUEST: Final = 400
+_NOT_FOUND: Final = 404
 _UNAUTHORISED: Final = frozenset({401, 403})
 
 
@@ -190,6 +196,10 @@ class UnreachableError(EndpointError):
 
 class RefusedError(L3DError):
     """The endpoint refuses this one request."""
+
+
+class WithheldError(RefusedError):
+    """A filter refuses this one prompt."""
 
 
 def status_of(error: Exception) -> int | None:
@@ -209,10 +219,17 @@ def final_error(error: Exception, base_url: str, secret: str) -> L3DError:
     if status is None:
         cause = type(error.__cause__ or error).__name__
         return UnreachableError(f"no answer from {base_url} ({cause}). Start the server, or correct base_url.")
-    line = f"{base_url} refuses ({status}): {server_message(error, secret)}"
-    if status in _UNAUTHORISED:
+    message = server_message(error, secret)
+    line = f"{base_url} refuses ({status}): {message}"
+    if status in _UNAUTHORISED or "No connected db" in message:  # LiteLLM's proxy, to a missing or wrong key
         return EndpointError(f"{line.rstrip('.')}. Set OPENAI_API_KEY to a key of this server.")
-    return EndpointError(line) if status in {404, 429} else RefusedError(line)
+    if status == _BAD_REQUEST and (getattr(error, "code", None) == WITHHELD or "ContentPolicyViolation" in message):
+        return WithheldError(line)
+    if status == _BAD_REQUEST and "context" in message:
+        line = f"{line.rstrip('.')}. Use fewer shots, or a server with a larger context."
+    if status == _NOT_FOUND:
+        line = f"{line.rstrip('.')}. Correct base_url (most end in /v1) or the name of the model."
+    return EndpointError(line) if status in {_NOT_FOUND, 429} else RefusedError(line)
 
 
 def server_message(error: Exception, secret: str = "") -> str:

@@ -115,7 +115,9 @@ class EndpointSession(PromptSession):
             return predictions, None, tally.metrics | unparsed | {"generated": 1.0}
         scores, unseen = await self._asks.score(prompts, form.verbaliser, tally, asked.empty)
         ways = {"first_token": float(self._way == "first"), "unseen_share": unseen, "generated": 0.0}
-        return self._scored(cell, asked, scores[: len(prompts)], scores[len(prompts) :], tally.metrics | ways)
+        withheld = np.array([str(prompt) in tally.withheld for prompt in prompts[: asked.tested]])
+        parts = scores[: len(prompts)], scores[len(prompts) :]
+        return self._scored(cell, asked, *parts, tally.metrics | ways, withheld)
 
     def _scored(
         self,
@@ -124,8 +126,9 @@ class EndpointSession(PromptSession):
         own: npt.NDArray[np.float64],
         blank: npt.NDArray[np.float64],
         metrics: dict[str, float],
+        withheld: npt.NDArray[np.bool_],
     ) -> Answers:
-        """Return the answers, of texts for which the server gives no log-probabilities none.
+        """Return the answers, of texts for which the server gives no log-probabilities none; `withheld`: by a filter.
 
         Raises
         ------
@@ -139,6 +142,8 @@ class EndpointSession(PromptSession):
         if not tested.any() or np.isnan(blank).any():
             where = self.connection.endpoint.base_url
             why = "gave class words less than 1 % of the probability, or listed none. Use decision=generate."
+            if withheld.all():
+                why = "withheld all answers (content_filter). Leave out the texts that its filter refuses."
             raise L3DError(
                 f"{where} {'listed no class words for empty inputs. Use calibration=batch.' if tested.any() else why}"
             )
@@ -146,8 +151,10 @@ class EndpointSession(PromptSession):
         predictions = np.full(len(own), -1, dtype=np.int64)
         scores = np.full((len(own), len(self.task.class_names)), 1 / len(self.classes), dtype=np.float32)
         predictions[has_scores], scores[has_scores] = numbers, shares
-        missing = float(1 - tested.mean())
-        return predictions, scores, metrics | {"unparsed_share": missing, "unparsed_unlikely_share": missing}
+        missing, unlikely = float(np.mean(~tested)), float(np.mean(~tested & ~withheld))
+        reasons = {"unparsed_unlikely_share": unlikely, "unparsed_filtered_share": float(np.mean(withheld))}
+        given = {name: share for name, share in reasons.items() if share}
+        return predictions, scores, metrics | {"unparsed_share": missing} | given
 
     def close(self) -> None:
         """Close connections, the file of answers and the thread."""
