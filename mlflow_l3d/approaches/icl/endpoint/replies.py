@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -225,7 +226,7 @@ def final_error(error: Exception, base_url: str, secret: str) -> L3DError:
         return EndpointError(f"{line.rstrip('.')}. Set OPENAI_API_KEY to a key of this server.")
     if status == _BAD_REQUEST and (getattr(error, "code", None) == WITHHELD or "ContentPolicyViolation" in message):
         return WithheldError(line)
-    if status == _BAD_REQUEST and "context" in message:
+    if status == _BAD_REQUEST and re.search("context (length|size|window)", message):
         line = f"{line.rstrip('.')}. Use fewer shots, or a server with a larger context."
     if status == _NOT_FOUND:
         line = f"{line.rstrip('.')}. Correct base_url (most end in /v1) or the name of the model."
