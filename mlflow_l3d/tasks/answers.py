@@ -26,7 +26,9 @@ _MANY: Final = 50
 """Up to this many different labels are classes if each has two examples on average."""
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _WITH_COMMA: Final = re.compile(r"[+-]?[0-9][0-9.]*(,[0-9]+)+(\.[0-9]+)?")
+_WITH_UNIT: Final = re.compile(r"([$€£¥]?)\s?[+-]?[0-9][0-9.,]*\s?(\D{0,9})")
 _NAN: Final = ("nan", "NaN")
+_UNITS: Final = 3
 _SHOWN: Final = 5
 ROLES: Final = {
     "example_id": ("example_id", "id", "idx", "index", "row_id", "sample_id", "uid"),
@@ -99,15 +101,38 @@ def labels_of(values: Iterable[object]) -> list[str | None]:
 
 
 def check_labels(labels: Collection[str]) -> None:
-    """Raise an L3DError if all labels are lists, or numbers of which one has a comma: their kind must be named."""
-    comma = next((label for label in labels if _WITH_COMMA.fullmatch(label.strip())), "")
-    if comma and all(plain_number(label) or _WITH_COMMA.fullmatch(label.strip()) for label in labels):
-        fix = "Write decimals with a point, and thousands without a mark. If they are classes, name the kind"
-        raise L3DError(f"labels such as {comma} are numbers with a comma. {fix}: task_kind=classification.")
-    if labels and all(map(_is_list, labels)):
+    """Raise an L3DError if all labels are lists, or numbers with a comma or a unit: their kind must be named.
+
+    Up to 20 different whole numbers with a unit are classes: ``1 star``.
+    """
+    texts = [label.strip() for label in labels]
+    classes = "If they are classes, name the kind: task_kind=classification."
+    comma = next(filter(_WITH_COMMA.fullmatch, texts), "")
+    if comma and all(plain_number(text) or _WITH_COMMA.fullmatch(text) for text in texts):
+        fix = "Write decimals with a point, and thousands without a mark."
+        raise L3DError(f"labels such as {comma} are numbers with a comma. {fix} {classes}")
+    units = {"".join(match.groups()) if (match := _WITH_UNIT.fullmatch(text)) else "" for text in texts}
+    fraction = next((text for text in texts if re.search(r"[0-9][.,][0-9]", text)), "")
+    if texts and all(units) and len(units) <= _UNITS and (fraction or len(texts) > FEW):
+        fix = "Write the numbers alone, in one unit."
+        raise L3DError(f"labels such as {fraction or texts[0]} are numbers with a unit. {fix} {classes}")
+    if texts and all(map(_is_list, labels)):
         fix = "Name the kind: task_kind=tagging, ranking or generation (of a command classes=tags, rankings or texts)."
         sets = "Of sets of classes, join the sorted names of each to one text."
         raise L3DError(f"labels such as {shorten(next(iter(labels)))} are lists. {fix} {sets}")
+
+
+def check_sets(labels: Collection[str], answers: Iterable[str] = ()) -> None:
+    """Raise an L3DError if a label or an answer has the names of a label in another order, as ``a|b`` and ``b|a``."""
+    sets = {_names_in(label): label for label in sorted(labels)}
+    for text in (*labels, *answers):
+        if (label := sets.get(_names_in(text), text)) != text and len(_names_in(text)) > 1:
+            problem = f"{shorten(text)} and {shorten(label)} are one set of names, but two classes"
+            raise L3DError(f"{problem}. Sort the names of each. If the order matters, name task_kind=classification.")
+
+
+def _names_in(text: str) -> tuple[str, ...]:
+    return tuple(sorted(re.split(r"\s*[|;,]\s*", text.strip())))
 
 
 def _is_list(text: str) -> bool:
@@ -148,7 +173,10 @@ def kind_of(labels: Collection[str], answers: Counter[str | None], examples: int
         if any("." in number for number in numbers if number) + (len({*numbers}) > FEW) + outside >= 2:
             return "regression"
     few = max(2, min(_MANY, examples // 2), examples // 10)
-    return "classification" if len(labels) <= (max(few, FEW) if all(map(_is_whole, labels)) else few) else "texts"
+    if len(labels) > (max(few, FEW) if all(map(_is_whole, labels)) else few):
+        return "texts"
+    check_sets(labels, counts)
+    return "classification"
 
 
 def _folded(text: str) -> str:

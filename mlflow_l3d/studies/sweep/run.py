@@ -198,7 +198,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         failed = [point for point in points if point.error]
         if len(failed) == len(points):
             raise L3DError(f"Every point failed; the first said: {failed[0].error}")
-        swept = (*(point.swept() for point in points), *request.failed)
+        swept = tuple(request.in_order((point.swept() for point in points), request.failed.values()))
         complete = sum(point.is_complete for point in points)
         parent, client = self.recorder.parent, self.recorder.client
         experiments = {point.run_id: parent.experiment_id for point in swept if point.run_id}
@@ -217,8 +217,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         )
         with temporary_folder() as folder:
             write_sweep(folder, finished)
-            ends = [{"run_id": point.run_id, "complete": point.is_complete, "error": point.error} for point in points]
-            ends += [{"run_id": "", "complete": False, "error": point.error} for point in request.failed]
+            ends = request.in_order(map(_end_of, points), map(_end_of, request.failed.values()))
             write_json(folder / names.SWEEP_DOCUMENT, {**request.document(), "ends": ends}, indent=2)
             counts = {"points": len(swept), "points_complete": complete, "points_failed": finished.points_failed}
             counts["cells_computed"] = self._computed(finished)
@@ -274,6 +273,10 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             lines.append(f"The budget of {finished.budget} is spent; a larger one continues.")
         lines += [f"- {point.name}: {point.error}" for point in finished.points if point.error]
         return lines
+
+
+def _end_of(point: PointStudy | SweptPoint) -> dict[str, str]:
+    return {"run_id": point.run_id, "error": point.error}
 
 
 def _source(request: SweepRequest, run_id: str, address: str) -> Source:
