@@ -1,15 +1,14 @@
-"""Labels and answers as programs write them: the columns of a file, their kind, and the spellings of one class."""
+"""Labels and answers as programs write them: their kind, and the spellings of one class."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +17,6 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.settings import IntArray
-from mlflow_l3d.tasks.table import encoding_of, missing, read_texts
 
 FEW: Final = 20
 """Up to this many different whole numbers are always classes."""
@@ -30,49 +28,6 @@ _WITH_UNIT: Final = re.compile(r"([$€£¥]?)\s?[+-]?[0-9][0-9.,]*\s?(\D{0,9})"
 _NAN: Final = ("nan", "NaN")
 _UNITS: Final = 3
 _SHOWN: Final = 5
-ROLES: Final = {
-    "example_id": ("example_id", "id", "idx", "index", "row_id", "sample_id", "uid"),
-    "label": ("label", "labels", "target", "targets", "y_true", "gold", "true", "truth", "ground_truth", "y", "actual"),
-    "prediction": ("prediction", "predictions", "predicted", "pred", "preds", "y_pred", "output", "outputs", "yhat"),
-}
-"""Role of a column of predictions -> the names that programs give it, most likely first."""
-
-
-def roles_of(names: Container[str]) -> dict[str, str]:
-    """Return the roles that columns have: role -> the likeliest of their names."""
-    return {
-        role: next(name for name in each if name in names)
-        for role, each in ROLES.items()
-        if any(name in names for name in each)
-    }
-
-
-def read_columns(path: Path) -> dict[str, list[Any]]:
-    """Return the columns of a .parquet or .jsonl file, or of any other file read as CSV; None for a missing value.
-
-    Raises
-    ------
-    L3DError
-        If it cannot be read.
-    """
-    try:
-        if path.suffix == ".parquet":
-            import pyarrow.parquet as pq
-
-            table = pq.read_table(path, partitioning=None)
-            columns = {str(name): table.column(name).to_pylist() for name in table.column_names}
-        elif path.suffix == ".jsonl":
-            with path.open(encoding=encoding_of(path)) as lines:
-                records = [json.loads(line) for line in lines if line.strip()]
-            columns = {name: [record[name] for record in records] for name in records[0]} if records else {}
-        else:
-            columns = (
-                {str(name): values.tolist() for name, values in read_texts(path).items()} if path.stat().st_size else {}
-            )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pyarrow's are ValueErrors
-        text = " ".join(str(error).split())[:200]
-        raise L3DError(f"{path.name} cannot be read ({type(error).__name__}: {text})") from None
-    return {name: [None if missing(value) else value for value in values] for name, values in columns.items()}
 
 
 def plain_number(text: str) -> str | None:

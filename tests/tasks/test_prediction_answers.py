@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.tasks.answers import Classes, kind_of, labels_of, plain_number, read_columns
+from mlflow_l3d.tasks.answers import Classes, kind_of, labels_of, plain_number
 from mlflow_l3d.tasks.columns import task_from_table
 from mlflow_l3d.tasks.kinds import Reading
-from mlflow_l3d.tasks.table import Table
+from mlflow_l3d.tasks.table import Table, read_columns
 
 COLUMNS = {"example_id": ["1", "2"], "label": ["no; never, ever", "yes"], "prediction": ["yes", None]}
 

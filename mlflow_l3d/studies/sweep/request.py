@@ -81,7 +81,7 @@ def specify_points(
     """Return every point, and place -> point for those whose command failed in its first run; all have one ``design``.
 
     Data that several share is read once, and is one object. A first run that failed is not repeated (`ended`: what
-    decides it -> its error). Errors are those of :func:`specify_sweep`; if all commands failed, an L3DError.
+    decides it -> its error). It raises what :func:`specify_sweep` raises; if all commands failed, an L3DError.
     """
     read, labels = cache(read_task), labels_of(asked)
     # One object for equal tasks, so that a job with many points holds, and pickles, their data once.
