@@ -34,12 +34,7 @@ class _Gate(TypedDict, total=False):
     power: Annotated[float, Of("0.8", "most_runs=auto: planned probability of the right verdict", high=1)]
     most_runs: Annotated[
         int | Auto,
-        Of(
-            "auto",
-            "limit of golden runs per side; auto is the number that power needs, at most 200",
-            low=5,
-            high=MOST_RUNS,
-        ),
+        Of("auto", "limit of golden runs per side; auto: what power needs, at most 200", low=5, high=MOST_RUNS),
     ]
     looks: Annotated[int, Of("5", "limit of interim analyses", low=1, high=50)]
     spending: Annotated[

@@ -15,10 +15,7 @@ from mlflow_l3d.parameters.verbs import Verb
 class _SeedsTask(TypedDict, total=False):
     task: Annotated[
         str,
-        replace(
-            shared.TASK,
-            help="labelled data, a file or a task; split once if it lacks the column `split`",
-        ),
+        replace(shared.TASK, help="labelled data, a file or a task; split once if it has no parts (column `split`)"),
     ]
 
 
