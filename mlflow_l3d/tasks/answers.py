@@ -23,8 +23,7 @@ FEW: Final = 20
 _MANY: Final = 50
 """Up to this many different labels are classes if each has two examples on average."""
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
-_WITH_COMMA: Final = re.compile(r"[+-]?[0-9][0-9.]*(,[0-9]+)+(\.[0-9]+)?")
-_WITH_UNIT: Final = re.compile(r"([$€£¥]?)\s?[+-]?[0-9][0-9.,]*\s?(\D{0,9})")
+_WRITTEN: Final = re.compile(r"([$€£¥]?)\s?[+-]?[0-9][0-9.,]*\s?(\D{0,9})")
 _NAN: Final = ("nan", "NaN")
 _UNITS: Final = 3
 _SHOWN: Final = 5
@@ -60,18 +59,16 @@ def check_labels(labels: Collection[str]) -> None:
 
     Up to 20 different whole numbers with a unit are classes: ``1 star``.
     """
-    texts = [label.strip() for label in labels]
-    classes = "If they are classes, name the kind: task_kind=classification."
-    comma = next(filter(_WITH_COMMA.fullmatch, texts), "")
-    if comma and all(plain_number(text) or _WITH_COMMA.fullmatch(text) for text in texts):
-        fix = "Write decimals with a point, and thousands without a mark."
-        raise L3DError(f"labels such as {comma} are numbers with a comma. {fix} {classes}")
-    units = {"".join(match.groups()) if (match := _WITH_UNIT.fullmatch(text)) else "" for text in texts}
-    fraction = next((text for text in texts if re.search(r"[0-9][.,][0-9]", text)), "")
-    if texts and all(units) and len(units) <= _UNITS and (fraction or len(texts) > FEW):
-        fix = "Write the numbers alone, in one unit."
-        raise L3DError(f"labels such as {fraction or texts[0]} are numbers with a unit. {fix} {classes}")
-    if texts and all(map(_is_list, labels)):
+    matches = [_WRITTEN.fullmatch(label.strip()) for label in labels]
+    units = {match[1] + match[2] for match in matches if match}
+    marks = {mark: label for label in labels for mark in re.findall(r"[0-9]([.,])[0-9]", label)}
+    example = marks.get(",") or marks.get(".") or next(iter(labels), "")
+    has_units = all(units) and (marks or len(labels) > FEW)
+    if labels and all(matches) and len(units) <= _UNITS and ("," in marks or has_units):
+        fix = "Write the numbers alone, decimals with a point, and thousands without a mark."
+        fix = f"{fix} If they are classes, name the kind: task_kind=classification."
+        raise L3DError(f"labels such as {example} are numbers with a comma or a unit. {fix}")
+    if labels and all(map(_is_list, labels)):
         fix = "Name the kind: task_kind=tagging, ranking or generation (of a command classes=tags, rankings or texts)."
         sets = "Of sets of classes, join the sorted names of each to one text."
         raise L3DError(f"labels such as {shorten(next(iter(labels)))} are lists. {fix} {sets}")

@@ -61,8 +61,8 @@ def test_the_kind_of_answers(labels: list[str], answers: list[str | None], kind:
         (["1,234", "12,345.5", "700"], "thousands without a mark"),
         (['["B-PER","O"]', '["O"]'], "task_kind=tagging, ranking or generation"),
         (['{"d1": 2}', '["d2"]'], "task_kind=tagging, ranking or generation"),
-        (["3.1 kg", "4 kg", "5 kg"], "labels such as 3.1 kg are numbers with a unit"),
-        ([f"{number}%" for number in range(21)], "numbers with a unit.*Write the numbers alone"),
+        (["3.1 kg", "4 kg", "5 kg"], "labels such as 3.1 kg are numbers with a comma or a unit"),
+        ([f"{number}%" for number in range(21)], "or a unit. Write the numbers alone"),
         (["a|b", "b|a"], r"(a\|b and b\|a|b\|a and a\|b) are one set of names, but two classes. Sort the names"),
     ],
 )

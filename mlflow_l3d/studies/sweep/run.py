@@ -217,7 +217,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         )
         with temporary_folder() as folder:
             write_sweep(folder, finished)
-            ends = request.in_order(map(_end_of, points), map(_end_of, request.failed.values()))
+            ends = [{"run_id": point.run_id, "error": point.error} for point in swept]
             write_json(folder / names.SWEEP_DOCUMENT, {**request.document(), "ends": ends}, indent=2)
             counts = {"points": len(swept), "points_complete": complete, "points_failed": finished.points_failed}
             counts["cells_computed"] = self._computed(finished)
@@ -273,10 +273,6 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             lines.append(f"The budget of {finished.budget} is spent; a larger one continues.")
         lines += [f"- {point.name}: {point.error}" for point in finished.points if point.error]
         return lines
-
-
-def _end_of(point: PointStudy | SweptPoint) -> dict[str, str]:
-    return {"run_id": point.run_id, "error": point.error}
 
 
 def _source(request: SweepRequest, run_id: str, address: str) -> Source:
