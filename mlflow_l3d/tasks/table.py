@@ -231,8 +231,8 @@ ROLES: Final = {
 
 def roles_of(names: Container[str]) -> dict[str, str]:
     """Return the roles that columns have: role -> the likeliest of their names."""
-    found = {role: next((name for name in each if name in names), "") for role, each in ROLES.items()}
-    return {role: name for role, name in found.items() if name}
+    likeliest = {role: next((name for name in each if name in names), "") for role, each in ROLES.items()}
+    return {role: name for role, name in likeliest.items() if name}
 
 
 def read_columns(path: Path) -> dict[str, list[Any]]:
