@@ -214,7 +214,7 @@ class Place(TypedDict, total=False):
         float | Literal["auto", "none"] | None,
         Of(
             "auto",
-            "most seconds per cell; auto is 20 times the median of finished cells, at least 600",
+            "time limit per cell in seconds; auto is 20 times the median of finished cells, at least 600",
         ),
     ]
     executor_options: Annotated[

@@ -98,6 +98,8 @@ class Document:
         What the script of a page reads: JSON types.
     files
         Pictures that are files alone.
+    legend
+        The names of letters in the headline, for the terminal.
     """
 
     title: str
@@ -109,6 +111,7 @@ class Document:
     table: Table | None = None
     second_table: Table | None = None
     steps: Sequence[Step] = ()
+    legend: str = ""
     lines: Sequence[str] = ()
     short_table: Table | None = None
     remarks: Sequence[Part] | None = None
@@ -125,8 +128,9 @@ class Document:
         answers = [line for each in self.answers for line in wrap(f"{each.question} {each.lead}", "    ")]
         steps = [line for each in self.steps for line in each.lines()]
         rest = self.notes if self.remarks is None else self.remarks
-        parts = [answers, self.short_table or self.table, [""], steps, *rest]
-        return document(self.headline or self.title, self.lines, parts)
+        details = [line for text in self.lines for line in wrap(text, split_words=False)]
+        parts = [answers, details, self.short_table or self.table, [""], steps, *rest]
+        return document(self.headline or self.title, [self.legend] * bool(self.legend), parts)
 
     def description(self, *more: str, first: int = 0) -> str:
         """Return headline, answers and more as Markdown, for the description of a run in MLflow's UI.

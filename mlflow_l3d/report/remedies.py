@@ -146,7 +146,8 @@ def remedy_table(predictions: Sequence[Prediction], metric: Metric, note: str) -
             "trainings": str(each.trainings),
             "seconds": plain(each.seconds, 0 if each.seconds >= 10 else 1),
             f"overstated ({unit.short})": unit.change(each.overstatement),
-            "basis": each.basis + f"\n({each.reason})" * bool(each.reason and each.remedy.kind in MEASURED),
+            "basis": each.basis
+            + f"\n({each.reason})" * bool(each.reason and (each.basis == "unknown" or each.remedy.kind in MEASURED)),
         }
         for each in predictions
     ]

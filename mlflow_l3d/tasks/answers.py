@@ -1,15 +1,14 @@
-"""Labels and answers as programs write them: the columns of a file, their kind, and the spellings of one class."""
+"""Labels and answers as programs write them: their kind, and the spellings of one class."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -18,59 +17,16 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.settings import IntArray
-from mlflow_l3d.tasks.table import encoding_of, missing, read_texts
 
 FEW: Final = 20
 """Up to this many different whole numbers are always classes."""
 _MANY: Final = 50
 """Up to this many different labels are classes if each has two examples on average."""
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
-_WITH_COMMA: Final = re.compile(r"[+-]?[0-9][0-9.]*(,[0-9]+)+(\.[0-9]+)?")
+_WRITTEN: Final = re.compile(r"([$€£¥]?)\s?[+-]?[0-9][0-9.,]*\s?(\D{0,9})")
 _NAN: Final = ("nan", "NaN")
+_UNITS: Final = 3
 _SHOWN: Final = 5
-ROLES: Final = {
-    "example_id": ("example_id", "id", "idx", "index", "row_id", "sample_id", "uid"),
-    "label": ("label", "labels", "target", "targets", "y_true", "gold", "true", "truth", "ground_truth", "y", "actual"),
-    "prediction": ("prediction", "predictions", "predicted", "pred", "preds", "y_pred", "output", "outputs", "yhat"),
-}
-"""Role of a column of predictions -> the names that programs give it, most likely first."""
-
-
-def roles_of(names: Container[str]) -> dict[str, str]:
-    """Return the roles that columns have: role -> the likeliest of their names."""
-    return {
-        role: next(name for name in each if name in names)
-        for role, each in ROLES.items()
-        if any(name in names for name in each)
-    }
-
-
-def read_columns(path: Path) -> dict[str, list[Any]]:
-    """Return the columns of a .parquet or .jsonl file, or of any other file read as CSV; None for a missing value.
-
-    Raises
-    ------
-    L3DError
-        If it cannot be read.
-    """
-    try:
-        if path.suffix == ".parquet":
-            import pyarrow.parquet as pq
-
-            table = pq.read_table(path, partitioning=None)
-            columns = {str(name): table.column(name).to_pylist() for name in table.column_names}
-        elif path.suffix == ".jsonl":
-            with path.open(encoding=encoding_of(path)) as lines:
-                records = [json.loads(line) for line in lines if line.strip()]
-            columns = {name: [record[name] for record in records] for name in records[0]} if records else {}
-        else:
-            columns = (
-                {str(name): values.tolist() for name, values in read_texts(path).items()} if path.stat().st_size else {}
-            )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pyarrow's are ValueErrors
-        text = " ".join(str(error).split())[:200]
-        raise L3DError(f"{path.name} cannot be read ({type(error).__name__}: {text})") from None
-    return {name: [None if missing(value) else value for value in values] for name, values in columns.items()}
 
 
 def plain_number(text: str) -> str | None:
@@ -99,15 +55,36 @@ def labels_of(values: Iterable[object]) -> list[str | None]:
 
 
 def check_labels(labels: Collection[str]) -> None:
-    """Raise an L3DError if all labels are lists, or numbers of which one has a comma: their kind must be named."""
-    comma = next((label for label in labels if _WITH_COMMA.fullmatch(label.strip())), "")
-    if comma and all(plain_number(label) or _WITH_COMMA.fullmatch(label.strip()) for label in labels):
-        fix = "Write decimals with a point, and thousands without a mark. If they are classes, name the kind"
-        raise L3DError(f"labels such as {comma} are numbers with a comma. {fix}: task_kind=classification.")
+    """Raise an L3DError if all labels are lists, or numbers with a comma or a unit: their kind must be named.
+
+    Up to 20 different whole numbers with a unit are classes: ``1 star``.
+    """
+    matches = [_WRITTEN.fullmatch(label.strip()) for label in labels]
+    units = {match[1] + match[2] for match in matches if match}
+    marks = {mark: label for label in labels for mark in re.findall(r"[0-9]([.,])[0-9]", label)}
+    example = marks.get(",") or marks.get(".") or next(iter(labels), "")
+    has_units = all(units) and (marks or len(labels) > FEW)
+    if labels and all(matches) and len(units) <= _UNITS and ("," in marks or has_units):
+        fix = "Write the numbers alone, decimals with a point, and thousands without a mark."
+        fix = f"{fix} If they are classes, name the kind: task_kind=classification."
+        raise L3DError(f"labels such as {example} are numbers with a comma or a unit. {fix}")
     if labels and all(map(_is_list, labels)):
         fix = "Name the kind: task_kind=tagging, ranking or generation (of a command classes=tags, rankings or texts)."
         sets = "Of sets of classes, join the sorted names of each to one text."
         raise L3DError(f"labels such as {shorten(next(iter(labels)))} are lists. {fix} {sets}")
+
+
+def check_sets(labels: Collection[str], answers: Iterable[str] = ()) -> None:
+    """Raise an L3DError if a label or an answer has the names of a label in another order, as ``a|b`` and ``b|a``."""
+    sets = {_names_in(label): label for label in sorted(labels)}
+    for text in (*labels, *answers):
+        if (label := sets.get(_names_in(text), text)) != text and len(_names_in(text)) > 1:
+            problem = f"{shorten(text)} and {shorten(label)} are one set of names, but two classes"
+            raise L3DError(f"{problem}. Sort the names of each. If the order matters, name task_kind=classification.")
+
+
+def _names_in(text: str) -> tuple[str, ...]:
+    return tuple(sorted(re.split(r"\s*[|;,]\s*", text.strip())))
 
 
 def _is_list(text: str) -> bool:
@@ -148,7 +125,10 @@ def kind_of(labels: Collection[str], answers: Counter[str | None], examples: int
         if any("." in number for number in numbers if number) + (len({*numbers}) > FEW) + outside >= 2:
             return "regression"
     few = max(2, min(_MANY, examples // 2), examples // 10)
-    return "classification" if len(labels) <= (max(few, FEW) if all(map(_is_whole, labels)) else few) else "texts"
+    if len(labels) > (max(few, FEW) if all(map(_is_whole, labels)) else few):
+        return "texts"
+    check_sets(labels, counts)
+    return "classification"
 
 
 def _folded(text: str) -> str:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.forms import form_of
-from mlflow_l3d.tasks.answers import check_labels
+from mlflow_l3d.tasks.answers import check_labels, check_sets
 from mlflow_l3d.tasks.base import KINDS, TaskKind
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.settings import IntArray
@@ -154,6 +154,7 @@ def find_kind(table: Table, reading: Reading) -> tuple[TaskKind, tuple[str, ...]
     kinds = {type(value) for value in present}
     if kinds == {str}:
         check_labels({*present})
+        check_sets({*present})
     if float not in kinds or not kinds <= {int, float}:
         return "classification", ()
     if all(float(value).is_integer() for value in present):

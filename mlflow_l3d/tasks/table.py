@@ -1,11 +1,12 @@
-"""Columns of a file or data set before they are a task: missing values, and the part of each row."""
+"""Columns of a file or data set before they are a task: roles, missing values, and the part of each row."""
 
 from __future__ import annotations
 
 import codecs
+import json
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.predefined_split import no_predefined_split, numbers_of_parts
 from mlflow_l3d.tasks.settings import IntArray
@@ -218,3 +219,45 @@ def repeated_texts(task: Task, columns: Sequence[str]) -> Iterator[str]:
             "the same text may be trained on and tested on. "
             f"Keep one of each, in pandas: data = data.drop_duplicates({columns})"
         )
+
+
+ROLES: Final = {
+    "example_id": ("example_id", "id", "idx", "index", "row_id", "sample_id", "uid"),
+    "label": ("label", "labels", "target", "targets", "y_true", "gold", "true", "truth", "ground_truth", "y", "actual"),
+    "prediction": ("prediction", "predictions", "predicted", "pred", "preds", "y_pred", "output", "outputs", "yhat"),
+}
+"""Role of a column of predictions -> the names that programs give it, most likely first."""
+
+
+def roles_of(names: Container[str]) -> dict[str, str]:
+    """Return the roles that columns have: role -> the likeliest of their names."""
+    likeliest = {role: next((name for name in each if name in names), "") for role, each in ROLES.items()}
+    return {role: name for role, name in likeliest.items() if name}
+
+
+def read_columns(path: Path) -> dict[str, list[Any]]:
+    """Return the columns of a .parquet or .jsonl file, or of any other file read as CSV; None for a missing value.
+
+    Raises
+    ------
+    L3DError
+        If it cannot be read.
+    """
+    try:
+        if path.suffix == ".parquet":
+            import pyarrow.parquet as pq
+
+            table = pq.read_table(path, partitioning=None)
+            columns = {str(name): table.column(name).to_pylist() for name in table.column_names}
+        elif path.suffix == ".jsonl":
+            with path.open(encoding=encoding_of(path)) as lines:
+                records = [json.loads(line) for line in lines if line.strip()]
+            columns = {name: [record[name] for record in records] for name in records[0]} if records else {}
+        else:
+            columns = (
+                {str(name): values.tolist() for name, values in read_texts(path).items()} if path.stat().st_size else {}
+            )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pyarrow's are ValueErrors
+        text = " ".join(str(error).split())[:200]
+        raise L3DError(f"{path.name} cannot be read ({type(error).__name__}: {text})") from None
+    return {name: [None if missing(value) else value for value in values] for name, values in columns.items()}

@@ -53,6 +53,12 @@ def run(approach, task=None, **given):
     return outcome
 
 
+def test_a_hyperparameter_may_be_its_default_alone():
+    approach = wrap(guess, factors=("data_order", "model_initialisation"), hyperparameters={"scale": 1})
+    assert resolve_hyperparameters(approach, {"scale": "2"}) == {"scale": 2}
+    assert run(approach).error is None
+
+
 def test_a_function_keeps_the_contract(tmp_path):
     approach = wrap(
         guess,

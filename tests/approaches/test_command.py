@@ -489,6 +489,7 @@ def test_a_run_that_contradicts_the_first_fails_alone(line, why, tmp_path):
         ("print('accuracy: 1.2')", "auto", "accuracy 1.2, which is neither a fraction nor marked as per cent"),
         ("print('accuracy: nan')", "auto", "accuracy nan, which is not a finite number"),
         ("print('hello'); print('bye')", "auto", "it ended with: hello / bye. Print one, such as accuracy: 0.87"),
+        ("print('accuracy: 0,81'); print('a'); print('b'); print('c')", "auto", "Write decimals with a point, such as"),
         ("sys.exit('boom')", "auto", r"1: boom\. That was a first run with seed 0, .* Correct its error, then"),
         ("pass", "auto", "it printed nothing. Print one, such as accuracy: 0.87"),
         (

@@ -22,6 +22,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import investigate
+from mlflow_l3d.studies.planning.run import plan
 
 ALL = ("label_selection", "data_split", "wording", "order")
 SIZES = (3, 4, 6, 7, "context")
@@ -94,6 +95,15 @@ def test_a_list_of_one_level_is_refused() -> None:
         specify(
             {"task": "synthetic", "factor": "wording", "design": "levels", "investigation_runs": 2}, approach=approach
         )
+
+
+def test_plan_refuses_the_design_whose_intervals_it_cannot_compute(tmp_path: Path, migrated_store: Path) -> None:
+    approach = Listed(Wordings(), name="wordings", version="1", factors=("wording", "order"))
+    given: dict[str, Any] = {"factor": "wording", "investigation_runs": 3, "pilot": "none"}
+    with sqlite_place(migrated_store, tmp_path).entered():
+        with pytest.raises(ParameterError, match=r"^design=levels: .* --design levels --dry-run counts its runs"):
+            plan("synthetic", approach=approach, design="levels", **given)
+        assert plan("synthetic", approach=approach, design="crossed", **given).cells > 0
 
 
 @pytest.mark.slow

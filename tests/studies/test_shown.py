@@ -5,8 +5,12 @@ import re
 import shlex
 from dataclasses import dataclass
 
+from mlflow_l3d.analysis.cure.remedy import Prediction, Remedy
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.verbs import verbs
 from mlflow_l3d.report.page import Document, Section
+from mlflow_l3d.report.remedies import remedy_table
+from mlflow_l3d.report.text import Answer
 from mlflow_l3d.studies.helpers import names
 from mlflow_l3d.studies.shown import OnOneScreen
 
@@ -28,6 +32,18 @@ def test_a_long_summary_is_cut_to_a_screen() -> None:
     assert repr(Result(26)) == Result(26).summary().strip()
     assert repr(Result(27)).splitlines()[-2:] == ["25", "... 1 more lines: print the summary()"]
     assert Result(1)._repr_html_().startswith("<pre>A &lt;title&gt;\n")
+
+
+def test_the_answer_comes_before_what_a_run_wrote() -> None:
+    document = Document(title="t", headline="Headline", answers=[Answer("Why?", "", ["So."])], lines=["3 runs written"])
+    assert document.to_text().splitlines()[:4] == ["Headline", "========", "Why? So.", "3 runs written"]
+
+
+def test_a_reason_is_shown_for_every_remedy_that_is_unknown() -> None:
+    vote = Prediction(remedy=Remedy("vote", ("a",), 3), basis="unknown", trainings=3, reason="rows lack runs")
+    table = remedy_table([vote], named("accuracy"), "")
+    assert table is not None
+    assert "(rows lack runs)" in "\n".join(table.lines())
 
 
 def test_a_notebook_shows_the_first_screen() -> None:

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.tasks.answers import Classes, kind_of, labels_of, plain_number, read_columns
+from mlflow_l3d.tasks.answers import Classes, kind_of, labels_of, plain_number
 from mlflow_l3d.tasks.columns import task_from_table
 from mlflow_l3d.tasks.kinds import Reading
-from mlflow_l3d.tasks.table import Table
+from mlflow_l3d.tasks.table import Table, read_columns
 
 COLUMNS = {"example_id": ["1", "2"], "label": ["no; never, ever", "yes"], "prediction": ["yes", None]}
 
@@ -61,17 +61,28 @@ def test_the_kind_of_answers(labels: list[str], answers: list[str | None], kind:
         (["1,234", "12,345.5", "700"], "thousands without a mark"),
         (['["B-PER","O"]', '["O"]'], "task_kind=tagging, ranking or generation"),
         (['{"d1": 2}', '["d2"]'], "task_kind=tagging, ranking or generation"),
+        (["3.1 kg", "4 kg", "5 kg"], "labels such as 3.1 kg are numbers with a comma or a unit"),
+        ([f"{number}%" for number in range(21)], "or a unit. Write the numbers alone"),
+        (["a|b", "b|a"], r"(a\|b and b\|a|b\|a and a\|b) are one set of names, but two classes. Sort the names"),
     ],
 )
 def test_labels_that_do_not_show_their_kind_are_no_classes(labels: list[str], fix: str):
     with pytest.raises(L3DError, match=fix):
         kind_of({*labels}, Counter(labels), 2)
-    assert kind_of({*labels, "yes"}, Counter(labels), 2) in ("classification", "texts")
-    columns = {"text": [f"text {row}" for row in range(20)], "label": (labels[:2] * 10)}
+    if "one set" not in fix:
+        assert kind_of({*labels, "yes"}, Counter(labels), 2) in ("classification", "texts")
+    columns = {"text": [f"text {row}" for row in range(42)], "label": (labels * 42)[:42]}
     table = Table(tuple(columns), columns.__getitem__)
     with pytest.raises(L3DError, match=fix):
         task_from_table("scores", table, Reading())
     assert task_from_table("scores", table, Reading(task_kind="classification")).kind == "classification"
+
+
+def test_sets_in_another_order_are_refused_only_if_a_label_has_the_same_names():
+    with pytest.raises(L3DError, match=r"b;a and a;b are one set"):
+        kind_of({"a;b", "c"}, Counter(["a;b", "b;a"]), 40)
+    assert kind_of({"a;b", "b;c"}, Counter(["x;y", "y;x", "a;b"]), 40) == "classification"
+    assert kind_of({f"{stars} stars" for stars in range(1, 6)}, Counter(["3 stars"]), 40) == "classification"
 
 
 @pytest.mark.parametrize(

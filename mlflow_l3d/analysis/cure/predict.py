@@ -74,7 +74,8 @@ def predict(
     reason = f"{lost} of {len(rows)} rows lack runs and are left out" if lost else ""
     why, chance = "", metric.chance_level(classes)
     if len(table.rows) < 2 or table.size < 2:
-        why = f"{len(table.rows)} rows of {table.size} runs that share their examples: at least 2 of 2 are needed"
+        missing = f", since {lost} of {len(rows)} rows lack runs" * bool(lost)
+        why = f"{len(table.rows)} rows of {table.size} runs that share their examples{missing}: 2 of 2 are needed"
     elif chance is not None and (count := guessing_runs(golden, chance)):
         low, runs = table.scores <= chance, int(np.isfinite(golden).sum())
         collapsed = f"{count} of {runs} golden runs collapsed"

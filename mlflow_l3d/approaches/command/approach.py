@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -113,10 +114,8 @@ class Command(Approach):
         del model
         variables = {name: os.environ.get(name) for name in listed(hyperparameters["environment"])}
         typed = {"words": self.template.words, "here": str(self.here.resolve()), "environment": variables}
-        files = {
-            **key_files.deciding_files(self.template),
-            **self.template.more_files(listed(hyperparameters["files"])),
-        }
+        more = self.template.more_files(listed(hyperparameters["files"]))
+        files = {**key_files.deciding_files(self.template), **more}
         return {"command": content_key(typed), "files": content_key(files)}
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:
@@ -277,7 +276,8 @@ class Command(Approach):
             looked = f"printed no score (name: value), and wrote neither {', '.join(PREDICTIONS)} nor {METRICS}"
             looked = f"printed no score, and its {written.unused}" if written.unused else looked
             ended = f"it ended with: {lines}" if lines else "it printed nothing"
-            raise EndedError(f"{self.what} {looked}; {ended}. Print one, such as accuracy: 0.87")
+            fix = "Write decimals with a point" if re.search(r"[:=]\s*[+-]?\d+,\d", printed.stdout) else "Print one"
+            raise EndedError(f"{self.what} {looked}; {ended}. {fix}, such as accuracy: 0.87")
         if self.first is None:
             warn_once(written.unused)
             scales = {name: scale_of(name, value) for name, value in values.items()}

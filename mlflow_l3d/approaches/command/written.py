@@ -21,8 +21,9 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS, OF_TEXTS
 from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.forms import check_tags, form_of
-from mlflow_l3d.tasks.answers import ROLES, Classes, kind_of, labels_of, read_columns, roles_of, text_of
+from mlflow_l3d.tasks.answers import Classes, kind_of, labels_of, text_of
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.table import ROLES, read_columns, roles_of
 
 PREDICTIONS: Final = ("predictions.csv", "predictions.parquet", "predictions.jsonl")
 METRICS: Final = "metrics.json"

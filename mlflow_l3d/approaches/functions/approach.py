@@ -54,7 +54,7 @@ class FunctionApproach(Carried, Approach):
         Randomness factors whose seeds the function uses. The task's own (``label_selection``, ``data_split``) decide
         the split and are added if they are missing.
     hyperparameters
-        Name -> declaration; none by default.
+        Name -> default, or a whole declaration; none by default.
     default_task
         Task if the user names none.
     task_kinds
@@ -92,7 +92,7 @@ class FunctionApproach(Carried, Approach):
         name: str,
         version: str,
         factors: Iterable[str],
-        hyperparameters: Mapping[str, Hyperparameter] | None = None,
+        hyperparameters: Mapping[str, Hyperparameter | Value] | None = None,
         default_task: str = "",
         task_kinds: Iterable[TaskKind] = ("classification",),
         metrics: Iterable[str] = (),
@@ -116,7 +116,10 @@ class FunctionApproach(Carried, Approach):
         self.brings_data = bool(self.metrics) and not default_task
         of_task = () if self.brings_data else tuple(factor for factor in TASK_FACTORS if factor not in named_factors)
         self.factors: tuple[str, ...] = (*of_task, *named_factors)
-        self.hyperparameters: Mapping[str, Hyperparameter] = dict(hyperparameters or {})
+        self.hyperparameters: Mapping[str, Hyperparameter] = {
+            key: value if isinstance(value, Hyperparameter) else Hyperparameter(value, key.replace("_", " "))
+            for key, value in (hyperparameters or {}).items()
+        }
         self.default_task = default_task
         self.task_kinds = kinds
 

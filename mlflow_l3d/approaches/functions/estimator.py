@@ -41,7 +41,7 @@ def training(
 
     Parameters
     ----------
-    factors, default_task, task_kinds, metrics
+    factors, hyperparameters, default_task, task_kinds, metrics
         As for :class:`mlflow_l3d.approaches.functions.approach.FunctionApproach`.
     name
         Name of the approach; by default that of the function.
@@ -50,8 +50,6 @@ def training(
         content as a study begins: the code of your files that the function reaches, and the value of each variable,
         default and enclosed object that this code names. What its own runs change does not count. Give one if the
         content of an object is not known, or if the function reads files or depends on packages that change.
-    hyperparameters
-        Name -> default, or a whole declaration.
 
     Raises
     ------
@@ -71,10 +69,6 @@ def training(
     data_order  400 of 400 predictions
     replicate   nothing
     """
-    declared = {
-        key: value if isinstance(value, Hyperparameter) else Hyperparameter(value, key.replace("_", " "))
-        for key, value in (hyperparameters or {}).items()
-    }
 
     def made(function: Function) -> Training:
         return Training(
@@ -82,7 +76,7 @@ def training(
             name=name or getattr(function, "__name__", ""),
             version=version,
             factors=factors,
-            hyperparameters=declared,
+            hyperparameters=hyperparameters,
             default_task=default_task,
             task_kinds=task_kinds,
             metrics=metrics,

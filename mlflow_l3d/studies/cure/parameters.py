@@ -15,11 +15,11 @@ class _Parent(TypedDict, total=False):
 
 
 class _Cure(TypedDict, total=False):
-    verify: Annotated[int, Of("0", "how many of the best remedies are trained and compared; those tried before count")]
+    verify: Annotated[int, Of("0", "number of best remedies to train and compare; remedies tried before count")]
     remedy: Annotated[
         str, Of("auto", "verify: the remedy that is trained, as a report names it; auto is those predicted to be best")
     ]
-    budget: Annotated[Any, Of("none", "most that verifying trains: none, a time as in 2h, or a number of trainings")]
+    budget: Annotated[Any, Of("none", "limit of verify: none, a time as in 2h, or a number of trainings")]
     runs: Annotated[
         int | Auto,
         Of(
@@ -29,7 +29,7 @@ class _Cure(TypedDict, total=False):
             high=10_000,
         ),
     ]
-    most_members: Annotated[int, Of("10", "most runs behind one prediction", low=2, high=100)]
+    most_members: Annotated[int, Of("10", "limit of runs behind one prediction", low=2, high=100)]
     smallest_effect: Annotated[
         float | Auto,
         Of(

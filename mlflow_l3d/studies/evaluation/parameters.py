@@ -37,8 +37,8 @@ class GroupOptions(TypedDict, total=False):
 class RunOptions(TypedDict, total=False):
     """Of runs of other code."""
 
-    step: Annotated[int | Literal["last", "best"], Of("last", "which value, if a metric has several steps")]
-    tag: Annotated[bool, Of("false", "also tag the runs with the difference that luck makes")]
+    step: Annotated[int | Literal["last", "best"], Of("last", "value to use if a metric has several steps")]
+    tag: Annotated[bool, Of("false", "also tag each run with the difference that luck causes")]
 
 
 class FileOptions(TypedDict, total=False):

@@ -34,11 +34,9 @@ class _Gate(TypedDict, total=False):
     power: Annotated[float, Of("0.8", "most_runs=auto: planned probability of the right verdict", high=1)]
     most_runs: Annotated[
         int | Auto,
-        Of(
-            "auto", "most golden runs per side; auto is the number that power needs, at most 200", low=5, high=MOST_RUNS
-        ),
+        Of("auto", "limit of golden runs per side; auto: what power needs, at most 200", low=5, high=MOST_RUNS),
     ]
-    looks: Annotated[int, Of("5", "most interim analyses", low=1, high=50)]
+    looks: Annotated[int, Of("5", "limit of interim analyses", low=1, high=50)]
     spending: Annotated[
         Literal["pocock", "obrien_fleming"],
         Of("pocock", "how interim analyses spend alpha: evenly (pocock) or late (obrien_fleming)"),

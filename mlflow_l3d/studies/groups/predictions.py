@@ -19,7 +19,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.examples import MOST
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.seeds.numbers.compared import Kind, compare_seeds
-from mlflow_l3d.tasks.answers import roles_of
+from mlflow_l3d.tasks.table import roles_of
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.existing import read_table
 

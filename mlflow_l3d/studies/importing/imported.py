@@ -53,6 +53,8 @@ class Import:
         One line for each file or run that is left out until it is corrected.
     notes
         Further remarks.
+    typed_tool
+        The typed ``from``; that of `arguments` is the recognised tool.
     """
 
     arguments: Mapping[str, str]
@@ -60,6 +62,7 @@ class Import:
     metric: Metric
     problems: tuple[str, ...]
     notes: tuple[str, ...]
+    typed_tool: str
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -94,8 +97,8 @@ class Import:
     @property
     def given(self) -> dict[str, str]:
         """The parameters that are not their defaults, without the source."""
-        typed = {name: value for name, value in self.arguments.items() if value not in (AUTO, NONE)}
-        return {name: public_parameter(name, value) for name, value in typed.items() if name != "source"}
+        typed = {**self.arguments, "source": AUTO, "from_": self.typed_tool}
+        return {name: public_parameter(name, value) for name, value in typed.items() if value not in (AUTO, NONE)}
 
     @cached_property
     def shared(self) -> dict[str, str]:

@@ -124,7 +124,7 @@ def evaluate_files(
 
 def _read(path: Path, arguments: Mapping[str, str]) -> Import:
     columns, only = ({} if arguments[name] == "none" else pairs(arguments[name]) for name in ("columns", "only"))
-    arguments = {**arguments, "from_": tool_of(path, arguments["from_"])}
+    typed_tool, arguments = arguments["from_"], {**arguments, "from_": tool_of(path, arguments["from_"])}
     recorded, problems = read_runs(path, arguments["from_"], columns, arguments["metric"])
     requested = chosen(recorded, arguments["task"], only) if recorded else []
     runs, metric, defects, notes = checked(requested, arguments["metric"], arguments["task_kind"], arguments["classes"])
@@ -134,7 +134,8 @@ def _read(path: Path, arguments: Mapping[str, str]) -> Import:
             raise L3DError(f"{problems[0]} ({len(problems)} such lines in all.)" if problems[1:] else problems[0])
         allowed = f"holds {len(runs)} run, and at least two are needed to measure luck"
         raise ParameterError("source", path, allowed, "Name a folder with more runs.")
-    return Import(arguments=arguments, runs=runs, metric=metric, problems=tuple(problems), notes=tuple(notes))
+    about = {"problems": tuple(problems), "notes": tuple(notes)}
+    return Import(arguments=arguments, runs=runs, metric=metric, **about, typed_tool=typed_tool)
 
 
 def _earlier(request: Import, client: Client) -> tuple[FilesEvaluation | None, int]:

@@ -11,7 +11,7 @@ import pandas as pd
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.designs import plannable_designs
 from mlflow_l3d.designs.base import FEWEST_PILOT_COLUMNS
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.studies.base import entry_point, expected_workers, specified
 from mlflow_l3d.studies.budget import Budget
@@ -91,6 +91,9 @@ def plan(
     """
     with entry_point() as project_run:
         request = specified(specify, approach, task, parameters)
+        if (design := request.plan.design).planning is None and not design.baseline:
+            fix = f"mlflow-l3d investigate --design {design.name} --dry-run counts its runs."
+            raise ParameterError("design", design.name, "is not planned: its intervals are not computed before", fix)
         allowed = Budget.parse(budget, requests=True)
         wanted = PLAN["assurance"].read(assurance)
         run_id: str | None = None

@@ -44,7 +44,7 @@ class _Referee(TypedDict, total=False):
         ),
     ]
     most_runs: Annotated[
-        int | Auto, Of("auto", "start: most runs of a candidate, auto is 40; judge: most runs now", low=1, high=40)
+        int | Auto, Of("auto", "start: limit of runs per candidate, auto is 40; judge: limit now", low=1, high=40)
     ]
     baseline: Annotated[str, Of("latest", "start: parent run to begin with; latest is the latest investigation")]
     metric: Annotated[str, Of("auto", "start: metric that is judged; auto is the baseline's metric")]

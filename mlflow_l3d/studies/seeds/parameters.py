@@ -15,9 +15,7 @@ from mlflow_l3d.parameters.verbs import Verb
 class _SeedsTask(TypedDict, total=False):
     task: Annotated[
         str,
-        replace(
-            shared.TASK, help="labelled data, a file or a task: its own parts (column `split`), else it is split once"
-        ),
+        replace(shared.TASK, help="labelled data, a file or a task; split once if it has no parts (column `split`)"),
     ]
 
 
@@ -82,7 +80,7 @@ class RepeatsOptions(_Asked, shared.Columns, shared.Place, total=False):
     """Of `replicate`, in addition to the task."""
 
     model: Annotated[str, Of("auto", "(required) model behind an endpoint, openai:NAME")]
-    repeats: Annotated[int, Of("20", "times that each request is sent", low=2, high=100_000)]
+    repeats: Annotated[int, Of("20", "number of times a request is sent", low=2, high=100_000)]
     hyperparameters: Annotated[shared.Settings, Of("auto", "those of icl")]
     test_size: Annotated[int | Auto, Of("50", "rows: test examples to ask about", low=2)]
 

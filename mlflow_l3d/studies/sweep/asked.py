@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -61,9 +63,19 @@ def changed(point: Point, change: Point) -> Point:
 
 
 def command_of(point: Point) -> dict[str, Any]:
-    """Return the parameters of the separate command that would give the same investigation."""
+    """Return the parameters of the separate command that would give the same investigation.
+
+    A value of `over` fills the placeholder with its name if the command has one; the others are hyperparameters.
+    """
     parameters = {name: value for name, value in point.items() if name in MAIN}
     over = {name: value for name, value in point.items() if name not in MAIN and name != SET}
+    for text in (name for name in ("command", "project_parameters") if isinstance(parameters.get(name), str)):
+        for name, value in [*over.items()]:
+            typed = shlex.quote(str(value)) if text == "command" else str(value)
+            parts = re.split(rf"(?<!\{{)\{{{re.escape(name)}\}}(?!\}})", parameters[text])
+            if len(parts) > 1:
+                parameters[text] = typed.join(parts)
+                del over[name]
     return {**parameters, "hyperparameters": _joined(parameters.get("hyperparameters"), over)} if over else parameters
 
 

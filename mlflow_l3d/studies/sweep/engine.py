@@ -43,6 +43,11 @@ class SweepPlan(StudyPlan):
 
     request: SweepRequest = field(kw_only=True)
 
+    @property
+    def exit_status(self) -> int:
+        """1 if a point failed."""
+        return int(bool(self.request.failed))
+
     def check(self) -> None:
         """Raise ParameterError if the budget is known to be enough for no point."""
         budget, designs = self.request.budget, [point.design() for point in self.request.points]

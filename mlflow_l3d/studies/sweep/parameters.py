@@ -17,12 +17,10 @@ class SweepOptions(TypedDict, total=False):
 
     over: Annotated[
         str | Mapping[str, Any],
-        Of("none", 'hyperparameters to vary, as JSON: {"shots": [2, 4, 8], "prompt_format": ["A", "B"]}'),
+        Of("none", 'hyperparameters or placeholders, as JSON: {"shots": [2, 4, 8], "prompt_format": ["A", "B"]}'),
     ]
     file: Annotated[str, Of("none", "YAML or JSON file of the points, also with sets, exclusions and overrides")]
-    budget: Annotated[
-        object, Of("none", "most that this call computes: 2h, 90m, or 5000 cells; the same command continues")
-    ]
+    budget: Annotated[object, Of("none", "limit of this call: 2h, 90m, or 5000 cells; the same command continues")]
 
 
 SWEEP: Final[Parameters] = declared(Task, Approach, InvestigateOptions, SweepOptions)

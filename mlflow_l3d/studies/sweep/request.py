@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.command.template import EndedError
+from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.published import PUBLISHED
@@ -17,8 +18,9 @@ from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.parameters.values import as_text, public_parameter
 from mlflow_l3d.studies.base import specified
 from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
-from mlflow_l3d.studies.sweep.asked import SET, Point, changed, command_of, labels_of, merged, points_of, typed_text
+from mlflow_l3d.studies.sweep.asked import Point, changed, command_of, labels_of, merged, points_of, typed_text
 from mlflow_l3d.studies.sweep.numbers.point import Choice, SweptPoint, point_name, value_text
 from mlflow_l3d.studies.sweep.numbers.results import OF_CHOICE
 from mlflow_l3d.studies.sweep.parameters import SWEEP
@@ -26,6 +28,10 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.resolve import read_task
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
+
+T = TypeVar("T")
+_FIRST: Final = ("approach", "hyperparameters", "metric", *OWN_PARAMETERS)
+"""Parameters of `main` that decide the first run of a command."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,61 +76,53 @@ class PointRequest(InvestigationRequest):
 
 
 def specify_points(
-    asked: Sequence[Point], *, searches: Searches | None = None, budgeted: bool = False
-) -> tuple[tuple[PointRequest, ...], tuple[SweptPoint, ...]]:
-    """Specify every point; data that several share is read once, and is one object, and all have one ``design=auto``.
+    asked: Sequence[Point], searches: Searches | None, ended: dict[str, str], *, budgeted: bool
+) -> tuple[tuple[PointRequest, ...], dict[int, SweptPoint]]:
+    """Return every point, and place -> point for those whose command failed in its first run; all have one ``design``.
 
-    Returns
-    -------
-    tuple of PointRequest, tuple of SweptPoint
-        The points, and those whose command failed in its first run.
-
-    Raises
-    ------
-    ParameterError
-        If a point cannot be specified, or two are the same investigation; it names the point.
-    L3DError
-        If the commands of all points failed.
+    Data that several share is read once, and is one object. A first run that failed is not repeated (`ended`: what
+    decides it -> its error). It raises what :func:`specify_sweep` raises; if all commands failed, an L3DError.
     """
-    read, labels = cache(read_task), []
+    read, labels = cache(read_task), labels_of(asked)
     # One object for equal tasks, so that a job with many points holds, and pickles, their data once.
     shared: dict[Any, Task] = {}
-    requests: list[InvestigationRequest] = []
-    begun, failed, errors = [], [], []
-    for each, label in zip(asked, labels_of(asked), strict=True):
+    requests: dict[int, InvestigationRequest] = {}
+    errors: dict[int, str] = {}
+    for place, (each, label) in enumerate(zip(asked, labels, strict=True)):
+        first_run = str([(name, each[name]) for name in each if name not in MAIN or name in _FIRST])
         try:
-            request = _specified(each, label, partial(specify, read=read), searches)
+            if first_run not in ended:
+                request = _specified(each, label, partial(specify, read=read), searches)
         except EndedError as error:
             if not label:
                 raise
-            failed.append(each)
-            errors.append(str(error))
+            ended[first_run] = str(error)
+        if first_run in ended:
+            errors[place] = ended[first_run]
             continue
-        begun.append(each)
-        labels.append(label)
         if type(task := request.setup.task) is Task:
             task = shared.setdefault((task.fingerprint, task.name, task.settings, task.notes), task)
-        requests.append(replace(request, setup=replace(request.setup, task=task)))
+        requests[place] = replace(request, setup=replace(request.setup, task=task))
     if not requests:
         raise L3DError(f"Every point failed; the first said: {errors[0]}")
-    left_to_us = [request.given["design"] == "auto" for request in requests]
-    several = [
-        request for request, is_auto in zip(requests, left_to_us, strict=True) if is_auto and request.factors[1:]
-    ]
+    several = [each for each in requests.values() if each.given["design"] == "auto" and each.factors[1:]]
     if len({request.plan.design for request in several}) > 1:  # one point needs tables, so that all of them have some
-        pairs = zip(begun, left_to_us, strict=True)
-        alike = [changed(each, {"design": PUBLISHED}) if is_auto else each for each, is_auto in pairs]
-        return specify_points([*alike, *failed], searches=searches, budgeted=budgeted)
-    choices = _choices([*begun, *failed], [*requests, *(None for _ in failed)])
-    points = tuple(
-        PointRequest(
-            **{part.name: getattr(each, part.name) for part in fields(each)}, choices=point_choices, budgeted=budgeted
+        tables, auto = {"design": PUBLISHED}, MAIN["design"].default
+        alike = [each if each.get("design", auto) != auto else changed(each, tables) for each in asked]
+        return specify_points(alike, searches, ended, budgeted=budgeted)
+    choices = _choices(asked, [requests.get(place) for place in range(len(asked))])
+    points = {
+        place: PointRequest(
+            **{part.name: getattr(each, part.name) for part in fields(each)}, choices=choices[place], budgeted=budgeted
         )
-        for each, point_choices in zip(requests, choices, strict=False)
-    )
+        for place, each in requests.items()
+    }
     _check_distinct(points, labels)
-    task_name, ends = requests[0].setup.task.name, zip(choices[len(points) :], errors, strict=True)
-    return points, tuple(SweptPoint("", place, str(place.get("task", task_name)), None, error) for place, error in ends)
+    task_name = next(iter(requests.values())).setup.task.name
+    return tuple(points.values()), {
+        place: SweptPoint("", choices[place], str(choices[place].get("task", task_name)), None, error)
+        for place, error in errors.items()
+    }
 
 
 def _specified(
@@ -148,11 +146,8 @@ def _specified(
 def _choices(asked: Sequence[Point], found: Sequence[InvestigationRequest | None]) -> list[dict[str, Choice]]:
     """Return for each point the value of everything that was asked for by name and differs between points."""
     named = dict.fromkeys(name for each in asked for name in each)
-    columns: dict[str, list[Choice | None]] = {}
-    for name in named:
-        values = [_final(name, *pair) for pair in zip(asked, found, strict=True)]
-        if len(set(values)) > 1:
-            columns[name] = _numbers(values)
+    texts = {name: [_final(name, *pair) for pair in zip(asked, found, strict=True)] for name in named}
+    columns = {name: _numbers(values) for name, values in texts.items() if len({*values}) > 1}
     return [
         {name: value for name, values in columns.items() if (value := values[number]) is not None}
         for number in range(len(asked))
@@ -161,16 +156,14 @@ def _choices(asked: Sequence[Point], found: Sequence[InvestigationRequest | None
 
 def _final(name: str, asked: Point, found: InvestigationRequest | None) -> str | None:
     """Return the value of a parameter, hyperparameter or set at a point as text; None if it has none."""
-    if name == SET:
-        return str(asked[SET])
-    if found is None:
+    if found is None or name not in (*found.given, *found.setup.hyperparameters):  # a set, or a placeholder
         return public_parameter(name, typed_text(name, asked[name])) if name in asked else None
     setup = found.setup
     if name in found.given:
         public_names = {"task": setup.task.name, "model": setup.model, "approach": setup.approach.name}
         typed = asked.get(name, found.given[name])
         return public_names.get(name) or public_parameter(name, as_text(name, typed))
-    return str(setup.hyperparameters[name]) if name in setup.hyperparameters else None
+    return str(setup.hyperparameters[name])
 
 
 def _numbers(values: Sequence[str | None]) -> list[Choice | None]:
@@ -181,14 +174,13 @@ def _numbers(values: Sequence[str | None]) -> list[Choice | None]:
         return list(values)
 
 
-def _check_distinct(points: Sequence[PointRequest], labels: Sequence[str]) -> None:
+def _check_distinct(points: Mapping[int, PointRequest], labels: Sequence[str]) -> None:
     seen: dict[str, str] = {}
-    for number, (point, label) in enumerate(zip(points, labels, strict=True), start=1):
-        shown = f"{number} ({label})" if label else str(number)
+    for place, point in points.items():
+        shown = f"{place + 1} ({labels[place]})" if labels[place] else str(place + 1)
         if point.key in seen:
-            raise ParameterError(
-                "point", shown, f"is the same investigation as point {seen[point.key]}", "Leave one out."
-            )
+            allowed = f"is the same investigation as point {seen[point.key]}"
+            raise ParameterError("point", shown, allowed, "Leave one out.")
         seen[point.key] = shown
 
 
@@ -203,7 +195,7 @@ class SweepRequest:
     points
         The investigations, in the order of the request.
     failed
-        The points whose command failed in its first run; the others continue.
+        Place -> point whose command failed in its first run; the others continue.
     budget
         The most that is computed.
     key
@@ -214,7 +206,7 @@ class SweepRequest:
 
     given: Mapping[str, str]
     points: tuple[PointRequest, ...]
-    failed: tuple[SweptPoint, ...]
+    failed: Mapping[int, SweptPoint]
     budget: Budget
     key: str
     is_typed: bool = True
@@ -235,8 +227,13 @@ class SweepRequest:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What is to be said before it begins, each once."""
-        failures = [f"The point {point.name} failed: {point.error}" for point in self.failed]
+        failures = [f"The point {point.name} failed: {point.error}" for point in self.failed.values()]
         return tuple(dict.fromkeys([*(remark for point in self.points for remark in point.remarks), *failures]))
+
+    def in_order(self, of_points: Iterable[T], of_failed: Iterable[T]) -> list[T]:
+        """Return what belongs to the points and to the failed ones, in the order of the request."""
+        both = iter(of_points), iter(of_failed)
+        return [next(both[place in self.failed]) for place in range(len(self.points) + len(self.failed))]
 
     def public(self) -> dict[str, str]:
         """Return every parameter as it may be shown and logged."""
@@ -255,11 +252,13 @@ class SweepRequest:
             "parameters": self.public(),
             "budget": str(self.budget),
             "choices": list(self.choices),
-            "points": [
-                {"choices": dict(point.choices), "investigation_key": point.key, "parameters": point.public()}
-                for point in self.points
-            ]
-            + [{"choices": dict(point.choices), "parameters": {"task": point.task}} for point in self.failed],
+            "points": self.in_order(
+                [
+                    {"choices": dict(each.choices), "investigation_key": each.key, "parameters": each.public()}
+                    for each in self.points
+                ],
+                [{"choices": dict(each.choices), "parameters": {"task": each.task}} for each in self.failed.values()],
+            ),
             "sweep_key": self.key,
         }
 
@@ -292,8 +291,9 @@ def specify_sweep(
     texts = {name: typed_text(name, given.get(name, parameter.default)) for name, parameter in SWEEP.items()}
     budget = Budget.parse(given.pop("budget", SWEEP["budget"].default))
     once = None if searches is None else cache(searches)
-    points, failed = specify_points(points_of(given), searches=once, budgeted=bool(budget))
+    points, failed = specify_points(points_of(given), once, {}, budgeted=bool(budget))
     if len({tuple(str(getattr(point.setup, name)) for name in PLACE) for point in points}) > 1:
         raise ParameterError("device", texts["device"], "must be one for all points", "Start a sweep for each.")
-    key = content_key({"points": sorted(point.key for point in points)})
+    without = {"failed": sorted(point.name for point in failed.values())} if failed else {}
+    key = content_key({"points": sorted(point.key for point in points), **without})
     return SweepRequest(texts, points, failed, budget, key, is_typed=set(given) <= set(SWEEP))

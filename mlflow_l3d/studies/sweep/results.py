@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -194,16 +195,15 @@ def points_of_sweep(client: Client, run_id: str) -> ReadPoints:
         raise ParameterError("source", run_id, "is a sweep without points", "Run the same sweep again.")
     planned = document.get("points", [])
     place = {point.get("investigation_key"): at for at, point in enumerate(planned)}
-    ordered = sorted(parents, key=lambda run: place.get(run.data.tags.get(names.INVESTIGATION_KEY), len(place)))
-    begun_points, experiments = points_of(client, ordered)
-    unbegun: list[SweptPoint] = []
-    begun = {run.data.tags.get(names.INVESTIGATION_KEY) for run in parents}
-    for point, end in zip(planned, document.get("ends", []), strict=False):
-        if point.get("investigation_key") not in begun:
+    run_keys = [run.data.tags.get(names.INVESTIGATION_KEY, "") for run in parents]
+    begun_points, experiments = points_of(client, parents)
+    rows = [(place.get(key, len(place)), point) for key, point in zip(run_keys, begun_points, strict=True)]
+    for at, (point, end) in enumerate(zip(planned, document.get("ends", []), strict=False)):
+        if point.get("investigation_key") not in run_keys:
             choices = point.get("choices", {})
             task = str(choices.get("task", point.get("parameters", {}).get("task", "")))
-            unbegun.append(SweptPoint("", choices, task, None, str(end.get("error") or "was not begun")))
-    return (*begun_points, *unbegun), experiments
+            rows.append((at, SweptPoint("", choices, task, None, str(end.get("error") or "was not begun"))))
+    return tuple(point for _, point in sorted(rows, key=itemgetter(0))), experiments
 
 
 def points_of_runs(client: Client, run_ids: Sequence[str]) -> ReadPoints:

@@ -198,7 +198,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         failed = [point for point in points if point.error]
         if len(failed) == len(points):
             raise L3DError(f"Every point failed; the first said: {failed[0].error}")
-        swept = (*(point.swept() for point in points), *request.failed)
+        swept = tuple(request.in_order((point.swept() for point in points), request.failed.values()))
         complete = sum(point.is_complete for point in points)
         parent, client = self.recorder.parent, self.recorder.client
         experiments = {point.run_id: parent.experiment_id for point in swept if point.run_id}
@@ -217,8 +217,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         )
         with temporary_folder() as folder:
             write_sweep(folder, finished)
-            ends = [{"run_id": point.run_id, "complete": point.is_complete, "error": point.error} for point in points]
-            ends += [{"run_id": "", "complete": False, "error": point.error} for point in request.failed]
+            ends = [{"run_id": point.run_id, "error": point.error} for point in swept]
             write_json(folder / names.SWEEP_DOCUMENT, {**request.document(), "ends": ends}, indent=2)
             counts = {"points": len(swept), "points_complete": complete, "points_failed": finished.points_failed}
             counts["cells_computed"] = self._computed(finished)

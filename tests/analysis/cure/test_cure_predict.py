@@ -64,6 +64,15 @@ def test_few_runs_that_guess_predict_nothing_instead_of_a_negative_variance() ->
     assert (of(found, "mean", 4).basis, math.isnan(of(found, "mean", 4).std.value)) == ("unknown", True)
 
 
+def test_the_reason_names_rows_that_lack_runs() -> None:
+    [whole, other] = rows_of(2, 3)
+    alone = replace(other, predictions=other.predictions[:1], scores=other.scores[:1], validation=other.validation[:1])
+    found = predict([whole, alone], over=["a"], metric=F1, classes=3, test_size=40)
+    assert {each.reason for each in found if each.basis == "unknown"} == {
+        "1 rows of 3 runs that share their examples, since 1 of 2 rows lack runs: 2 of 2 are needed"
+    }
+
+
 def test_a_tie_goes_to_the_first_member_and_unparsed_answers_have_no_vote() -> None:
     votes = np.array([[1, 2, -1, -1, 0], [0, 2, 1, -1, 1], [1, 0, 0, -1, 1], [0, 0, -1, -1, 1]])
     predictions, shares = combine("vote", votes, classes=3)

@@ -365,6 +365,13 @@ def test_runs_that_share_a_seed_are_averaged_and_folders_name_groups(place: Plac
     ]
 
 
+def test_the_next_step_names_the_tool_only_if_it_was_named(place: Place) -> None:
+    rows_of(NEAR).to_csv("scores.csv", index=False)
+    assert "--from" not in of_file(place).summary()
+    rows_of(NEAR[1:]).to_csv("named.csv", index=False)
+    assert "--from=csv" in of_file(place, "named.csv", from_="csv").summary()
+
+
 @pytest.mark.slow
 def test_one_run_of_each_setting_has_no_luck_and_groups_are_no_seeds_study(place: Place) -> None:
     rows_of([(model, 1, score) for model, score in (("A", 0.7), ("B", 0.8), ("C", 0.9))]).to_csv(

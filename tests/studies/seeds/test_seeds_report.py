@@ -211,7 +211,7 @@ def test_terminal_has_the_first_screen_only(studies):
     text = seeds_document(studies[2], title="t", source=SOURCE, failed=1, lines=["a line"]).to_text()
     lines = text.splitlines()
     assert lines[0].startswith("3 of 10 seeds collapsed")
-    assert lines[2] == "a line"
+    assert lines.index("a line") > max(at for at, line in enumerate(lines) if "?" in line[:40] and "Next" not in line)
     assert len(lines) <= 25
     assert "1 seed failed" in text
 

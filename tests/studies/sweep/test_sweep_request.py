@@ -200,3 +200,24 @@ def test_an_error_of_another_kind_names_its_point_too() -> None:
 def test_budgets(text: object, budget: Budget) -> None:
     assert Budget.parse(text) == budget
     assert bool(budget) == (text != "none")
+
+
+def test_over_fills_placeholders_and_a_first_run_that_fails_is_not_repeated(tmp_path: Path) -> None:
+    script = tmp_path / "score.py"
+    lines = ("import sys, pathlib", f"pathlib.Path({str(tmp_path / 'runs')!r}).open('a').write(sys.argv[1] + ' ')")
+    script.write_text("\n".join([*lines, "if sys.argv[1] == '2': sys.exit('bad')", "print('accuracy: 0.5')"]))
+    command = f"python -SE {script} {{lr}} {{data_order}} {{{{lr}}}} {{data_split}} {{output}}"
+    given: dict[str, Any] = {"approach": "command", "metric": "accuracy", "command": command}
+    request = asked(**given, over={"lr": [2, 1]}, design="crossed,nested")
+    [failed, other] = request.failed.values()
+    assert [*request.failed] == [0, 2]
+    assert ("bad" in failed.error, failed.choices) == (True, {"design": "crossed", "lr": 2.0})
+    assert other.choices == {"design": "nested", "lr": 2.0}
+    assert [dict(point.choices) for point in request.points] == [
+        {"design": d, "lr": 1.0} for d in ("crossed", "nested")
+    ]
+    assert [point.setup.approach.template.words[3] for point in request.points] == ["1", "1"]
+    assert (tmp_path / "runs").read_text().split().count("2") == 1
+    alone = asked(**given, over={"lr": [1]}, design="crossed,nested")
+    assert [point.key for point in alone.points] == [point.key for point in request.points]
+    assert alone.key != request.key

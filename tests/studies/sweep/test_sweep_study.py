@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from run_helpers import SMALL, Hooked, Place, copied, sqlite_place
 
-from mlflow_l3d import delete, evaluate, sweep
+from mlflow_l3d import delete, evaluate, plan_sweep, sweep
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -291,7 +291,10 @@ def test_a_command_that_fails_in_its_first_run_leaves_the_other_points(place: Pl
     script.write_text(f"import sys\n{checks}\nprint('accuracy: 0.5' + sys.argv[2][:2])\n")
     commands = [f"{sys.executable} -SE {script} {rate} {{data_order}} {{data_split}}" for rate in (1, 2, 3)]
     given: dict[str, Any] = {"task": "auto", "approach": "command", "metric": "auto", "self_test": "skip"}
-    found = run(place, **given, command=commands)
+    with place.entered():
+        assert plan_sweep(**{**SMALL, **SIZES, **given}, command=commands[:2]).exit_status == 1
+        assert plan_sweep(**{**SMALL, **SIZES, **given}, command=commands[0]).exit_status == 0
+    found = run(place, **given, command=[commands[2], *commands[:2]])
     assert found.exit_status == 1
     study = place.client.get_run(found.run_id)
     assert (study.data.metrics["points_failed"], study.data.metrics["points_complete"]) == (2, 1)
@@ -299,7 +302,7 @@ def test_a_command_that_fails_in_its_first_run_leaves_the_other_points(place: Pl
     with place.entered():
         read = evaluate(found.run_id)
     for points in (found.points, read.sweep.points):
-        good, bad, silent = points
+        silent, good, bad = points
         assert "printed no score" in silent.error
         assert (good.error, good.complete) == ("", True)
         assert "score.py 2" in bad.choices["command"]

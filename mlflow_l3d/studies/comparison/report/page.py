@@ -72,7 +72,8 @@ def comparison_document(
         answers=answers(comparison),
         table=first_table(comparison),
         steps=[*steps(comparison, sides, source)],
-        lines=[*filter(None, [letters]), *source.lines],
+        legend=letters,
+        lines=source.lines,
         notes=notes,
         sections=[
             Section("Every pair in numbers", [tables.difference_table(comparison)]),
