@@ -156,9 +156,9 @@ def test_one_text_occurs_and_keeps_its_ids(tmp_path: Path) -> None:
 def test_remarks_on_what_is_smaller_than_the_default(tmp_path: Path) -> None:
     task = load_task(str(write(tmp_path)), Reading(text_column="body"))
     assert task.notes == (
-        "mine.csv: 32 training examples labelled instead of the default 1000: class 0 has 16, class 1 has 16 (500 a "
+        "mine.csv: 32 training examples labelled instead of the default 1000: class 0 has 16, class 1 has 16 (500 per "
         "class would be needed)",
-        "mine.csv: 8 test examples evaluated instead of the default 1000: class 0 has 4, class 1 has 4 (500 a "
+        "mine.csv: 8 test examples evaluated instead of the default 1000: class 0 has 4, class 1 has 4 (500 per "
         "class would be needed)",
     )
     small = load_task("synthetic", settings=SplitSettings(num_labelled=2, test_size=2))

@@ -435,9 +435,9 @@ def test_what_cannot_be_predicted_has_a_reason() -> None:
         return [each.reason for each in found if each.basis == "unknown" and not each.std.value > 0]
 
     rows = rows_of(6, 5)
-    assert "at least 2 of 2" in reasons(rows[:1])[0]
-    assert "at least 2 of 2" in reasons([])[0]
-    assert "at least 2 of 2" in reasons([Members(r.predictions[:1], r.labels) for r in rows])[0]
+    assert "2 of 2 are needed" in reasons(rows[:1])[0]
+    assert "2 of 2 are needed" in reasons([])[0]
+    assert "2 of 2 are needed" in reasons([Members(r.predictions[:1], r.labels) for r in rows])[0]
     bare = [Members(r.predictions, r.labels) for r in rows]
     assert {*reasons(bare)} == {
         "no class scores of the runs are known: see vote",
