@@ -222,7 +222,9 @@ def _refusal(error: Exception) -> L3DError | None:
 
 def _unreachable(uri: str, error: Exception) -> L3DError:
     text = error_line(error)
-    if uri.endswith("mlruns") or "file store" in text.lower() or "filesystem tracking" in text.lower():
+    if re.match(r"[\w.-]+:\d", uri):
+        allowed, fix = "is read as a folder", f"Set MLFLOW_TRACKING_URI=http://{uri}."
+    elif uri.endswith("mlruns") or "file store" in text.lower() or "filesystem tracking" in text.lower():
         uri, allowed = uri or "./mlruns", "MLflow no longer writes to a folder of files"
         fix = "Set MLFLOW_TRACKING_URI=sqlite:///mlflow.db, or move the old ./mlruns away."
     elif version := re.search(r"found version (\w+)|revision identified by '(\w+)'", text):

@@ -107,6 +107,11 @@ def test_an_old_folder_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         connect()
 
 
+def test_an_address_without_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "Set MLFLOW_TRACKING_URI=http://127.0.0.1:5804." in refusal("127.0.0.1:5804")
+
+
 @pytest.mark.parametrize("tail", ["", "/"])
 def test_a_folder_is_no_sqlite_file(tmp_path: Path, tail: str) -> None:
     assert "is a folder" in refusal(f"sqlite:///{tmp_path}{tail}")
