@@ -18,7 +18,6 @@ from mlflow_l3d.report.numbers import (
     MISSING,
     counted,
     duration,
-    metric_text,
     percent,
     plain,
     share_text,
@@ -55,7 +54,7 @@ def search_report(
         As in :class:`mlflow_l3d.report.page.Document`.
     """
     source, trials = source or Source(), counted(result.trials_run, "trial")
-    about = source.about(metric_text(result.metric))
+    about = source.about(result.metric)
     lost = [f"{counted(stage.failed, f'{stage.name} trial')} failed." for stage in result.stages if stage.failed]
     notes = [*lost, *result.notes]
     return Document(

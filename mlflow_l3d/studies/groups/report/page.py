@@ -64,7 +64,7 @@ def groups_document(
     return Document(
         title=title,
         headline=words.headline(study),
-        about=source.about(metric_text(study.metric)),
+        about=source.about(study.metric),
         place=source.place(counted(counts["used"], "run"), counted(len(study.groups), "group")),
         answers=words.answers(study),
         drawing=_strips(study),
