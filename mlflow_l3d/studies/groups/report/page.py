@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -45,8 +44,8 @@ def groups_document(
     title: str,
     source: Source,
     lines: Sequence[str] = (),
-    notes: Sequence[str] = (),
-    settings: Mapping[str, str] = MappingProxyType({}),
+    notes: Sequence[str],
+    settings: Mapping[str, str],
 ) -> Document:
     """Return groups of runs as people read them.
 
