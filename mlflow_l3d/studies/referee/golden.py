@@ -74,7 +74,8 @@ class GoldenSource:
         machine: Mapping[str, str],
         fresh_half: bool = False,
     ) -> None:
-        self.client, self.baseline, self.metric, self.machine = client, baseline, metric, {**machine, "self_test": "skip"}
+        self.client, self.baseline, self.metric = client, baseline, metric
+        self.machine = {**machine, "self_test": "skip"}
         self.shares_seeds = shares_seeds
         predictions = next(baseline.predictions(client, 1), None)
         examples = (baseline.task or {}).get("test_size") if predictions is None else len(predictions)
