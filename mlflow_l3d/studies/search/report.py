@@ -19,7 +19,6 @@ from mlflow_l3d.report.page import Document, Drawing, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.report.text import Answer, Step
-from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, range_text, setting_text
 
 MOST_TRIALS: Final = 300
@@ -137,6 +136,13 @@ def gains(result: SearchResult) -> Drawing | None:
     return Drawing(Markup("").join([*bars, svg(22, "axis", axis.drawn(0))]), caption)
 
 
+_OF_A_SEARCH: Final = (
+    *("space", "coarse_trials", "fine_trials", "coarse_sampler", "fine_sampler", "pruner", "search_seeds"),
+    "held_out_runs",
+)
+"""Parameters that an investigation does not have."""
+
+
 def verdict(held: HeldOut | None, metric: Metric) -> str:
     """Return what the found setting is on other configurations: better, worse, equal, undecided, or not tried."""
     if held is None or not held.configurations + held.missing:
@@ -243,7 +249,7 @@ def _matters(result: SearchResult) -> tuple[str, ...]:
 def steps(result: SearchResult, source: Source) -> Iterator[Step]:
     """Yield what to do next."""
     held, word = result.held_out, verdict(result.held_out, result.metric)
-    typed = {name: value for name, value in source.given.items() if name in MAIN}
+    typed = {name: value for name, value in source.given.items() if name not in _OF_A_SEARCH}
     shared = replace(source, given=typed)
     if result.kept_default or word == "worse":
         yield Step("Keep the default. How much of its score is luck?", shared.command())
