@@ -214,9 +214,9 @@ class Conduct:
 
     def _result(self, run_id: str, computed: int = 0) -> Gate:
         """Return the result so far."""
-        given, baseline = self.request.given, self.request.baseline
-        public = {name: public_parameter(name, value) for name, value in given.items()}
-        typed = {name: public[name] for name in given if given[name] != GATE[name].default}
+        parameters, baseline = self.request.given, self.request.baseline
+        public = {name: public_parameter(name, value) for name, value in parameters.items()}
+        typed = {name: public[name] for name, value in parameters.items() if value != GATE[name].default}
         source = GateSource(
             task=str((baseline.task or {}).get("name", "")),
             approach=str(baseline.document.get("approach", {}).get("name", "")),
@@ -228,7 +228,7 @@ class Conduct:
             changes=self.request.candidate.changes,
             is_typed=is_typed(baseline.document.get("parameters", {})),
         )
-        settings = {name: public[name] for name in given if given[name] != "auto"}
+        settings = {name: public[name] for name, value in parameters.items() if value != "auto"}
         return Gate(run_id, self.answer, source, settings, computed, self.request)
 
     def _write(self, run: AuxiliaryRun, computed: int) -> Gate:

@@ -36,7 +36,7 @@ _AHEAD: Final = 40  # runs of one system that are planned at once; they are trai
 
 
 class GoldenSource:
-    """Scores of golden runs; its methods are those of `FunctionSource`.
+    """Scores of golden runs, by the methods that `FunctionSource` has.
 
     Changes of a candidate are relative to the champion. Whatever is named by them stays a change of the champion, so
     that kept changes add up.
