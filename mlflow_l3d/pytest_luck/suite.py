@@ -56,9 +56,8 @@ def sum_up(cases: Sequence[Mapping[str, Any]], alpha: float, *, is_whole: bool =
     text = f"{counts}; {runs} runs, {seconds:.1f} s; {limit}"
     text = text if is_whole else f"interrupted; {text}"
     ordered = sorted(cases, key=lambda case: str(case["case"]))
-    return {"version": 1, "alpha": alpha, "verdicts": verdicts, "runs": runs, "seconds": seconds, "text": text} | {
-        "cases": ordered
-    }
+    counted = {"version": 1, "alpha": alpha, "verdicts": verdicts, "runs": runs, "seconds": seconds}
+    return {**counted, "text": text, "cases": ordered}
 
 
 def markdown_of(summary: Mapping[str, Any]) -> str:

@@ -167,6 +167,11 @@ def with_limits(text: str, limits: str, form: str = "{}") -> str:
     return text if MISSING in (text, limits) else f"{text}\n{form.format(limits)}"
 
 
+def cell_of(row: Mapping[Any, Any], name: str, shown: Callable[[float], str]) -> str:
+    """Return a number in a row of a table, and below it its interval if it has one."""
+    return with_limits(shown(row[name]), interval_of(row, name, shown), "({})")
+
+
 def counted(number: int, what: str) -> str:
     """Return a number with its noun, as in ``1 trial`` or ``1,200 trials``."""
     return f"{number:,} {what if number == 1 else 'studies' if what == 'study' else f'{what}s'}"

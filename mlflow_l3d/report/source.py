@@ -11,7 +11,8 @@ from typing import Final
 from markupsafe import Markup
 
 from mlflow_l3d.designs import all_designs
-from mlflow_l3d.report.numbers import value_text
+from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.report.numbers import metric_text, value_text
 
 _ANOTHER: Final = "hyperparameters=NAME=VALUE"
 _PLAIN: Final = re.compile(r"[\w@%+=:./{}-]+|[\w@%+=:,./-]+")
@@ -92,9 +93,10 @@ class Source:
         """What names the run of the result and its page; nothing if it was not logged."""
         return [f"MLflow run {self.run_id}; report.html is among its artifacts"] if self.run_id else []
 
-    def about(self, *more: str) -> str:
+    def about(self, *more: str | Metric) -> str:
         """Return what was studied, for a page's first line: task, approach and model, as far as known, and more."""
-        return " · ".join(filter(None, dict.fromkeys((self.task, self.approach, self.model, *more))))
+        texts = (metric_text(part) if isinstance(part, Metric) else part for part in more)
+        return " · ".join(filter(None, dict.fromkeys((self.task, self.approach, self.model, *texts))))
 
     def place(self, *counts: str) -> Markup:
         """Return what stands at the right of a page's first line: how many runs, the date, a link."""

@@ -15,15 +15,18 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.numbers import counted, unit_of
 from mlflow_l3d.report.page import Document
+from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.files import save_report, temporary_folder
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look, look_at, measure, view
 from mlflow_l3d.studies.gate.numbers.power import Forecast
-from mlflow_l3d.studies.gate.record import PROGRESS, RESUMED, append_summary, first_notes, run_notes, source_of_gate
+from mlflow_l3d.studies.gate.parameters import GATE
+from mlflow_l3d.studies.gate.record import PROGRESS, RESUMED, append_summary, first_notes, run_notes
 from mlflow_l3d.studies.gate.report import GateSource, advice_on, gate_document, gate_markdown, look_line
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.gate.runs import SideRuns, check_examples, outstanding, systems_of
+from mlflow_l3d.studies.request import is_typed
 from mlflow_l3d.studies.result_file import LEFT_OUT, write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress
 from mlflow_l3d.tracking import names
@@ -211,10 +214,21 @@ class Conduct:
 
     def _result(self, run_id: str, computed: int = 0) -> Gate:
         """Return the result so far."""
-        typed = self.request.given.items()
-        settings = {name: public_parameter(name, value) for name, value in typed if value != "auto"}
-        page = runs_page(self.client, str(self.client.get_run(run_id).info.experiment_id))
-        source = source_of_gate(self.request, run_id, self._parents(), page)
+        parameters, baseline = self.request.given, self.request.baseline
+        public = {name: public_parameter(name, value) for name, value in parameters.items()}
+        typed = {name: public[name] for name, value in parameters.items() if value != GATE[name].default}
+        source = GateSource(
+            task=str((baseline.task or {}).get("name", "")),
+            approach=str(baseline.document.get("approach", {}).get("name", "")),
+            run_id=run_id,
+            address=runs_page(self.client, str(self.client.get_run(run_id).info.experiment_id)),
+            given=typed | {"baseline": baseline.run_id},
+            date=heading(run_id)["date"][:10],
+            candidate_run=self._parents().get("candidate", ("", ""))[0],
+            changes=self.request.candidate.changes,
+            is_typed=is_typed(baseline.document.get("parameters", {})),
+        )
+        settings = {name: public[name] for name, value in parameters.items() if value != "auto"}
         return Gate(run_id, self.answer, source, settings, computed, self.request)
 
     def _write(self, run: AuxiliaryRun, computed: int) -> Gate:

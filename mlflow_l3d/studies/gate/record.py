@@ -12,14 +12,9 @@ import numpy as np
 from mlflow_l3d.analysis.intervals import FloatArray, unseen_share
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.known import assumed_direction
-from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.numbers import counted, share_text
-from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
-from mlflow_l3d.studies.gate.parameters import GATE
-from mlflow_l3d.studies.gate.report import GateSource
 from mlflow_l3d.studies.gate.request import GateRequest
-from mlflow_l3d.studies.request import is_typed
 from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking import names
@@ -95,25 +90,6 @@ def run_notes(request: GateRequest, scores: Mapping[str, FloatArray]) -> Iterato
             f"No run collapsed. Up to {unseen} of the runs of either side could, and not one of {runs} show it: of "
             "collapses that are rarer no interval from so few runs can know."
         )
-
-
-def source_of_gate(
-    request: GateRequest, run_id: str, parents: Mapping[str, tuple[str, str]], address: str
-) -> GateSource:
-    """Return the source of a gate; `parents` has run and experiment of both sides, by name."""
-    baseline = request.baseline
-    typed = {name: value for name, value in request.given.items() if value != GATE[name].default}
-    return GateSource(
-        task=str((baseline.task or {}).get("name", "")),
-        approach=str(baseline.document.get("approach", {}).get("name", "")),
-        run_id=run_id,
-        address=address,
-        given={name: public_parameter(name, value) for name, value in typed.items()} | {"baseline": baseline.run_id},
-        date=heading(run_id)["date"][:10],
-        candidate_run=parents.get("candidate", ("", ""))[0],
-        changes=request.candidate.changes,
-        is_typed=is_typed(baseline.document.get("parameters", {})),
-    )
 
 
 def append_summary(summary: str) -> None:

@@ -12,18 +12,7 @@ from mlflow_l3d.analysis.comparison.system import MOST_LOST
 from mlflow_l3d.analysis.sequential.spending import SequentialPlan
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, difference_cell
-from mlflow_l3d.report.numbers import (
-    MISSING,
-    between,
-    counted,
-    listed,
-    metric_text,
-    percent,
-    plain,
-    share_text,
-    shorten,
-    unit_of,
-)
+from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, plain, share_text, shorten, unit_of
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table, document, verdict_cell
@@ -238,7 +227,7 @@ def gate_document(
     """
     source = source or GateSource()
     candidate, status = f"candidate {shorten(answer.candidate, 60)}", f"exit status {answer.exit_status}"
-    about = source.about(candidate, metric_text(answer.metric), status)
+    about = source.about(candidate, answer.metric, status)
     runs = counted(2 * answer.looks[-1].pairs if answer.looks else 0, "run")
     notes, advised = [note.partition(". ")[0].rstrip(".") + "." for note in answer.notes], advice_on(answer)
     planned = plan_lines(answer.plan, answer.before, answer.metric)

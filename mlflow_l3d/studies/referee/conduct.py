@@ -14,11 +14,12 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.referee.existing import existing_runs
+from mlflow_l3d.studies.referee.existing import Source, existing_runs
+from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Judgement, Rules, runs_left
 from mlflow_l3d.studies.referee.numbers.session import Course, Session, SystemRecord
 from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder
-from mlflow_l3d.studies.referee.source import Candidate, Source, check_scores
+from mlflow_l3d.studies.referee.source import Candidate, check_scores
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.parent import set_tags
@@ -219,7 +220,7 @@ class Conduct:
                 baseline = self.recorder.systems[0]
                 self._run(baseline, self.source.describe(None), session.to_confirm)
                 session.baseline.scores.update(baseline.scores)
-                if self.recorder.rules.fresh_half:
+                if self.recorder.rules.fresh_half and isinstance(self.source, GoldenSource):
                     for record, runs in ((self.recorder.champion(), session.champion), (baseline, session.baseline)):
                         runs.fresh_half = record.fresh_half
                         if missing := [number for number in session.to_confirm if number not in record.fresh_half]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -21,13 +21,15 @@ from mlflow_l3d.studies.groups.numbers.study import groups_study
 from mlflow_l3d.studies.groups.scores import read_scores
 from mlflow_l3d.studies.judged.run import read_system
 from mlflow_l3d.studies.referee.golden import GoldenSource
-from mlflow_l3d.studies.referee.source import LONGEST, Candidate, Source
+from mlflow_l3d.studies.referee.source import LONGEST, Candidate, FunctionSource
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import runs_named
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation
 from mlflow_l3d.tracking.existing import EXPERIMENT, read_runs
 
+Source: TypeAlias = FunctionSource | GoldenSource
+"""What runs the baseline and the candidates of a session."""
 UNPAIRED: Final = "Unpaired: these runs share no seeds with the baseline."
 _FILTER: Final = re.compile(r"(params?|parameters?|tags?|metrics?|attributes?|attr|run)\.")
 

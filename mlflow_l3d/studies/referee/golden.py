@@ -36,7 +36,7 @@ _AHEAD: Final = 40  # runs of one system that are planned at once; they are trai
 
 
 class GoldenSource:
-    """Scores of golden runs; see :class:`mlflow_l3d.studies.referee.source.Source`.
+    """Scores of golden runs, by the methods that `FunctionSource` has.
 
     Changes of a candidate are relative to the champion. Whatever is named by them stays a change of the champion, so
     that kept changes add up.
@@ -74,7 +74,8 @@ class GoldenSource:
         machine: Mapping[str, str],
         fresh_half: bool = False,
     ) -> None:
-        self.client, self.baseline, self.metric, self.machine = client, baseline, metric, dict(machine)
+        self.client, self.baseline, self.metric = client, baseline, metric
+        self.machine = {**machine, "self_test": "skip"}
         self.shares_seeds = shares_seeds
         predictions = next(baseline.predictions(client, 1), None)
         examples = (baseline.task or {}).get("test_size") if predictions is None else len(predictions)
@@ -164,8 +165,7 @@ class GoldenSource:
             return elsewhere
         content = self.champion()
         champion = self.baseline if content is None else self._side(content)
-        machine = {**self.machine, "self_test": "skip"}
-        side = _complete(changed_side(candidate, champion, self.client, **machine))
+        side = _complete(changed_side(candidate, champion, self.client, **self.machine))
         # Its judgement was interrupted, or is asked again
         if content is not None and side.identity == champion.identity:
             return self.restore(content)
@@ -274,13 +274,12 @@ class GoldenSource:
         """Return the system that a session has recorded."""
         if (side := self._sides.get(content_key(content))) is not None:
             return side
-        machine = {**self.machine, "self_test": "skip"}
         if elsewhere := content.get("measured") or content.get("runs"):
             allowed = "was measured elsewhere: no change of it can be trained here"
             raise ParameterError("candidate", f"champion {elsewhere}", allowed, "Name a run, or scores.")
         if "run" in content:
-            return recorded_side(self.client, "champion", content["run"], **machine)
-        side = changed_side(content["changes"], self.baseline, self.client, **machine)
+            return recorded_side(self.client, "champion", content["run"], **self.machine)
+        side = changed_side(content["changes"], self.baseline, self.client, **self.machine)
         if side.request is None or side.request.context_key != content["context"]:
             raise L3DError("The champion's data, model or versions of libraries are not those of this machine.")
         return _complete(side)

@@ -9,18 +9,7 @@ from dataclasses import asdict
 import numpy as np
 
 from mlflow_l3d.report.draw import Axis, dot, drawn_line, svg, whisker
-from mlflow_l3d.report.numbers import (
-    MISSING,
-    between,
-    counted,
-    listed,
-    metric_text,
-    percent,
-    plain,
-    shorten,
-    unit_of,
-    with_limits,
-)
+from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, plain, shorten, unit_of, with_limits
 from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
@@ -175,7 +164,7 @@ def session_document(course: Course, source: Source | None = None) -> Document:
     return Document(
         title=course.title,
         headline=headline(course),
-        about=source.about(metric_text(course.metric), counted(course.judged, "candidate")),
+        about=source.about(course.metric, counted(course.judged, "candidate")),
         place=source.place(counted(course.spent, "run")),
         answers=answers(course),
         table=path_table(course),

@@ -96,8 +96,8 @@ def session_of(conduct: Conduct) -> RefereeSession:
     return RefereeSession(course.run_id, course, about)
 
 
-def publish(conduct: Conduct) -> RefereeSession:
-    """Write the report, the result and the numbers of a session as it is now to its run; return the session."""
+def publish(conduct: Conduct) -> None:
+    """Write the report, the result and the numbers of a session as it is now to its run."""
     session, client = session_of(conduct), conduct.recorder.client
     course, report = session.course, session.report()
     numbers = {"judged": float(course.judged), "kept": float(len(course.path)), "runs_used": float(course.spent)}
@@ -110,4 +110,3 @@ def publish(conduct: Conduct) -> RefereeSession:
         write_result(folder, session)
         save_report(folder, names.REPORT, report)
         log_results(client, session.run_id, folder, {names.NOTE: report.description()}, ())
-    return session

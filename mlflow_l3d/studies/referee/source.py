@@ -1,4 +1,4 @@
-"""Sources of the scores of a referee: a function of a candidate and a seed, or anything with these methods."""
+"""Scores of a function of a candidate and a seed for a referee, and candidates whose scores exist."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import configuration_seed
@@ -57,55 +57,6 @@ class Candidate:
         return content_key(self.content)
 
 
-class Source(Protocol):
-    """What runs the baseline and the candidates of a session.
-
-    Attributes
-    ----------
-    title
-        What the baseline is, in a few words.
-    metric
-        What a score is.
-    step
-        What one test example moves a score by; 0 if not known.
-    shares_seeds
-        Whether runs of equal numbers have equal seeds.
-    has_fresh_half
-        Whether `run` scores a half of the test examples, and `fresh_half` the other one.
-    identity
-        What tells the baseline and its runs from others, as JSON types.
-    """
-
-    title: str
-    metric: Metric
-    step: float
-    shares_seeds: bool
-    has_fresh_half: bool
-    identity: Mapping[str, Any]
-
-    def describe(self, candidate: object) -> Candidate:
-        """Return a candidate as it was given, checked; None is the baseline.
-
-        Raises
-        ------
-        ParameterError
-            If it cannot be run.
-        """
-        ...
-
-    def restore(self, content: Mapping[str, Any]) -> Candidate:
-        """Return the candidate that a session has recorded, by its content."""
-        ...
-
-    def run(self, candidate: Candidate, numbers: Sequence[int]) -> Iterator[tuple[int, float]]:
-        """Yield number and score of each run as soon as it is known, nan if it failed."""
-        ...
-
-    def fresh_half(self, candidate: Candidate, numbers: Sequence[int]) -> Mapping[int, float]:
-        """Return the scores on the fresh half of the test examples, of runs that were made."""
-        ...
-
-
 class FunctionSource:
     """Scores of a function: ``score(candidate, seed)``.
 
@@ -121,6 +72,21 @@ class FunctionSource:
         The number that all seeds are derived from.
     version
         Change it with the function: candidates of another version are others.
+
+    Attributes
+    ----------
+    title
+        What the baseline is, in a few words.
+    metric
+        What a score is.
+    step
+        What one test example moves a score by; 0 if not known.
+    shares_seeds
+        Whether runs of equal numbers have equal seeds.
+    has_fresh_half
+        Whether `run` scores a half of the test examples, and `fresh_half` the other one.
+    identity
+        What tells the baseline and its runs from others, as JSON types.
     """
 
     step = 0.0
@@ -171,11 +137,6 @@ class FunctionSource:
                 yield number, float(value)
             except (TypeError, ValueError):
                 raise ParameterError("score", type(value).__name__, "must return a number") from None
-
-    def fresh_half(self, candidate: Candidate, numbers: Sequence[int]) -> Mapping[int, float]:
-        """Return nothing: a function returns no predictions."""
-        del candidate, numbers
-        return {}
 
     def _content(self, candidate: object) -> dict[str, Any]:
         try:

@@ -22,7 +22,7 @@ from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import occurring
 from mlflow_l3d.metrics.known import score
-from mlflow_l3d.report.numbers import value_text
+from mlflow_l3d.report.numbers import shorten, value_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +183,12 @@ def range_text(searched: Searched) -> str:
     number = int if searched.whole else float
     ends = f"{value_text(number(searched.low))} to {value_text(number(searched.high))}"
     return f"{ends}, log scale" if searched.log else ends
+
+
+def setting_text(value: Any, width: int = 40, absent: str = "-") -> str:
+    """Return the value of a hyperparameter as people read it; `absent` if there is none."""
+    # pandas puts nan in a gap.
+    return absent if value is None or value != value else shorten(value_text(value), width)
 
 
 def summarise_stage(

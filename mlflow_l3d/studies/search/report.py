@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from markupsafe import Markup
@@ -14,23 +14,12 @@ from markupsafe import Markup
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, amount_bar, difference_bar, svg
 from mlflow_l3d.report.html import chip
-from mlflow_l3d.report.numbers import (
-    MISSING,
-    counted,
-    duration,
-    metric_text,
-    percent,
-    plain,
-    share_text,
-    shorten,
-    unit_of,
-    value_text,
-)
+from mlflow_l3d.report.numbers import MISSING, counted, duration, percent, plain, share_text, shorten, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.report.text import Answer, Step
-from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, range_text
+from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, range_text, setting_text
 
 MOST_TRIALS: Final = 300
 """Rows of the table of trials; the artifact of all trials has the others."""
@@ -55,9 +44,11 @@ def search_report(
         As in :class:`mlflow_l3d.report.page.Document`.
     """
     source, trials = source or Source(), counted(result.trials_run, "trial")
-    about = source.about(metric_text(result.metric))
+    about = source.about(result.metric)
     lost = [f"{counted(stage.failed, f'{stage.name} trial')} failed." for stage in result.stages if stage.failed]
     notes = [*lost, *result.notes]
+    fixed = {name: value for name, value in result.best.items() if name not in result.searched}
+    others = ", ".join(f"{name} = {setting_text(value, 200)}" for name, value in fixed.items())
     return Document(
         title=result.title,
         headline=headline(result),
@@ -70,28 +61,18 @@ def search_report(
         lines=[f"{about} · {trials} in {duration(result.seconds)}", *lines],
         notes=notes,
         sections=[
-            Section("The found setting", _found_setting(result)),
+            Section("The found setting", [f"Not searched: {others}." if others else None]),
             Section("Trials, best first", [trial_table(result, MOST_TRIALS)]),
         ],
         settings=settings,
     )
 
 
-def _found_setting(result: SearchResult) -> list[str | None]:
-    """Return what was not searched."""
-    others = ", ".join(
-        f"{name} = {shorten(value_text(value), 200)}"
-        for name, value in result.best.items()
-        if name not in result.searched
-    )
-    return [f"Not searched: {others}." if others else None]
-
-
 def setting_table(result: SearchResult) -> Table:
     """Return one row per searched hyperparameter: default, found, its share of the variance, and its ranges."""
     rows, shares = [], result.importances
     for name in result.searched:
-        values = [_cell(setting.get(name), 60, MISSING) for setting in (result.default, result.best)]
+        values = [setting_text(setting.get(name), 60, MISSING) for setting in (result.default, result.best)]
         said = share_text(shares[name]) if name in shares else MISSING
         drawn = [Drawn(amount_bar(shares.get(name, 0.0), math.nan, math.nan, said), said)] if shares else []
         ranges = [range_text(stage.ranges[name]) if name in stage.ranges else "fixed" for stage in result.stages]
@@ -118,7 +99,7 @@ def trial_table(result: SearchResult, most: int) -> Table:
                 unit.text(float(row["score"])),
                 unit.text(spread) if math.isfinite(spread) else "",
                 state if row["origin"] == "trained" else f"{state}, {row['origin']}",
-                *[_cell(row.get(each)) for each in result.searched],
+                *[setting_text(row.get(each)) for each in result.searched],
                 plain(float(row["duration_seconds"]), 1),
                 run if row["run_id"] else "",
             )
@@ -128,11 +109,6 @@ def trial_table(result: SearchResult, most: int) -> Table:
     note = f"{left_out} more trials are in trials.json." if left_out > 0 else ""
     texts = frozenset({3, len(head) - 1})
     return Table(head, tuple(rows), note, texts, kind="trials").without_empty(("std", "run"), empty="")
-
-
-def _cell(value: Any, width: int = 40, absent: str = "-") -> str:
-    # pandas puts nan in a gap.
-    return absent if value is None or value != value else shorten(value_text(value), width)
 
 
 def gains(result: SearchResult) -> Drawing | None:

@@ -22,11 +22,7 @@ class _SeedsTask(TypedDict, total=False):
 class _Asked(TypedDict, total=False):
     metric: Annotated[shared.Metric, Of("auto", "metric of the headline; auto: usual for the task (mcc for cola)")]
     hyperparameters: Annotated[
-        shared.Settings,
-        Of(
-            "auto",
-            "as in investigate; auto, and values alone, train the whole model if possible",
-        ),
+        shared.Settings, Of("auto", "as in investigate; auto, and values alone, train the whole model if possible")
     ]
     num_labelled: Annotated[
         int | Auto, Of("auto", "training examples, drawn once from the train part; auto is all", low=2)

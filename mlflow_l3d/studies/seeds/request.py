@@ -102,10 +102,9 @@ class SeedsRequest(CellRequest):
             "evaluated_examples": len(split.scored),
             "split": {"source": task.settings.source, "seeds": dict(self.split_seeds)},
         }
-        governed = list(governed_factors(self.setup))
         return {
             "factors": ["seed"],
-            "governed_factors": governed,
+            "governed_factors": list(governed_factors(self.setup)),
             "seeds": list(self.seeds),
             "task": self.of_task(about),
         }

@@ -22,7 +22,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.values import check_names
-from mlflow_l3d.report.numbers import bracketed, metric_text, signed, unit_of
+from mlflow_l3d.report.numbers import bracketed, signed, unit_of
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
@@ -266,7 +266,7 @@ def strategies_document(
     return Document(
         title=title,
         headline=_headline(verdicts),
-        about=source.about(metric_text(analysis.metric)),
+        about=source.about(analysis.metric),
         place=source.place(),
         answers=opening,
         drawing=golden_strip(shown, Runs()),

@@ -131,9 +131,8 @@ def _specified(
     """Specify a point; an error says which one it is."""
     try:
         parameters = command_of(asked)
-        return specified(
-            specify_one, parameters.pop("approach", None), parameters.pop("task", None), parameters, searches
-        )
+        approach, task = parameters.pop("approach", None), parameters.pop("task", None)
+        return specified(specify_one, approach, task, parameters, searches)
     except L3DError as error:
         if not label or isinstance(error, EndedError):
             raise

@@ -80,13 +80,7 @@ class Sweep(SweepEvaluation):
 
 
 @with_signature(InvestigateOptions, SweepOptions)
-def sweep(
-    task: Any = None,
-    *,
-    approach: Any = None,
-    progress: bool | None = None,
-    **parameters: Any,
-) -> Sweep:
+def sweep(task: Any = None, *, approach: Any = None, progress: bool | None = None, **parameters: Any) -> Sweep:
     """Investigate several points, which differ in model, task, hyperparameters or any other parameter.
 
     Parameters

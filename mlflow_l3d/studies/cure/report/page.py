@@ -14,16 +14,7 @@ from mlflow_l3d.analysis.cure.rank import ENOUGH
 from mlflow_l3d.analysis.cure.remedy import CHANGING, MEASURED, MOST_PAIRS, SEVERAL, Range
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.draw import Axis
-from mlflow_l3d.report.numbers import (
-    between,
-    counted,
-    duration,
-    listed,
-    metric_text,
-    points,
-    share_text,
-    unit_of,
-)
+from mlflow_l3d.report.numbers import between, counted, duration, listed, points, share_text, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
 from mlflow_l3d.report.remedies import (
     beginning,
@@ -69,7 +60,7 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
     return Document(
         title=f"cure of run {source.run_id}",
         headline=headline(answer),
-        about=source.about(metric_text(answer.metric)),
+        about=source.about(answer.metric),
         place=source.place(f"{len(answer.predictions)} remedies"),
         answers=[_helping(answer), _cost(answer), _luck(answer)],
         drawing=front(answer),

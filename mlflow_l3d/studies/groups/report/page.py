@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -13,18 +12,7 @@ import pandas as pd
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, dot, drawn_line, svg, text, whisker
 from mlflow_l3d.report.examples import fragile_examples
-from mlflow_l3d.report.numbers import (
-    UNITS,
-    counted,
-    interval_of,
-    metric_text,
-    plain,
-    points,
-    probability,
-    shorten,
-    unit_of,
-    with_limits,
-)
+from mlflow_l3d.report.numbers import UNITS, cell_of, counted, metric_text, plain, points, probability, shorten, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
@@ -56,8 +44,8 @@ def groups_document(
     title: str,
     source: Source,
     lines: Sequence[str] = (),
-    notes: Sequence[str] = (),
-    settings: Mapping[str, str] = MappingProxyType({}),
+    notes: Sequence[str],
+    settings: Mapping[str, str],
 ) -> Document:
     """Return groups of runs as people read them.
 
@@ -75,7 +63,7 @@ def groups_document(
     return Document(
         title=title,
         headline=words.headline(study),
-        about=source.about(metric_text(study.metric)),
+        about=source.about(study.metric),
         place=source.place(counted(counts["used"], "run"), counted(len(study.groups), "group")),
         answers=words.answers(study),
         drawing=_strips(study),
@@ -131,7 +119,7 @@ def _table(frame: pd.DataFrame, cells: Mapping[str, Callable[[Row], str]], note:
 
 def _number(name: str, shown: Callable[[float], str]) -> Callable[[Row], str]:
     """Return what writes a number of a row, with its interval if it has one."""
-    return lambda row: with_limits(shown(row[name]), interval_of(row, name, shown), "({})")
+    return lambda row: cell_of(row, name, shown)
 
 
 def _groups_table(study: GroupsStudy, most: int) -> Table | None:

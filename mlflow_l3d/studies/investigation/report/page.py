@@ -10,7 +10,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.report.examples import MOST, fragile_examples
 from mlflow_l3d.report.html import Snippet, subheading
-from mlflow_l3d.report.numbers import counted, metric_text, percent, points, shorten
+from mlflow_l3d.report.numbers import counted, percent, points, shorten
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
 from mlflow_l3d.report.remedies import remedy_bars
 from mlflow_l3d.report.source import Source
@@ -84,7 +84,7 @@ def investigation_document(
     return Document(
         title=title,
         headline=headline(shown),
-        about=source.about(metric_text(analysis.metric)),
+        about=source.about(analysis.metric),
         place=source.place(counted(shown.runs, "run")),
         answers=answers(shown, source),
         drawing=golden_strip(shown, runs),

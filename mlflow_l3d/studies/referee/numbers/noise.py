@@ -188,7 +188,7 @@ class NoiseSoFar:
 
     def add_champion(self, scores: Iterable[float]) -> None:
         """Take in the runs of a champion, which nothing selected: those of the baseline, and fresh ones."""
-        finite = _finite(scores)
+        finite = np.array([score for score in scores if math.isfinite(score)])
         if len(finite) > 1:
             self._champions += float(np.square(finite - finite.mean()).sum())
             self._champion_degrees += len(finite) - 1
@@ -222,8 +222,3 @@ class NoiseSoFar:
         root = ((self._candidates + doubt) * (self._beside + doubt)) ** 0.5
         correlation = (self._products + doubt / 2) / root
         return Noise(variance**0.5, min(max(correlation, 0.0), 0.999), degrees, self._spread)
-
-
-def _finite(scores: Iterable[float]) -> FloatArray:
-    values = np.array(list(scores), dtype=np.float64)
-    return values[np.isfinite(values)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, get_args
@@ -111,8 +110,7 @@ class SeedsStudy:
     @property
     def missing_seeds(self) -> tuple[int, ...]:
         """Seeds whose run has no score of the task's own metric."""
-        column = self.scores[self.metric.name].to_numpy(dtype=np.float64)
-        return tuple(seed for seed, score in zip(self.seeds, column, strict=True) if math.isnan(score))
+        return tuple(self.scores.index[self.scores[self.metric.name].isna()].tolist())
 
     @property
     def passes(self) -> pd.DataFrame | None:

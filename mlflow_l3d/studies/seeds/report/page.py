@@ -15,7 +15,7 @@ from markupsafe import Markup
 from mlflow_l3d.report.draw import WIDTH, sheet, short, text
 from mlflow_l3d.report.examples import MOST, fragile_examples, shares_bar
 from mlflow_l3d.report.html import Snippet, prose
-from mlflow_l3d.report.numbers import counted, metric_text, plain, probability, shorten
+from mlflow_l3d.report.numbers import counted, plain, probability, shorten
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.strip import score_strip
@@ -87,7 +87,7 @@ def seeds_document(
     return Document(
         title=title,
         headline=words.headline(study),
-        about=named.about(metric_text(study.metric)),
+        about=named.about(study.metric),
         place=source.place(counted(len(study.seeds), unit)),
         answers=words.study_answers(study, is_typed=source.is_typed),
         drawing=_strip(study),

@@ -158,7 +158,7 @@ class Sweep:
 
     def interactions_frame(self) -> pd.DataFrame:
         """Return one row a choice, factor and level: mean, error, and the test of the choice."""
-        rows = [
+        return pd.DataFrame(
             {
                 "choice": one.choice,
                 "of": one.of,
@@ -170,8 +170,7 @@ class Sweep:
             }
             for one in self.interactions
             for value, mean, error in zip(one.values, one.test.means, one.test.errors, strict=True)
-        ]
-        return pd.DataFrame(rows, columns=["choice", "of", "value", "mean", "error", *_OF_TEST, "p_holm"])
+        )
 
 
 def analyse_sweep(

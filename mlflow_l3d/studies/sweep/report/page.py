@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -15,17 +15,7 @@ from mlflow_l3d.analysis.importance.verdicts import DECIDED
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.draw import amount_bar
 from mlflow_l3d.report.html import Snippet
-from mlflow_l3d.report.numbers import (
-    MISSING,
-    between,
-    counted,
-    interval_of,
-    percent,
-    probability,
-    shorten,
-    signed,
-    with_limits,
-)
+from mlflow_l3d.report.numbers import MISSING, between, cell_of, counted, percent, probability, shorten, signed
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import SIGNS, UNDECIDED, Drawn, Table
@@ -196,10 +186,10 @@ def all_points(shown: ShownSweep, links: Mapping[str, str]) -> Table:
             "factor": row["factor"] or MISSING,
             "verdict": f"{word}\n{shorten(row['error'], 300)}" if word == FAILED else word,
             "[[share of variance|share]]": share_cell(*shown.shares.iloc[at], digits=0),
-            "[[corrected importance|corrected]]": _interval(row, "importance_corrected", signed),
-            "[[importance|published]]": _interval(row, "importance", signed),
+            "[[corrected importance|corrected]]": cell_of(row, "importance_corrected", signed),
+            "[[importance|published]]": cell_of(row, "importance", signed),
             f"[[moves score by|moves]] ({unit.short})": unit.text(row["moves_by_std"]),
-            f"golden std ({unit.short})": _interval({**row, "golden_std": row["run_std"]}, "golden_std", unit.text),
+            f"golden std ({unit.short})": cell_of({**row, "golden_std": row["run_std"]}, "golden_std", unit.text),
             f"mean score ({unit.short})": unit.text(row["score_mean"]),
             "run": _linked(row["run_id"][:8], links.get(row["run_id"])),
         }
@@ -219,11 +209,6 @@ def latex_table(shown: ShownSweep, *, title: str) -> str:
     packages = "".join(f"% Needs \\usepackage{{{name}}}\n" for name in ("booktabs", *["longtable"] * long))
     text: str = frame.to_latex(index=False, escape=True, **layout)
     return packages + text
-
-
-def _interval(row: Mapping[Any, Any], name: str, text: Callable[[float], str]) -> str:
-    """Return a number of a row, and below it its interval."""
-    return with_limits(text(row[name]), interval_of(row, name, text), "({})")
 
 
 def trend_table(shown: ShownSweep) -> Table | None:

@@ -265,11 +265,8 @@ def short_notes(shown: ShownSweep) -> list[str]:
 
 def watch(shown: ShownSweep) -> list[str]:
     """Return what a reader must know: points and cells without a score, collapsed runs, checks, one task only."""
-    one_task = TASK not in shown.sweep.choices and shown.analyses
-    return [
-        *_notes(shown),
-        *["All points are of one task: what another task would show is not known."] * bool(one_task),
-    ]
+    one_task = "All points are of one task: what another task would show is not known."
+    return [*_notes(shown), *([one_task] if TASK not in shown.sweep.choices and shown.analyses else [])]
 
 
 def _notes(shown: ShownSweep) -> list[str]:
