@@ -48,11 +48,10 @@ def _installed(group: str, _places: tuple[tuple[Path, int], ...]) -> EntryPoints
 def _places() -> tuple[tuple[Path, int], ...]:
     """Return the folders with packages, and the time of the last installation in each.
 
-    The working folder is left out: a store or a cache in it changes it all the time.
+    That of the working folder does not count: a store or a cache in it changes it all the time.
     """
-    here = Path.cwd()
-    folders = (path for path in map(Path, sys.path) if path.is_dir() and path.absolute() != here)
-    return tuple((path, path.stat().st_mtime_ns) for path in folders)
+    here, folders = Path.cwd(), (path for path in map(Path, sys.path) if path.is_dir())
+    return tuple((path, 0 if path.absolute() == here else path.stat().st_mtime_ns) for path in folders)
 
 
 def names(parameter: str) -> list[str]:
