@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mlflow_l3d.approaches.failures import StudyEndedError, failed
 from mlflow_l3d.approaches.icl.endpoint.engine import Connection, Tally
@@ -104,6 +103,13 @@ class EndpointSession(PromptSession):
                 work.cancel()
 
     async def _answered(self, cell: Cell, asked: Asked) -> Answers:
+        """Return the answers; none of texts for which the server gives no log-probabilities.
+
+        Raises
+        ------
+        L3DError
+            If it gives them for no text, or not for the empty inputs.
+        """
         recipe = self.recipe
         tally = Tally(cell.key if recipe.answers == "fresh" or cell.factor == REPLICATE else "")
         seed, form, prompts = cell.seeds["model_randomness"], asked.form, asked.prompts
@@ -116,25 +122,7 @@ class EndpointSession(PromptSession):
         scores, unseen = await self._asks.score(prompts, form.verbaliser, tally, asked.empty)
         ways = {"first_token": float(self._way == "first"), "unseen_share": unseen, "generated": 0.0}
         withheld = np.array([str(prompt) in tally.withheld for prompt in prompts[: asked.tested]])
-        parts = scores[: len(prompts)], scores[len(prompts) :]
-        return self._scored(cell, asked, *parts, tally.metrics | ways, withheld)
-
-    def _scored(
-        self,
-        cell: Cell,
-        asked: Asked,
-        own: npt.NDArray[np.float64],
-        blank: npt.NDArray[np.float64],
-        metrics: dict[str, float],
-        withheld: npt.NDArray[np.bool_],
-    ) -> Answers:
-        """Return the answers, of texts for which the server gives no log-probabilities none; `withheld`: by a filter.
-
-        Raises
-        ------
-        L3DError
-            If it gives them for no text, or not for the empty inputs.
-        """
+        own, blank, metrics = scores[: len(prompts)], scores[len(prompts) :], tally.metrics | ways
         has_scores = np.asarray(~np.isnan(own).any(axis=1))
         if has_scores.all() and not np.isnan(blank).any():
             return self._decided(cell, own, blank, metrics, asked.tested)
