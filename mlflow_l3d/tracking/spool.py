@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from mlflow_l3d.cells.cell import Logged, Outcome
+from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.paths import private_folder
 from mlflow_l3d.tracking.names import CLASS_SCORE, PREDICTIONS, REFERENCE
@@ -88,7 +88,10 @@ class Spool(Generic[R]):
             if outcome is not None and outcome.predictions is not None:
                 _write_predictions(outcome, partial / PREDICTIONS)
             if outcome is not None and outcome.logged is not None:
-                _write_artifacts(outcome.logged, partial / _ARTIFACTS)
+                for name, content in outcome.logged.artifacts.items():
+                    path = partial / _ARTIFACTS / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(content)
             if predictions is not None:
                 shutil.copyfile(predictions, partial / PREDICTIONS)
             if run_id is not None:
@@ -204,13 +207,6 @@ def _checksum(folder: Path) -> str:
     for path in sorted(path for path in (folder / _ARTIFACTS).rglob("*") if path.is_file()):
         digest.update(path.relative_to(folder).as_posix().encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
-
-
-def _write_artifacts(logged: Logged, folder: Path) -> None:
-    for name, content in logged.artifacts.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
 
 
 def _write_predictions(outcome: Outcome, path: Path) -> None:
