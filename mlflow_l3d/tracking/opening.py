@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,9 @@ def open_recorder(
         if recorder is not None:
             recorder.end(status, error_line(error), patience=0.0)
         elif spool is not None:
-            parents.end_unopened(client, experiment_id, spool.identity, status, error_line(error))
+            with suppress(Exception):  # the parent may have been made, though nobody learned its id
+                for run in search(client, [experiment_id], condition({names.SPOOL: spool.identity}, "RUNNING")):
+                    parents.end_early(client, run.info.run_id, error_line(error), status)
         lock.release()
         if getattr(error, "error_code", None) is not None and is_outage(error):
             line = disk_line(error) or f"The tracking server does not answer: {error_line(error)}"

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Container, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -148,7 +147,10 @@ def attach(
 ) -> Run:
     """Return the run `project_run`, or else a new one in an experiment, with a title and tags of ours."""
     if project_run is None:
-        tags = {**_own_tags(), **tags}
+        from mlflow.tracking.context.registry import resolve_tags
+
+        own_tags = {name: value for name, value in resolve_tags().items() if name.startswith("mlflow.")}
+        tags = {**own_tags, "mlflow.source.name": "mlflow-l3d", "mlflow.source.type": "LOCAL", **tags}
         # Code without a commit must not get ours.
         tags = {name: value for name, value in tags.items() if value or not name.startswith(_GIT)}
         return _created(client, experiment_id or current_experiment_id(client), title, tags)
@@ -169,14 +171,6 @@ def _created(client: MlflowClient, experiment_id: str, title: str, tags: Mapping
     return again(create)
 
 
-def _own_tags() -> dict[str, str]:
-    """Return MLflow's own tags of a run that we make: user and commit, and us as its source."""
-    from mlflow.tracking.context.registry import resolve_tags
-
-    tags = {name: value for name, value in resolve_tags().items() if name.startswith("mlflow.")}
-    return tags | {"mlflow.source.name": "mlflow-l3d", "mlflow.source.type": "LOCAL"}
-
-
 def _project_run_tags(run: Run, title: str) -> dict[str, str]:
     """Return the tags that a run of `mlflow run` needs: our title in place of a random name, no private addresses."""
     tags = {name: public_uri(value) for name, value in run.data.tags.items() if public_uri(value) != value}
@@ -192,13 +186,6 @@ def end_early(client: MlflowClient, run_id: str, line: str, status: str = "FAILE
     """Leave the run in a true state after an error or Ctrl-C, with the line that says what was wrong."""
     set_tags(client, run_id, {names.ERROR: line[:5000], names.STATE: "incomplete", names.NOTE: line[:5000]})
     client.set_terminated(run_id, status)
-
-
-def end_unopened(client: MlflowClient, experiment_id: str, spool_id: str, status: str, line: str) -> None:
-    """End the parent of this spool that was made just now, if an error or Ctrl-C kept us from learning its id."""
-    with suppress(Exception):
-        for run in search(client, [experiment_id], condition({names.SPOOL: spool_id}, "RUNNING")):
-            end_early(client, run.info.run_id, line, status)
 
 
 def is_stale(run: Run) -> bool:
