@@ -69,7 +69,13 @@ class ChildWriter:
         info = (begun or self._create(record)).info
         spool.set_run_id(key, info.run_id)
         self._log(info.run_id, record)
-        self._log_artifacts(info.artifact_uri, record, spool.predictions(key), spool.artifacts(key))
+        with tempfile.TemporaryDirectory() as folder:
+            trace = Path(folder) / names.TRACEBACK
+            if record.traceback is not None:
+                trace.write_text(record.traceback, encoding="utf-8")
+            for path in (spool.predictions(key), trace, spool.artifacts(key)):
+                if path is not None and path.exists():
+                    log_files(info.artifact_uri, path, str(self.client.tracking_uri))
         self.client.set_terminated(info.run_id, record.status, end_time=record.end_time)
         return str(info.run_id)
 
@@ -102,16 +108,6 @@ class ChildWriter:
         # MLflow takes 1,000 of both together, of which 100 may be parameters.
         for some, others in zip_longest(batches(metrics, 900), batches(params, 100), fillvalue=()):
             self.client.log_batch(run_id, metrics=some, params=others)
-
-    def _log_artifacts(self, uri: str, record: RunRecord, predictions: Path | None, logged: Path | None) -> None:
-        """Upload files to the root of a run's artifacts."""
-        with tempfile.TemporaryDirectory() as folder:
-            trace = Path(folder) / names.TRACEBACK
-            if record.traceback is not None:
-                trace.write_text(record.traceback, encoding="utf-8")
-            for path in (predictions, trace, logged):
-                if path is not None and path.exists():
-                    log_files(uri, path, str(self.client.tracking_uri))
 
     def _begun(self, key: str) -> Run | None:
         wanted = condition({names.CELL_KEY: key, names.PARENT_RUN_ID: self.parent_run_id})
