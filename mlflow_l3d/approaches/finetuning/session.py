@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -45,24 +45,18 @@ class CourseSession(StackedSession[C]):
         work = dict.fromkeys((course.cell.key for course in drawn), 0)
         waiting = list(drawn)
         for attempt in range(1 + self.recipe.restarts):
-            for course, logits in self._trained_by_size(waiting):
-                key, more = course.cell.key, {"restarts": float(attempt)} if self.recipe.restarts else {}
-                outcomes[key] = self._outcome(course, logits, more)
-                work[key] += len(course.progress.f1) + (course.diverged is not None)
+            # Splits of our own tasks are stratified and equally large; those of a stranger's task need not be.
+            for sizes in sorted({course.sizes for course in waiting}):
+                same = [course for course in waiting if course.sizes == sizes]
+                for course, logits in zip(same, self.trained(same), strict=True):
+                    key, more = course.cell.key, {"restarts": float(attempt)} if self.recipe.restarts else {}
+                    outcomes[key] = self._outcome(course, logits, more)
+                    work[key] += len(course.progress.f1) + (course.diverged is not None)
             if attempt < self.recipe.restarts:
                 waiting = [self.draw(redrawn(each.cell, "restart")) for each in waiting if each.collapsed(self.task)]
             for course in waiting:
                 course.is_heard = False
         return [(outcomes[course.cell.key], work[course.cell.key]) for course in drawn]
-
-    def _trained_by_size(self, courses: Sequence[C]) -> Iterator[tuple[C, torch.Tensor | DivergedError]]:
-        """Train cells, and yield each with what comes of it.
-
-        Splits of our own tasks are stratified and equally large; those of a stranger's task need not be.
-        """
-        for sizes in sorted({course.sizes for course in courses}):
-            same = [course for course in courses if course.sizes == sizes]
-            yield from zip(same, self.trained(same), strict=True)
 
     def _outcome(self, own: C, logits: torch.Tensor | DivergedError, more: Mapping[str, float]) -> Outcome:
         """Return the outcome of a cell, without its wall clock.
