@@ -175,7 +175,11 @@ def load_classifier(
         config = AutoConfig.from_pretrained(found.path_or_id, num_labels=classes, revision=found.commit)
         set_dropout(config, dropout)
         if head_dropout is not None:
-            _set_head_dropout(config, head_dropout)
+            name = next((name for name in _HEAD_DROPOUT if hasattr(config, name)), None)
+            if name is None:
+                allowed = "this model's configuration has no dropout of the head alone"
+                raise ParameterError("hyperparameters.head_dropout", head_dropout, allowed, "Use head_dropout=auto.")
+            setattr(config, name, head_dropout)
         has_choices = choices and config.model_type in MODEL_FOR_MULTIPLE_CHOICE_MAPPING_NAMES
         loader: Any = AutoModelForMultipleChoice if has_choices else AutoModelForSequenceClassification
         model, info = load_weights(loader, found, config=config, dtype=dtype, ignore_mismatched_sizes=True)
@@ -185,14 +189,6 @@ def load_classifier(
         what = f"has a trained head for {f'{classes} classes' if classes > 1 else 'one score'} already"
         raise ParameterError("model", found.name, what, "Use the model that it was fine-tuned from.")
     return model, new
-
-
-def _set_head_dropout(config: Any, dropout: float) -> None:
-    name = next((name for name in _HEAD_DROPOUT if hasattr(config, name)), None)
-    if name is None:
-        allowed = "this model's configuration has no dropout of the head alone"
-        raise ParameterError("hyperparameters.head_dropout", dropout, allowed, "Use head_dropout=auto.")
-    setattr(config, name, dropout)
 
 
 def set_dropout(config: Any, dropout: float) -> None:
