@@ -113,29 +113,26 @@ class SeedFunction(BySource, Command):
         return self._writes(before)
 
     def _run(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value], *, alone: bool) -> Written:
-        """Call the function once."""
-        del hyperparameters, alone
-        return self._scored(self._called(seeds), Output(), {})
-
-    def _called(self, seeds: Mapping[str, int]) -> Written:
-        """Return what the function gives.
+        """Call the function once.
 
         Raises
         ------
         L3DError
-            If it fails, or gives anything else.
+            If it fails, or gives anything else than scores or predictions.
         """
+        del hyperparameters, alone
         small = {name: seeds[name] % HIGHEST_SEED for name in self.factors}
         seed = small[self.factors[0]]
         sources = str(self.texts) if self.texts else str(_OF_TORCH)
         needs_torch = any(name in sys.modules or name in sources for name in _OF_TORCH)
         try:
             with globally_seeded(seed, with_torch=needs_torch and find_spec("torch") is not None):
-                return _written(self.function(**small), seed)
+                written = _written(self.function(**small), seed)
         except L3DError:
             raise
         except Exception as error:
             raise L3DError(f"{type(error).__name__}: {error}") from error
+        return self._scored(written, Output(), {})
 
 
 class _Session(CommandSession):
