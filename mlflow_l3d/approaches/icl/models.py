@@ -186,6 +186,8 @@ def described(reference: str, *, cache: Path, trust: bool = False) -> Iterator[t
     ParameterError
         As :func:`load_model`.
     """
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
     location, name = gguf.located(reference, cache)
     name = reference if reference in PRESETS or reference.startswith("package:") else name
     with pretrained.readable(location, name), pretrained.code_lock(trust, cache):
@@ -193,7 +195,11 @@ def described(reference: str, *, cache: Path, trust: bool = False) -> Iterator[t
             pretrained.check_code(location, name)
         config, tokenizer = pretrained.config_and_tokenizer(location, trust=trust)
         kind = SEQ2SEQ if config.is_encoder_decoder else CAUSAL
-        check_generative(config, kind, name)
+        # `transformers` would run an encoder as a generator that sees the tokens to come.
+        encoder = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False)
+        if kind.continues and encoder:
+            fix = "Use a causal model (GPT, LLaMA, Mistral), an encoder-decoder (T5), or approach=finetuning."
+            raise ParameterError("model", name, f"is an encoder ({config.model_type}), which generates no text", fix)
         if tokenizer.eos_token_id is None:
             raise ParameterError("model", name, "its tokenizer has no end-of-text token, so no answer would ever end")
         if tokenizer.pad_token_id is None:
@@ -222,16 +228,6 @@ def mix(model: Any) -> None:
             return logits
 
     head.forward = forward
-
-
-def check_generative(config: Any, kind: ModelKind, name: str) -> None:
-    """Refuse an encoder: `transformers` would run it as a generator that sees the tokens to come."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
-
-    encoder = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False)
-    if kind.continues and encoder:
-        fix = "Use a causal model (GPT, LLaMA, Mistral), an encoder-decoder (T5), or approach=finetuning."
-        raise ParameterError("model", name, f"is an encoder ({config.model_type}), which generates no text", fix)
 
 
 def dtype_on(config: Any, device: torch.device) -> torch.dtype:
