@@ -62,19 +62,16 @@ class Parameter:
         """
         if value is None:
             value = self.none
-        if not self.takes_lists and not self._is_kept(value):
+        # A path, a device or a list is read as it would be typed; the others stay what they are.
+        is_number = isinstance(value, numbers.Number) and self.values is not None
+        is_mapping = isinstance(value, Mapping) and self.type is not str
+        is_kept = is_number or is_mapping or isinstance(value, str) or callable(value) or is_dataclass(value)
+        if not self.takes_lists and not is_kept:
             text = as_text(self.name, value)
             if "\n" in text and not isinstance(value, list | tuple):  # of a data frame or an array
                 raise ParameterError(self.name, type(value).__name__, "must be a text or a number")
             value = text
         return value if self.values is None else self.values.read(self.name.rstrip("_"), value)
-
-    def _is_kept(self, value: object) -> bool:
-        """Return whether a value stays what it is; a path, a device or a list is read as it would be typed."""
-        if isinstance(value, numbers.Number) and self.values is not None:
-            return True
-        is_mapping = isinstance(value, Mapping) and self.type is not str
-        return is_mapping or isinstance(value, str) or callable(value) or is_dataclass(value)
 
     @property
     def python_default(self) -> Any:
