@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -88,11 +88,6 @@ class ActiveSession(CellwiseSession):
         finally:
             del self.task.chosen[place]
         return outcome
-
-
-def choosing(task: Task) -> ChosenTask:
-    """Return a task of which some splits can be chosen."""
-    return ChosenTask(**{each.name: getattr(task, each.name) for each in fields(Task)}, drawn=task)
 
 
 def smallest_margins(scores: npt.NDArray[np.float32], count: int) -> IntArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.cure.remedy import OF_APPROACHES, SEVERAL, Remedy
 from mlflow_l3d.approaches.base import Approach, Session
-from mlflow_l3d.approaches.cured.active import ActiveSession, choosing
+from mlflow_l3d.approaches.cured.active import ActiveSession, ChosenTask
 from mlflow_l3d.approaches.cured.members import joined, read_member
 from mlflow_l3d.approaches.hooks import Hooks
 from mlflow_l3d.approaches.hyperparameters import Searched, Value
@@ -161,7 +161,7 @@ class Cured(Approach):
         """Prepare the approach that is cured, and return a session around it; with one member, its own."""
         self.check_task(task, hyperparameters)
         if self.remedy.kind == "active":
-            chosen = choosing(task)
+            chosen = ChosenTask(**{each.name: getattr(task, each.name) for each in fields(Task)}, drawn=task)
             prepared = self.approach.prepare(chosen, hyperparameters, model=model, device=device, cache=cache)
             return ActiveSession(prepared, chosen)
         session = self.approach.prepare(task, hyperparameters, model=model, device=device, cache=cache)
