@@ -119,10 +119,10 @@ class EndpointSession(PromptSession):
             written = self._asks.generate(prompts, recipe.new_tokens, recipe.temperature, seeds, tally)
             predictions, unparsed = self._read(asked, await written)
             return predictions, None, tally.metrics | unparsed | {"generated": 1.0}
-        scores, unseen = await self._asks.score(prompts, form.verbaliser, tally, asked.empty)
+        logprobs, unseen = await self._asks.score(prompts, form.verbaliser, tally, asked.empty)
         ways = {"first_token": float(self._way == "first"), "unseen_share": unseen, "generated": 0.0}
         withheld = np.array([str(prompt) in tally.withheld for prompt in prompts[: asked.tested]])
-        own, blank, metrics = scores[: len(prompts)], scores[len(prompts) :], tally.metrics | ways
+        own, blank, metrics = logprobs[: len(prompts)], logprobs[len(prompts) :], tally.metrics | ways
         has_scores = np.asarray(~np.isnan(own).any(axis=1))
         if has_scores.all() and not np.isnan(blank).any():
             return self._decided(cell, own, blank, metrics, asked.tested)
