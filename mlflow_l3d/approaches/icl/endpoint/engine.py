@@ -16,20 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.icl.endpoint import replies
+from mlflow_l3d.approaches.icl.endpoint import served as server
 from mlflow_l3d.approaches.icl.endpoint.client import Client, texts_of
 from mlflow_l3d.approaches.icl.endpoint.replies import EndpointError
-from mlflow_l3d.approaches.icl.endpoint.served import (
-    CHAT,
-    FEWEST,
-    TEXT,
-    Served,
-    asked,
-    echoed,
-    listed,
-    look,
-    model_changed_message,
-    same,
-)
 from mlflow_l3d.approaches.icl.endpoint.store import Endpoint, Store, key_of
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt
 from mlflow_l3d.approaches.icl.prompts.decisions import Written
@@ -89,10 +78,10 @@ class EndpointEngine:
         Whom it asks.
     """
 
-    def __init__(self, client: Client, served: Served) -> None:
+    def __init__(self, client: Client, served: server.Served) -> None:
         self.client, self.served = client, served
         self._fingerprints = {served.fingerprint}
-        self._path = CHAT if served.chat else TEXT
+        self._path = server.CHAT if served.chat else server.TEXT
 
     def way(self, words: Sequence[str], calibrated: bool = False) -> str:
         """Return how class words get scores: ``prompt``, ``first`` token, or ``nothing`` if scores mislead.
@@ -100,7 +89,7 @@ class EndpointEngine:
         A whole word that begins with another can only win if scores are `calibrated`.
         """
         if self.served.gives == "first":
-            told = self.served.top >= min(len(words), FEWEST) and replies.tell_apart(words)
+            told = self.served.top >= min(len(words), server.FEWEST) and replies.tell_apart(words)
         else:
             told = calibrated or replies.tell_apart(words, start=None)
         return self.served.gives if told else "nothing"
@@ -125,8 +114,8 @@ class EndpointEngine:
             logprobs = await asyncio.gather(*(self._behind(prompt, word, tally) for prompt, word in asked_words))
             scores = np.array(logprobs, dtype=np.float64).reshape(len(everything), len(words))
         else:
-            more = listed(self.served.top, chat=self.served.chat)
-            bodies = [asked(prompt, chat=self.served.chat) | more for prompt in everything]
+            more = server.listed(self.served.top, chat=self.served.chat)
+            bodies = [server.asked(prompt, chat=self.served.chat) | more for prompt in everything]
             read = partial(replies.if_given, replies.first_tokens)
             answers = await asyncio.gather(*(self._one(body, read, tally) for body in bodies))
             least = [replies.LEAST_SHARE] * len(prompts) + [0.0] * len(empty)
@@ -150,7 +139,7 @@ class EndpointEngine:
         """Return the texts with which prompts are answered, each drawn by the server with a seed of its own."""
         chat = self.served.chat
         bodies = [
-            asked(prompt, chat=chat, tokens=tokens, temperature=temperature, seed=seed)
+            server.asked(prompt, chat=chat, tokens=tokens, temperature=temperature, seed=seed)
             for prompt, seed in zip(prompts, seeds, strict=True)
         ]
         answers = await asyncio.gather(*(self._one(body, replies.written, tally) for body in bodies))
@@ -158,7 +147,7 @@ class EndpointEngine:
 
     async def _behind(self, prompt: str, word: str, tally: Tally) -> float:
         read = partial(replies.if_given, partial(replies.end_of_prompt, word=word))
-        answer = await self._one(echoed(prompt, f" {word}"), read, tally)
+        answer = await self._one(server.echoed(prompt, f" {word}"), read, tally)
         tally.tokens[-1] -= int(answer.get("tokens", 0))
         if answer.get("finish") == replies.WITHHELD:
             tally.withheld.add(prompt)
@@ -175,7 +164,7 @@ class EndpointEngine:
             return {"text": "", "finish": replies.WITHHELD}
         model, fingerprint = str(answer["model"] or ""), str(answer["fingerprint"] or "")
         if model != self.served.model:
-            raise EndpointError(model_changed_message(self.client, f"{model or 'a model without a name'}"))
+            raise EndpointError(server.model_changed_message(self.client, f"{model or 'a model without a name'}"))
         if fingerprint not in self._fingerprints:
             self._fingerprints.add(fingerprint)
             before, where = self.served.fingerprint or "none", self.client.endpoint.base_url
@@ -221,11 +210,11 @@ class Connection:
         self._portal = self._open.enter_context(start_blocking_portal())
         self._client = Client(self.endpoint, self._store)
         try:
-            self.served = self.result(look(self._client, recipe, again=again))
+            self.served = self.result(server.look(self._client, recipe, again=again))
         except BaseException:
             self.close()
             raise
-        self._client.verify = lambda: same(self._client, self.served)
+        self._client.verify = lambda: server.same(self._client, self.served)
         self._client.identity = "|".join(self.served.identity.values())
         self.engine = EndpointEngine(self._client, self.served)
 
