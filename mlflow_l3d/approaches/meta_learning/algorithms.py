@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mlflow_l3d.approaches.meta_learning.inner import (
-    Buffers,
-    Path,
-    adapted,
-    descend,
-    losses,
-    one_hot,
-    per_task,
-    predict,
-    through,
-)
+from mlflow_l3d.approaches.meta_learning import inner
 from mlflow_l3d.approaches.meta_learning.learner import Learner
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.stacked.stack import BETA_1, BETA_2, EPSILON, Stack
@@ -33,12 +23,12 @@ class Reptile(Learner):
         if self.settings.inner_optimizer == "adam" and steps > 1:
             return self._with_adam(stack, x, targets, mask)
         sheets, z = x.flatten(0, 1), self.embedded(stack, x)
-        path = descend(sheets, z, stack.w2, targets, mask, rate, steps, self.buffers)
+        path = inner.descend(sheets, z, stack.w2, targets, mask, rate, steps, self.buffers)
         move = self._with_sgd if self.settings.inner_optimizer == "sgd" else self._with_adam_once
         move(stack, x, path)
-        return losses(path.logs[0], targets).view(cells, tasks).mean(1)
+        return inner.losses(path.logs[0], targets).view(cells, tasks).mean(1)
 
-    def _with_sgd(self, stack: Stack, x: torch.Tensor, path: Path) -> None:
+    def _with_sgd(self, stack: Stack, x: torch.Tensor, path: inner.Path) -> None:
         """Sum the low-rank updates of all tasks in one product."""
         cells, tasks = x.shape[:2]
         moved = path.total.mul_(self.settings.inner_learning_rate / tasks).view(cells, -1, path.total.shape[2])
@@ -46,7 +36,7 @@ class Reptile(Learner):
         layer = torch.cat([path.weights[-1], path.biases[-1].transpose(1, 2)], 2).view(cells, tasks, stack.classes, -1)
         torch.sub(stack.w2, layer.mean(1).transpose(1, 2), out=stack.g2)
 
-    def _with_adam_once(self, stack: Stack, x: torch.Tensor, path: Path) -> None:
+    def _with_adam_once(self, stack: Stack, x: torch.Tensor, path: inner.Path) -> None:
         """Take Adam's first step from the gradients of all tasks at once: g / (|g| + epsilon), of full rank."""
         cells, tasks, examples = x.shape[:3]
         total = path.total.view(cells, tasks, examples, -1)
@@ -84,11 +74,11 @@ class Reptile(Learner):
         """See :meth:`Learner.adapted_logits`."""
         rate, steps = self.settings.inner_learning_rate, self.settings.adaptation_steps
         if self.settings.inner_optimizer == "sgd":
-            return adapted(stack, x_s, labels_s, x, rate, steps)
-        targets = one_hot(labels_s, stack.classes, x_s)
-        moved_1, moved_2, _ = adam_path(stack.w1, stack.w2, x_s, targets, None, rate, steps, Buffers())
+            return inner.adapted(stack, x_s, labels_s, x, rate, steps)
+        targets = inner.one_hot(labels_s, stack.classes, x_s)
+        moved_1, moved_2, _ = adam_path(stack.w1, stack.w2, x_s, targets, None, rate, steps, inner.Buffers())
         w1, w2 = torch.sub(stack.w1, moved_1, alpha=rate), torch.sub(stack.w2, moved_2, alpha=rate)
-        return predict(w1, *per_task(w2, 1, Buffers()), x)
+        return inner.predict(w1, *inner.per_task(w2, 1, inner.Buffers()), x)
 
 
 def adam_path(
@@ -99,7 +89,7 @@ def adam_path(
     mask: torch.Tensor | None,
     learning_rate: float,
     steps: int,
-    buffers: Buffers,
+    buffers: inner.Buffers,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Take steps of Adam, new for these support sets, on their mean cross-entropy.
 
@@ -133,10 +123,10 @@ def adam_path(
             h.mul_(mask)
         logs = torch.log_softmax(torch.baddbmm(layer[:, -1:], h, layer[:, :-1]), 2)
         if step == 0:
-            value = losses(logs, targets)
+            value = inner.losses(logs, targets)
         errors = logs.exp_().sub_(targets).div_(examples)
         torch.bmm(errors, layer[:, :-1].transpose(1, 2), out=back)
-        through(back, h, mask, back)
+        inner.through(back, h, mask, back)
         torch.bmm(x.transpose(1, 2), back, out=first.gradient)
         second.gradient[:, :-1] = torch.bmm(h.transpose(1, 2), errors)
         torch.sum(errors, 1, out=second.gradient[:, -1])
@@ -148,7 +138,7 @@ def adam_path(
 class _Layer:
     """Adam's memory of one layer, empty at first."""
 
-    def __init__(self, buffers: Buffers, name: str, like: torch.Tensor) -> None:
+    def __init__(self, buffers: inner.Buffers, name: str, like: torch.Tensor) -> None:
         parts = ("gradient", "scratch", "mean", "square", "moved")
         tensors = [buffers.empty(f"{part} {name}", like, *like.shape).zero_() for part in parts]
         self.gradient, self.scratch, self.mean, self.square, self.moved = tensors
@@ -182,7 +172,7 @@ class Maml(Learner):
         rows, sheets = x.view(cells, tasks * examples, inputs), x.view(sets, examples, inputs)
         x_s, z, wanted = sheets[:, :support], self.embedded(stack, x), targets[:, support:]
         mask_s, mask_q = (None, None) if mask is None else (mask[:, :support], mask[:, support:])
-        path = descend(x_s, z[:, :support], stack.w2, targets[:, :support], mask_s, rate, steps, self.buffers)
+        path = inner.descend(x_s, z[:, :support], stack.w2, targets[:, :support], mask_s, rate, steps, self.buffers)
         across = empty("across", x, sets, queries, support)
         torch.bmm(sheets[:, support:], x_s.transpose(1, 2), out=across)
         h = empty("query", x, sets, queries, units)
@@ -190,11 +180,11 @@ class Maml(Learner):
         if mask_q is not None:
             h.mul_(mask_q)
         logs = torch.log_softmax(torch.baddbmm(path.biases[-1], h, path.weights[-1].transpose(1, 2)), 2)
-        values = losses(logs, wanted).view(cells, tasks).mean(1)
+        values = inner.losses(logs, wanted).view(cells, tasks).mean(1)
         errors = logs.exp_().sub_(wanted).div_(queries * tasks)
         # From here on z holds the gradient with respect to it.
         back = torch.bmm(errors, path.weights[-1], out=empty("query back", x, sets, queries, units))
-        through(back, h, mask_q, z[:, support:])
+        inner.through(back, h, mask_q, z[:, support:])
         weights = torch.bmm(errors.transpose(1, 2), h, out=empty("weights back", x, sets, classes, units))
         biases = errors.sum(1, keepdim=True)
         if self.first_order:
@@ -210,7 +200,7 @@ class Maml(Learner):
 
     def _inner_backward(
         self,
-        path: Path,
+        path: inner.Path,
         z: torch.Tensor,
         across: torch.Tensor,
         mask: torch.Tensor | None,
@@ -246,9 +236,9 @@ class Maml(Learner):
             if step < last:
                 assert path.gram is not None
                 torch.baddbmm(base, path.gram, target, out=slope)
-                through(slope, h, mask, slope)
+                inner.through(slope, h, mask, slope)
             else:
-                through(base, h, mask, slope)
+                inner.through(base, h, mask, slope)
             of_errors = (
                 torch.baddbmm(biases, h, weights.transpose(1, 2))
                 .baddbmm_(slope, layer.transpose(1, 2))
@@ -259,9 +249,9 @@ class Maml(Learner):
             torch.bmm(errors, weights, out=curve).mul_(-rate)
             curve.baddbmm_(of_logits, layer)
             if step == last:
-                through(curve, h, mask, target)
+                inner.through(curve, h, mask, target)
             else:
-                through(curve, h, mask, curve)
+                inner.through(curve, h, mask, curve)
                 target.add_(curve)
             weights.baddbmm_(errors.transpose(1, 2), slope, alpha=-rate)
             weights.baddbmm_(of_logits.transpose(1, 2), h)
@@ -269,4 +259,4 @@ class Maml(Learner):
 
     def adapted_logits(self, stack: Stack, x_s: torch.Tensor, labels_s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """See :meth:`Learner.adapted_logits`."""
-        return adapted(stack, x_s, labels_s, x, self.settings.inner_learning_rate, self.settings.adaptation_steps)
+        return inner.adapted(stack, x_s, labels_s, x, self.settings.inner_learning_rate, self.settings.adaptation_steps)
