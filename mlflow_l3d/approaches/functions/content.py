@@ -12,21 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.functions import parts
 from mlflow_l3d.approaches.functions.data import VERSION, DataTexts, is_code
-from mlflow_l3d.approaches.functions.parts import (
-    ATTRIBUTES,
-    IMPORTS,
-    decorated,
-    enclosed,
-    folders_of,
-    full_name,
-    functions,
-    is_local,
-    is_of_process,
-    module_of,
-    named,
-    source,
-)
 from mlflow_l3d.errors import ParameterError
 
 _HIDING: Final = frozenset({"globals", "exec", "eval", "__import__", "import_module"})
@@ -68,28 +55,28 @@ class Content(DataTexts):
         self._variables_hashed = hashed if variables_hashed is None else variables_hashed
         plain = inspect.unwrap(getattr(thing, "func", thing))
         self.name, self.module = name, getattr(plain, "__module__", None)
-        self.root = full_name(plain if hasattr(plain, "__qualname__") else type(plain))
+        self.root = parts.full_name(plain if hasattr(plain, "__qualname__") else type(plain))
         self.texts: dict[str, str] = {}
         self.variables: dict[str, str] = {}
         self.carried: dict[tuple[str, str], Any] = {}
-        self._folders, self._followed = folders_of(plain), set[Any]()
+        self._folders, self._followed = parts.folders_of(plain), set[Any]()
         self.refer(getattr(thing, "__name__", name), thing)
 
     def is_local(self, module: str) -> bool:
         """Return whether a module is the user's own code."""
-        return module in (self.module, "__main__") or is_local(module, self._folders)
+        return module in (self.module, "__main__") or parts.is_local(module, self._folders)
 
     def refer(self, called: str, value: Any) -> None:
         """Add what is behind a name, and its decorations."""
         value = value.function if isinstance(value, Approach) and hasattr(value, "function") else value
-        for layer in decorated(value):
+        for layer in parts.decorated(value):
             self._refer_plainly(f"{called}, decorated", layer)
             for kind, function in getattr(layer, "registry", {}).items():  # of functools.singledispatch
-                self.refer(f"{called}, of {full_name(kind)}", function)
+                self.refer(f"{called}, of {parts.full_name(kind)}", function)
         self._refer_plainly(called, inspect.unwrap(value))
 
     def _refer_plainly(self, called: str, value: Any) -> None:
-        if isinstance(value, FunctionType | type) and self.is_local(module_of(value)):
+        if isinstance(value, FunctionType | type) and self.is_local(parts.module_of(value)):
             self._follow(called, value)
         elif is_code(value):
             self._name(called, value)
@@ -102,7 +89,7 @@ class Content(DataTexts):
 
     def _name(self, called: str, value: Any) -> None:
         """Add what a package brings along, which its name says; and what it is bound to, or encloses."""
-        if (full := full_name(value)) not in (called, f"builtins.{called}"):
+        if (full := parts.full_name(value)) not in (called, f"builtins.{called}"):
             self._add(called, full)
         owner = getattr(value, "__self__", None)
         if isinstance(value, np.ufunc) and "(vectorized)" in value.__name__:
@@ -110,7 +97,7 @@ class Content(DataTexts):
         if getattr(value, "__module__", "") is None and not isinstance(owner, ModuleType | type | None):
             self._add(f"{called}, of", self.text_of(owner, called))
         if isinstance(value, FunctionType) and self._is_new(value):
-            for place, held in enclosed(value):
+            for place, held in parts.enclosed(value):
                 if isinstance(held, FunctionType | type | str | int | float):
                     self.refer(f"{called}.{place}", held)
 
@@ -123,12 +110,12 @@ class Content(DataTexts):
     def _follow(self, called: str, thing: FunctionType | type) -> None:
         """Add a source, and what it refers to."""
         try:
-            self._add(called, source(thing))
+            self._add(called, parts.source(thing))
         except (OSError, TypeError):
-            if module_of(thing) in (self.module, "__main__") and self.hashed:
+            if parts.module_of(thing) in (self.module, "__main__") and self.hashed:
                 allowed = f"has no source of {called} to distinguish it by"
                 raise ParameterError("function", self.name, allowed, VERSION) from None
-            self._add(called, full_name(thing))  # its file is in the key
+            self._add(called, parts.full_name(thing))  # its file is in the key
         if not self._is_new(thing):
             return
         for base in (*thing.__bases__, type(thing)) if isinstance(thing, type) else ():
@@ -137,22 +124,23 @@ class Content(DataTexts):
             is_machinery = name.startswith("__") or name == "_abc_impl" or type(value) is thing
             is_bound = hasattr(type(value), "__get__") and not isinstance(value, functools.partial)
             if not (is_machinery or (is_bound and not self.is_local(type(value).__module__))):
-                self._variable(module_of(thing), f"{thing.__qualname__}.{name}", value)
-        for function in functions(thing):
-            if self.is_local(module_of(function)) and function.__code__.co_filename != "<string>":  # a dataclass's
+                self._variable(parts.module_of(thing), f"{thing.__qualname__}.{name}", value)
+        for function in parts.functions(thing):
+            # A dataclass makes its functions from a text.
+            if self.is_local(parts.module_of(function)) and function.__code__.co_filename != "<string>":
                 self._names(called, function)
 
     def _names(self, called: str, function: FunctionType) -> None:
         """Add what a function looks up, encloses and has as defaults."""
-        code, module, variables = function.__code__, module_of(function), function.__globals__
-        names, attributes = {*named(code)}, {*named(code, ATTRIBUTES)}
+        code, module, variables = function.__code__, parts.module_of(function), function.__globals__
+        names, attributes = {*parts.named(code)}, {*parts.named(code, parts.ATTRIBUTES)}
         for each in sorted(_HIDING & ((names - {*variables}) | ({"import_module"} & (names | attributes)))):
             self._add(f"{each}()", self.refuse(f"{each}()", variables))
         for each in sorted(names & {*variables}):
             self._variable(module, each, variables[each], names | attributes)
-        for each in named(code, IMPORTS):
+        for each in parts.named(code, parts.IMPORTS):
             self._module(sys.modules.get(each.partition(".")[0]), names | attributes)
-        held, defaults = [*enclosed(function)], [*enumerate(function.__defaults__ or ())]
+        held, defaults = [*parts.enclosed(function)], [*enumerate(function.__defaults__ or ())]
         for place, value in (*held, *defaults, *(function.__kwdefaults__ or {}).items()):
             self.refer(f"{called}.{place}", value)
 
@@ -163,12 +151,12 @@ class Content(DataTexts):
             self._module(value, looked_up)
         elif is_code(value):
             self.refer(called, value)
-        elif ("." in name or self._is_new((module, name))) and not is_of_process(module, name, value):
+        elif ("." in name or self._is_new((module, name))) and not parts.is_of_process(module, name, value):
             unknown, hashed = len(self.unknown), self.hashed
             self.hashed = self._variables_hashed
             self._add(f"{called} =", self.text_of(value, called), self.variables)
             self.hashed = hashed
-            if len(self.unknown) == unknown and is_local(module, self._folders) and "<locals>" not in name:
+            if len(self.unknown) == unknown and parts.is_local(module, self._folders) and "<locals>" not in name:
                 self.carried[module, name] = value
 
     def _module(self, module: ModuleType | None, looked_up: Set[str]) -> None:
