@@ -15,16 +15,7 @@ from mlflow_l3d.cells.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named, registered, split_direction
-from mlflow_l3d.parameters.checks import (
-    check_approach,
-    check_kind,
-    check_no_data,
-    check_task,
-    columns_of,
-    device_of,
-    execution,
-    is_deterministic,
-)
+from mlflow_l3d.parameters import checks
 from mlflow_l3d.parameters.cures import cured, text_of
 from mlflow_l3d.parameters.declaration import Arguments, Parameters, read_arguments
 from mlflow_l3d.parameters.search_document import Searches, Subject
@@ -139,7 +130,7 @@ def read_parameters(
             approach = made(**{each: asked.texts[each] for each in getattr(made, "parameters", ())})
         except TypeError as error:  # a class that lacks a method of the contract cannot be called
             raise L3DError(f"approach={name}: its entry point cannot be called ({error}).") from error
-    check_approach(approach)
+    checks.check_approach(approach)
     changed = {"approach": approach.name}
     if callable(scorer):
         if not isinstance(approach, FunctionApproach):
@@ -156,7 +147,7 @@ def read_parameters(
         approach = cured(approach, asked["cure"])
         changed["cure"] = text_of(approach.remedy)
     if task is not None:
-        check_task(task, asked)
+        checks.check_task(task, asked)
         changed["task"] = task.name if isinstance(task, Task) else type(task).__name__
     asked = asked.changed(**changed)
     every = (each for each in registered().values() if secondary_metrics or not each.secondary)
@@ -199,12 +190,12 @@ def set_up(
     ParameterError
         For the first parameter that is not allowed. Cheap checks come first, data and models last.
     """
-    how = execution(asked)
+    how = checks.execution(asked)
     if approach.brings_data:
-        check_no_data(asked, approach)
+        checks.check_no_data(asked, approach)
     settings = _settings_of(asked, root_seed, validation_fraction, predefined_split=predefined_split)
     if asked["device"] != "auto":
-        device_of(asked["device"], approach, how)
+        checks.device_of(asked["device"], approach, how)
     model = approach.default_model if asked["model"] == "auto" else asked["model"]
 
     @cache
@@ -228,7 +219,7 @@ def set_up(
         if isinstance(task, Task):
             return bind_task(task, settings)
         name = approach.default_task if asked["task"] == "auto" else asked["task"]
-        reading = Reading(**columns_of(asked), numbered_choices=predefined_split)
+        reading = Reading(**checks.columns_of(asked), numbered_choices=predefined_split)
         return load_task(name, reading, settings=settings, read=read, data=task)
 
     published = partial(approach.published, model=model)
@@ -240,10 +231,11 @@ def set_up(
         published=partial(approach.published_seeds, model) if predefined_split else published,
     )
     model_revision, bound = loaded()
-    device = device_of(asked["device"], approach, how)  # to choose one imports torch, and mistakes in data come first
+    # To choose one imports torch, and mistakes in data come first.
+    device = checks.device_of(asked["device"], approach, how)
     if approach.default_model:  # what others run may use a GPU of its own accord
         how.check_gpus(device)
-    deterministic = is_deterministic(asked["deterministic"], device, approach)
+    deterministic = checks.is_deterministic(asked["deterministic"], device, approach)
     numerics = how.asked(approach.numerics, device) if device.startswith("cuda") else approach.numerics(device)
     numerics = {name: on for name, on in {**numerics, **approach.dependencies(hyperparameters, model)}.items() if on}
     if not deterministic:
@@ -251,7 +243,7 @@ def set_up(
     of_task = approach.metrics if approach.brings_data and asked["metric"] == "auto" else ()
     metric_name = next(iter(of_task), asked["metric"])
     metric = None if metric_name == "auto" else named(metric_name)
-    check_kind(bound, approach, hyperparameters, metric)
+    checks.check_kind(bound, approach, hyperparameters, metric)
     return Setup(
         approach=approach,
         task=bound,
