@@ -22,15 +22,8 @@ from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
 from mlflow_l3d.parameters.values import check_names, names_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import versions
+from mlflow_l3d.studies.investigation import run_plan
 from mlflow_l3d.studies.investigation.parameters import MAIN
-from mlflow_l3d.studies.investigation.run_plan import (
-    CHEAPER,
-    Plan,
-    check_factors,
-    check_levels,
-    choose_design,
-    parse_plan,
-)
 from mlflow_l3d.studies.request import CellRequest, context_of
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.resolve import ReadTask
@@ -57,7 +50,7 @@ class InvestigationRequest(CellRequest):
 
     parameters = MAIN
     factors: tuple[str, ...]
-    plan: Plan
+    plan: run_plan.Plan
     missing: Missing
 
     @property
@@ -103,7 +96,7 @@ class InvestigationRequest(CellRequest):
     @property
     def offer(self) -> tuple[str, ...]:
         """Why several factors have this design, or what the radial one would save."""
-        plan, radial, known = self.plan, design_named(CHEAPER), len(self.factors)
+        plan, radial, known = self.plan, design_named(run_plan.CHEAPER), len(self.factors)
         if plan.why:
             return (plan.why,) if known > 1 else ()
         cells, fewer = len(self.design()), radial.count(known, radial.auto_rows, 0, 0)
@@ -214,24 +207,23 @@ def specify(
     typed, approach = read_parameters(parameters, MAIN, approach, task)
     asked, remarks = as_published(typed, approach)
     wanted = _wanted_factors(names_of(asked["factor"]), asked.texts["factor"], approach)
-    design, why = choose_design(asked, wanted)
+    design, why = run_plan.choose_design(asked, wanted)
     if typed["design"] == "auto" != asked["design"]:
         why = f"design={design}, as in the paper."
-    plan = parse_plan(asked, approach.factors, design, why)
+    plan = run_plan.parse_plan(asked, approach.factors, design, why)
     setup = set_up(asked, approach, task, root_seed=plan.root_seed, searches=searches, read=read)
     metric = headline_metric(setup)
     factors = _effective(wanted, approach, setup.fixed_factors)
-    check_factors(plan, factors, metric)
+    run_plan.check_factors(plan, factors, metric)
     if plan.design.lists:
-        check_levels(plan, factors, approach.levels(setup.task, setup.hyperparameters))
+        run_plan.check_levels(plan, factors, approach.levels(setup.task, setup.hyperparameters))
     context = context_of(setup)
-    if searches is not None and why and design == CHEAPER:
+    if searches is not None and why and design == run_plan.CHEAPER:
         published = earlier_parent(context, factors, PUBLISHED, typed.texts)
         if published:
-            why = (
-                f"design={PUBLISHED}, to continue run {published}; design={CHEAPER} starts again, with fewer trainings."
-            )
-            plan = parse_plan(asked, approach.factors, PUBLISHED, why)
+            other = f"design={run_plan.CHEAPER} starts again, with fewer trainings"
+            why = f"design={PUBLISHED}, to continue run {published}; {other}."
+            plan = run_plan.parse_plan(asked, approach.factors, PUBLISHED, why)
     layout = {
         "context": context,
         "factors": list(factors),
