@@ -15,18 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.errors import L3DError, disk_line
 from mlflow_l3d.paths import cache_folder, private_folder
-from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking import children, names
 from mlflow_l3d.tracking import parent as parents
-from mlflow_l3d.tracking.children import (
-    children_of,
-    condition,
-    finished_cells,
-    found,
-    metrics_in,
-    own_metrics,
-    pruned_trials,
-    search,
-)
 from mlflow_l3d.tracking.claims import Claims
 from mlflow_l3d.tracking.connection import connect, error_line, is_outage
 from mlflow_l3d.tracking.earlier.elsewhere import take_finished
@@ -85,7 +75,8 @@ def open_recorder(
             recorder.end(status, error_line(error), patience=0.0)
         elif spool is not None:
             with suppress(Exception):  # the parent may have been made, though nobody learned its id
-                for run in search(client, [experiment_id], condition({names.SPOOL: spool.identity}, "RUNNING")):
+                ours = children.condition({names.SPOOL: spool.identity}, "RUNNING")
+                for run in children.search(client, [experiment_id], ours):
                     parents.end_early(client, run.info.run_id, error_line(error), status)
         lock.release()
         if getattr(error, "error_code", None) is not None and is_outage(error):
@@ -143,7 +134,7 @@ def recover(recorder: RunRecorder[Any]) -> None:
     in the uploader's threads after the return.
     """
     client, spool, work, recovered = recorder.client, recorder.spool, recorder.work, recorder.recovered
-    on_server = finished_cells(client, work.context_key, work.kind.role)
+    on_server = children.finished_cells(client, work.context_key, work.kind.role)
     planned: set[str] | None = None
     if work.cells is not None:
         planned = {cell.key for cell in work.cells()} if on_server or any(True for _ in spool) else set()
@@ -156,7 +147,7 @@ def recover(recorder: RunRecorder[Any]) -> None:
             spool.set_run_id(key, on_server[key].info.run_id)
         else:
             run_id = spool.run_id(key)
-            run = None if run_id is None else found(client.get_run, run_id)
+            run = None if run_id is None else children.found(client.get_run, run_id)
             if run is None or run.info.lifecycle_stage != "active" or run.data.tags.get(names.CELL_KEY) != key:
                 spool.set_run_id(key, None)  # somebody deleted it, or it is another's
             recorder.submit(key, repeated=True)
@@ -196,11 +187,11 @@ def _note_trials(
 ) -> None:
     """Note the trials that the server holds; what the spool says of one comes first."""
     for key, run in on_server.items():
-        recovered.metrics.setdefault(key, own_metrics(run))
+        recovered.metrics.setdefault(key, children.own_metrics(run))
         recovered.runs[key] = str(run.info.run_id)
-    for run in pruned_trials(client, experiment_id, search_key):
+    for run in children.pruned_trials(client, experiment_id, search_key):
         key = run.data.tags.get(names.CELL_KEY, "")
-        recovered.pruned.setdefault(run.data.tags.get(names.LEVEL, ""), {}).setdefault(key, metrics_in(run))
+        recovered.pruned.setdefault(run.data.tags.get(names.LEVEL, ""), {}).setdefault(key, children.metrics_in(run))
         recovered.runs.setdefault(key, str(run.info.run_id))
 
 
@@ -261,8 +252,8 @@ def take_over(recorder: RunRecorder[Any], spooled: set[str]) -> list[Run]:
     """
     client, parent, spool, card = recorder.client, recorder.parent, recorder.spool, recorder.work.card
     taken_over = []
-    same_work = condition({card.key_tag: card.key, names.ROLE: card.role})
-    for earlier in list(search(client, [parent.experiment_id], same_work)):
+    same_work = children.condition({card.key_tag: card.key, names.ROLE: card.role})
+    for earlier in list(children.search(client, [parent.experiment_id], same_work)):
         earlier_id = str(earlier.info.run_id)
         if earlier_id == parent.run_id:
             continue
@@ -274,7 +265,7 @@ def take_over(recorder: RunRecorder[Any], spooled: set[str]) -> list[Run]:
             _logger.warning("Run %s is at the same work on another machine; its children are left there.", earlier_id)
             continue
         taken_over.append(earlier)
-        for child in children_of(client, parent.experiment_id, earlier_id):
+        for child in children.children_of(client, parent.experiment_id, earlier_id):
             child_id, status = str(child.info.run_id), child.info.status
             key = child.data.tags.get(names.CELL_KEY, "")
             adopt = partial(client.set_tag, child_id, names.PARENT_RUN_ID, parent.run_id)
