@@ -115,31 +115,20 @@ def scores_table(shown: Shown, record: Importance, source: Source) -> Snippet:
     rows = []
     for number, scores in enumerate(table):
         mean = float(np.nanmean(scores)) if np.isfinite(scores).any() else math.nan
-        cells = [
-            _score(
-                shown,
-                number * columns + column,
-                float(score),
-                mean,
-                (low, high),
-                f"row {number + 1}, column {column + 1}",
-            )
-            for column, score in enumerate(scores)
-        ]
+        cells = []
+        for column, score in enumerate(scores.tolist()):
+            place = f"row {number + 1}, column {column + 1}"
+            if not math.isfinite(score):
+                cells.append(Markup('<td class="absent" title="{}: no score"></td>').format(place))
+                continue
+            shade = round(4 + 76 * min(max((score - low) / (high - low), 0.0), 1.0)) if high > low else 30
+            title = f"{place}: {shown.unit.change(score - mean)} from the mean of its row"
+            cells.append(_CELL.format(number * columns + column, shade, title, shown.unit.text(score, 1)))
         rows.append((number + 1, Markup("").join(cells), shown.unit.text(mean, 1)))
     left_out = len(record.table) - len(table)
     more = f"{counted(left_out, 'more row')}: in cells.json" if left_out > 0 else ""
     values = {"rows": rows, "heads": heads, "factor": record.factor, "more": more}
     return Snippet("scores.html", values)
-
-
-def _score(shown: Shown, at: int, score: float, mean: float, ends: tuple[float, float], place: str) -> Markup:
-    if not math.isfinite(score):
-        return Markup('<td class="absent" title="{}: no score"></td>').format(place)
-    low, high = ends
-    shade = round(4 + 76 * min(max((score - low) / (high - low), 0.0), 1.0)) if high > low else 30
-    away = shown.unit.change(score - mean)
-    return _CELL.format(at, shade, f"{place}: {away} from the mean of its row", shown.unit.text(score, 1))
 
 
 def _range(shown: Shown) -> tuple[float, float]:
