@@ -155,9 +155,7 @@ def convergence(record: Importance, steps: pd.DataFrame) -> Drawing | None:
 def script_data(shown: Shown, runs: Runs, *, address: str, classes: Sequence[str]) -> dict[str, Any]:
     """Return what the script of the page reads: runs and seeds of every score, and what runs predict for examples."""
     seeded = sorted(str(name) for name in runs.cells if str(name).startswith("seed."))
-    seeds = (
-        {name: number for number, name in enumerate(pd.unique(runs.cells[seeded].to_numpy().ravel()))} if seeded else {}
-    )
+    seeds = {name: number for number, name in enumerate(pd.unique(runs.cells[seeded].to_numpy().ravel()))}
     numbered = [[-1 if pd.isna(seed) else seeds[seed] for seed in line] for line in runs.cells[seeded].to_numpy()]
     most = rows_shown(shown)
     factors = {}
