@@ -195,11 +195,9 @@ def _stable(shown: Shown) -> Answer:
     if group is None:
         return Answer(question, "", more)
     if shown.agreement(group.group) is None:
-        few = (
-            f"fewer than {FEWEST_EXAMPLES}"
-            if shown.analysis.examples_behind(group) < FEWEST_EXAMPLES
-            else "less than one of their"
-        )
+        few = "less than one of their"
+        if shown.analysis.examples_behind(group) < FEWEST_EXAMPLES:
+            few = f"fewer than {FEWEST_EXAMPLES}"
         lead = f"Not reported: the runs share {few} test examples."
     elif shown.graded:
         lead = f"[[Two runs agree|agree]] to **{points(group.consistency, 1)} %** ({shown.compared_by(group)})."
@@ -256,10 +254,9 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
         advised = "Test more examples (test_size), or label more"
         if (unused := source.unused_tests) is not None:
             few = f"only {unused:,} test examples are unused" if unused else "all test examples are in use"
-            is_many = 2 * unused >= analysis.test_examples
-            advised = (
-                f"Test more examples (test_size; {unused:,} are unused)" if is_many else f"Label more examples ({few})"
-            )
+            advised = f"Label more examples ({few})"
+            if 2 * unused >= analysis.test_examples:
+                advised = f"Test more examples (test_size; {unused:,} are unused)"
         yield Step(f"{advised}{alone}.")
     if larger and not analysis.few_tests and source.can_repeat:
         more = {"mitigation_runs": str(max(each.rows or 0 for each in larger.values()))}
