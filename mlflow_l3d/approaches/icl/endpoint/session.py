@@ -128,13 +128,12 @@ class EndpointSession(PromptSession):
             return self._decided(cell, own, blank, metrics, asked.tested)
         tested = has_scores[: asked.tested]
         if not tested.any() or np.isnan(blank).any():
-            where = self.connection.endpoint.base_url
             why = "gave class words less than 1 % of the probability, or listed none. Use decision=generate."
-            if withheld.all():
+            if tested.any():
+                why = "listed no class words for empty inputs. Use calibration=batch."
+            elif withheld.all():
                 why = "withheld all answers (content_filter). Leave out the texts that its filter refuses."
-            raise L3DError(
-                f"{where} {'listed no class words for empty inputs. Use calibration=batch.' if tested.any() else why}"
-            )
+            raise L3DError(f"{self.connection.endpoint.base_url} {why}")
         numbers, shares, _ = self._decided(cell, own[has_scores], blank, {}, int(tested.sum()))
         predictions = np.full(len(own), -1, dtype=np.int64)
         scores = np.full((len(own), len(self.task.class_names)), 1 / len(self.classes), dtype=np.float32)
