@@ -124,9 +124,8 @@ def _options(options: str | Mapping[str, Any], executor: str, known: Mapping[str
 def is_deterministic(is_asked: bool, device: str, approach: Approach) -> bool:
     """Return whether results must repeat; what computes on the CPU with a model of ours always does."""
     if not is_asked and device == "cpu" and approach.default_model:
-        raise ParameterError(
-            "deterministic", "false", f"has no effect: {approach.name} runs on the cpu", "Leave it out."
-        )
+        allowed = f"has no effect: {approach.name} runs on the cpu"
+        raise ParameterError("deterministic", "false", allowed, "Leave it out.")
     return is_asked
 
 

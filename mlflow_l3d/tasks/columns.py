@@ -120,9 +120,9 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
     task = make_task(
         name, texts, labels, class_names, ids, remarks, kind=kind, choices=choices, parts=parts, features=features
     )
-    repeated = (
-        () if parts is not None or reading.leave_out_empty else repeated_texts(task, [*text_columns, *choice_columns])
-    )
+    repeated: tuple[str, ...] = ()
+    if parts is None and not reading.leave_out_empty:
+        repeated = repeated_texts(task, [*text_columns, *choice_columns])
     label_column *= form_of(kind).has_class_names
     return replace(task, notes=(*task.notes, *repeated), label_column=label_column, are_numbered=are_numbered)
 
@@ -198,9 +198,8 @@ def check_texts(values: Sequence[Any], column: str) -> tuple[str, ...]:
         raise ParameterError("text_column", column, allowed, "Fill or remove these rows.")
     other = next((value for value in values if not isinstance(value, str)), None)
     if other is not None:
-        raise ParameterError(
-            "text_column", column, f"must hold texts, not values of type {type(other).__name__}", _AS_TEXT
-        )
+        allowed = f"must hold texts, not values of type {type(other).__name__}"
+        raise ParameterError("text_column", column, allowed, _AS_TEXT)
     return tuple(values)
 
 

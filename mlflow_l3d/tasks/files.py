@@ -148,9 +148,8 @@ def _read_jsonl(path: Path) -> Table:
 def _check_names(path: Path, names: Iterable[str], where: str) -> None:
     """Raise a ParameterError if two columns have one name."""
     if twice := next((name for name, count in Counter(names).items() if count > 1), None):
-        raise ParameterError(
-            "task", path.name, f"{where} names {shorten(twice)} twice", "Give each column a name of its own."
-        )
+        allowed = f"{where} names {shorten(twice)} twice"
+        raise ParameterError("task", path.name, allowed, "Give each column a name of its own.")
 
 
 _READERS = {".csv": _read_csv, ".tsv": _read_csv, ".parquet": _read_parquet, ".jsonl": _read_jsonl}

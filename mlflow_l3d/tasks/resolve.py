@@ -116,9 +116,8 @@ def read_task(name: str, reading: Reading) -> Task:
     if name.startswith(PREFIX):
         return load_from_hub(name, reading)
     if len(name) > _LONGEST_PATH:
-        raise ParameterError(
-            "task", f"{name[:40]}...", f"has {len(name):,} characters: it is neither a name nor a path"
-        )
+        allowed = f"has {len(name):,} characters: it is neither a name nor a path"
+        raise ParameterError("task", f"{name[:40]}...", allowed)
     path = typed_path("task", name, "is not a task")
     if path.suffix.lower() in SUFFIXES and not path.is_dir():
         return load_file(path, reading)

@@ -96,9 +96,8 @@ class Question:
                 allowed = f"{match[0]} is not a slot; there are {', '.join(allowed_slots)}"
                 raise ParameterError(PARAMETER, text.replace("\n", "\\n"), allowed)
         if _ANSWER not in text:
-            raise ParameterError(
-                PARAMETER, text.replace("\n", "\\n"), "lacks the slot {answer}: there is nothing to judge"
-            )
+            allowed = "lacks the slot {answer}: there is nothing to judge"
+            raise ParameterError(PARAMETER, text.replace("\n", "\\n"), allowed)
         return cls(text, verdicts)
 
     def asked(self, texts: Sequence[str], references: Sequence[str], answer: str) -> str:
@@ -256,10 +255,8 @@ class Bench:
         scores = self.judges[place].scores(prompts, question.words, seed)
         missing = np.isnan(scores)
         if missing.all():
-            listed = ", ".join(question.words)
-            raise L3DError(
-                f"The judge gave none of the verdicts {listed} of any answer: ask it otherwise (judge_template)."
-            )
+            none = f"none of the verdicts {', '.join(question.words)} of any answer"
+            raise L3DError(f"The judge gave {none}: ask it otherwise (judge_template).")
         return {"judge_score": float(scores[~missing].mean()), "without_verdict_share": float(missing.mean())}
 
     def close(self) -> None:

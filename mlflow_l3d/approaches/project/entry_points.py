@@ -68,9 +68,8 @@ class EntryPoint:
         try:
             return " ".join([self.command.format(**values), *more])
         except (KeyError, IndexError, ValueError) as error:
-            raise L3DError(
-                f"the command of the entry point has a placeholder that is not a parameter ({error})"
-            ) from None
+            problem = f"has a placeholder that is not a parameter ({error})"
+            raise L3DError(f"the command of the entry point {problem}") from None
 
 
 def entry_point(folder: Path, name: str) -> EntryPoint:

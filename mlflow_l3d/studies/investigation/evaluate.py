@@ -187,9 +187,8 @@ def check_metric(cells: pd.DataFrame, metric: Metric) -> None:
     if len(beyond):
         value, run_id = beyond[metric.name].iloc[0], beyond["run_id"].iloc[0]
         fix = "Log fractions, not percent." if low == 0 and high == 1 < value <= 100 else ""
-        raise ParameterError(
-            "metric", metric.name, f"must be between {low:g} and {high:g}; run {run_id} has {value:g}", fix
-        )
+        allowed = f"must be between {low:g} and {high:g}; run {run_id} has {value:g}"
+        raise ParameterError("metric", metric.name, allowed, fix)
 
 
 def _write_scored(

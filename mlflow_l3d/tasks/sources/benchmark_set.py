@@ -153,10 +153,8 @@ class Benchmark:
         names = [_plain(name) for name in raw.class_names]
         for name, plain in zip(raw.class_names, names, strict=True):
             if plain not in number:
-                listed = ", ".join(self.class_names)
-                raise L3DError(
-                    f"task={self.name}: {source} has a class {shorten(name)!r}; known are {listed}, or their numbers."
-                )
+                known = f"known are {', '.join(self.class_names)}, or their numbers"
+                raise L3DError(f"task={self.name}: {source} has a class {shorten(name)!r}; {known}.")
         ours: IntArray = np.array([number[name] for name in names], dtype=np.int64)[labels]
         return ours
 

@@ -164,9 +164,8 @@ def _long(source: str, frame: pd.DataFrame, listed: Sequence[str]) -> Runs:
     if len(groups) > max(1, len(frame) // 2):
         each = max(names, key=lambda name: frame[name].nunique())
         fix = "Name the columns that are settings: --columns settings=seed+shots."
-        raise L3DError(
-            f"{source}: column {each} has another value in almost every row, so it identifies no runs. {fix}"
-        )
+        problem = f"column {each} has another value in almost every row, so it identifies no runs"
+        raise L3DError(f"{source}: {problem}. {fix}")
     return [(dict(zip(names, map(str, values), strict=True)), part) for values, part in groups]
 
 

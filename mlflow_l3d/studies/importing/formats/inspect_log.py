@@ -24,9 +24,8 @@ def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[
     try:
         from inspect_ai.log import read_eval_log
     except ImportError as error:
-        raise L3DError(
-            "inspect_ai is not installed, whose own reader reads its logs. Run: pip install inspect_ai"
-        ) from error
+        problem = "inspect_ai is not installed, whose own reader reads its logs"
+        raise L3DError(f"{problem}. Run: pip install inspect_ai") from error
     try:
         log = read_eval_log(str(path))
     except Exception as error:  # its reader raises errors of many libraries

@@ -125,10 +125,9 @@ def _compared(lead: Pair, source: Source) -> str:
     alone = f" Rows of one side alone do not count: {one.unpaired_first} and {one.unpaired_second}."
     unpaired = alone if one.unpaired_first or one.unpaired_second else ""
     better, turned = ("higher", "lower") if one.higher_is_better else ("lower", "higher")
-    is_stated = not source.given or f"{scorer}:" in source.given.get("metric", "")
-    assumed = (
-        "" if is_stated else f" Assumed: {better} values of {scorer} are better (else: --metric {scorer}:{turned})."
-    )
+    assumed = ""
+    if source.given and f"{scorer}:" not in source.given.get("metric", ""):
+        assumed = f" Assumed: {better} values of {scorer} are better (else: --metric {scorer}:{turned})."
     return f"**{counted(one.rows, 'row')}** that both answered; answers per row: {repeats}.{unpaired}{assumed}"
 
 
