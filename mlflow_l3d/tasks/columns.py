@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -120,7 +120,7 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
     task = make_task(
         name, texts, labels, class_names, ids, remarks, kind=kind, choices=choices, parts=parts, features=features
     )
-    repeated: tuple[str, ...] = ()
+    repeated: Iterable[str] = ()
     if parts is None and not reading.leave_out_empty:
         repeated = repeated_texts(task, [*text_columns, *choice_columns])
     label_column *= form_of(kind).has_class_names
