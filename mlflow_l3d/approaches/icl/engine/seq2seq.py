@@ -38,13 +38,6 @@ class Seq2SeqEngine(Engine):
         """What the model calls its cache."""
         return cache_argument(self.model)
 
-    @property
-    def start_id(self) -> int:
-        """Token that the decoder's text begins with."""
-        settings = (self.model.generation_config, self.model.config)
-        tokens = [getattr(each, "decoder_start_token_id", None) for each in settings]
-        return int(next((token for token in tokens if token is not None), self.pad_id))
-
     def _score(self, texts: Sequence[TokenIds], trie: AnswerTrie) -> npt.NDArray[np.float64]:
         ways: list[tuple[int, ...]] = [(ROOT,), *filter(None, trie.paths)]
         step_places = [trie.reads_on(way) for way in ways]
@@ -78,7 +71,10 @@ class Seq2SeqEngine(Engine):
         encoded = self.model.get_encoder()(input_ids=ids, attention_mask=mask)
         output = BaseModelOutput(last_hidden_state=encoded.last_hidden_state)
         shared = {"encoder_outputs": output, "attention_mask": mask}
-        first = torch.full((len(texts), 1), self.start_id, device=device)
+        settings = (self.model.generation_config, self.model.config)
+        starts = [getattr(each, "decoder_start_token_id", None) for each in settings]
+        start_id = int(next((token for token in starts if token is not None), self.pad_id))
+        first = torch.full((len(texts), 1), start_id, device=device)
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         return self._decode(first, shared, cache), shared, cache
 
