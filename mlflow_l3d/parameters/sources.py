@@ -88,7 +88,10 @@ def parse(hyperparameters: str | Mapping[str, Any]) -> Given:
     if not _PAIR.match(stripped) or _is_file(stripped):
         name, rest = _file(stripped)
         if name:
-            return Given(text, "file", name, _json_file(text, name), _overrides(text, rest))
+            parsed: Any = json_of("hyperparameters", text, file_text("hyperparameters", text, name))
+            if not isinstance(parsed, dict):
+                raise ParameterError("hyperparameters", text, "must hold a JSON object, name -> value")
+            return Given(text, "file", name, parsed, _overrides(text, rest))
     name, comma, rest = stripped.partition(",")
     name = name.strip()
     source = "search" if OF_RUN.fullmatch(name) else NAMES.get(name)
@@ -122,13 +125,6 @@ def _inline_object(text: str, stripped: str) -> tuple[dict[str, Any], str]:
     if rest and not rest.startswith(","):
         raise ParameterError("hyperparameters", text, "must be a JSON object; a comma and name=value may follow it")
     return parsed, rest
-
-
-def _json_file(text: str, name: str) -> dict[str, Any]:
-    parsed: dict[str, Any] = json_of("hyperparameters", text, file_text("hyperparameters", text, name))
-    if not isinstance(parsed, dict):
-        raise ParameterError("hyperparameters", text, "must hold a JSON object, name -> value")
-    return parsed
 
 
 def _overrides(text: str, rest: str) -> dict[str, Any]:
