@@ -69,7 +69,13 @@ def _read_traces(client: MlflowClient, run: Run, keys: dict[str, str]) -> RunJud
     feedback = {str(trace.info.trace_id): _feedback(trace, run_id) for trace in traces}
     kept = [*_answers(traces, run_id)]
     if not any(feedback.values()):
-        raise _no_judgements(run, traces)
+        made = [(each.metadata or {}).get(_RUN) for trace in traces for each in trace.info.assessments]
+        others = [str(other) for other in dict.fromkeys(made) if other not in (None, run_id)]
+        fix = "Evaluate with at least one scorer: mlflow.genai.evaluate(data=..., scorers=[...])."
+        if others:
+            fix = f"Its answers were judged by other runs; name one: {', '.join(others)}."
+        wrong = f"has {counted(len(traces), 'trace')} and no judgements" if traces else "is not an evaluation run"
+        raise ParameterError("run_id", run_id, wrong, fix)
     makers = _add_rows(client, run, kept, keys)
     digests = {maker.data.tags.get(_APP, "") for maker in makers if maker}
     models = {trace.info.trace_metadata.get(_MODEL, "") for trace in kept}
@@ -237,16 +243,6 @@ def _incomplete(judgements: pd.DataFrame, answers: int) -> Iterator[str]:
             yield f"Left out: {counted(texts, 'judgement')} of {scorer}, neither a number nor yes or no."
         if raised < len(rows) and (missing := answers - rows["answer"].nunique()):
             yield f"No judgement of {scorer} for {missing} of {counted(answers, 'answer')}."
-
-
-def _no_judgements(run: Run, traces: Sequence[Trace]) -> ParameterError:
-    made = [(each.metadata or {}).get(_RUN) for trace in traces for each in trace.info.assessments]
-    others = [str(other) for other in dict.fromkeys(made) if other not in (None, run.info.run_id)]
-    fix = "Evaluate with at least one scorer: mlflow.genai.evaluate(data=..., scorers=[...])."
-    if others:
-        fix = f"Its answers were judged by other runs; name one: {', '.join(others)}."
-    wrong = f"has {counted(len(traces), 'trace')} and no judgements" if traces else "is not an evaluation run"
-    return ParameterError("run_id", run.info.run_id, wrong, fix)
 
 
 def _table_of(run: Run) -> str:
