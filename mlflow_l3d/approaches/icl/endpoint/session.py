@@ -122,10 +122,10 @@ class EndpointSession(PromptSession):
         logprobs, unseen = await self._asks.score(prompts, form.verbaliser, tally, asked.empty)
         ways = {"first_token": float(self._way == "first"), "unseen_share": unseen, "generated": 0.0}
         withheld = np.array([str(prompt) in tally.withheld for prompt in prompts[: asked.tested]])
-        own, blank, metrics = logprobs[: len(prompts)], logprobs[len(prompts) :], tally.metrics | ways
-        has_scores = np.asarray(~np.isnan(own).any(axis=1))
+        of_prompts, blank, metrics = logprobs[: len(prompts)], logprobs[len(prompts) :], tally.metrics | ways
+        has_scores = np.asarray(~np.isnan(of_prompts).any(axis=1))
         if has_scores.all() and not np.isnan(blank).any():
-            return self._decided(cell, own, blank, metrics, asked.tested)
+            return self._decided(cell, of_prompts, blank, metrics, asked.tested)
         tested = has_scores[: asked.tested]
         if not tested.any() or np.isnan(blank).any():
             why = "gave class words less than 1 % of the probability, or listed none. Use decision=generate."
@@ -134,9 +134,9 @@ class EndpointSession(PromptSession):
             elif withheld.all():
                 why = "withheld all answers (content_filter). Leave out the texts that its filter refuses."
             raise L3DError(f"{self.connection.endpoint.base_url} {why}")
-        numbers, shares, _ = self._decided(cell, own[has_scores], blank, {}, int(tested.sum()))
-        predictions = np.full(len(own), -1, dtype=np.int64)
-        scores = np.full((len(own), len(self.task.class_names)), 1 / len(self.classes), dtype=np.float32)
+        numbers, shares, _ = self._decided(cell, of_prompts[has_scores], blank, {}, int(tested.sum()))
+        predictions = np.full(len(of_prompts), -1, dtype=np.int64)
+        scores = np.full((len(of_prompts), len(self.task.class_names)), 1 / len(self.classes), dtype=np.float32)
         predictions[has_scores], scores[has_scores] = numbers, shares
         missing, unlikely = float(np.mean(~tested)), float(np.mean(~tested & ~withheld))
         reasons = {"unparsed_unlikely_share": unlikely, "unparsed_filtered_share": float(np.mean(withheld))}
