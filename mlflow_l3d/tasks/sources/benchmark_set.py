@@ -153,8 +153,8 @@ class Benchmark:
         names = [_plain(name) for name in raw.class_names]
         for name, plain in zip(raw.class_names, names, strict=True):
             if plain not in number:
-                known = f"known are {', '.join(self.class_names)}, or their numbers"
-                raise L3DError(f"task={self.name}: {source} has a class {shorten(name)!r}; {known}.")
+                classes = f"known are {', '.join(self.class_names)}, or their numbers"
+                raise L3DError(f"task={self.name}: {source} has a class {shorten(name)!r}; {classes}.")
         ours: IntArray = np.array([number[name] for name in names], dtype=np.int64)[labels]
         return ours
 
