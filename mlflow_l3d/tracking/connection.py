@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError, disk_line
 from mlflow_l3d.privacy import public_text
 
 if TYPE_CHECKING:
@@ -242,6 +242,11 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
         if uri.startswith("sqlite:"):
             allowed, fix = f"this store cannot be used ({detail})", "Mend that and try again, or set another address."
     return ParameterError("MLFLOW_TRACKING_URI", uri, allowed, fix)
+
+
+def outage_line(error: BaseException) -> str:
+    """Return what is to be said of an outage: a disk of this machine, or the server."""
+    return disk_line(error) or f"The tracking server does not answer: {error_line(error)[:200].rstrip('.')}."
 
 
 def error_line(error: BaseException) -> str:

@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlflow_l3d.errors import L3DError, disk_line
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.paths import cache_folder, private_folder
 from mlflow_l3d.tracking import children, names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.claims import Claims
-from mlflow_l3d.tracking.connection import connect, error_line, is_outage
+from mlflow_l3d.tracking.connection import connect, error_line, is_outage, outage_line
 from mlflow_l3d.tracking.earlier.elsewhere import take_finished
 from mlflow_l3d.tracking.pages import link_of
 from mlflow_l3d.tracking.recorder import R, Recovered, RunRecorder, Work, patience_seconds
@@ -80,8 +80,7 @@ def open_recorder(
                     parents.end_early(client, run.info.run_id, error_line(error), status)
         lock.release()
         if getattr(error, "error_code", None) is not None and is_outage(error):
-            line = disk_line(error) or f"The tracking server does not answer: {error_line(error)}"
-            raise L3DError(line) from error
+            raise L3DError(outage_line(error)) from error
         raise
     return recorder
 

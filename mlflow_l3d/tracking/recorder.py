@@ -188,10 +188,8 @@ class RunRecorder(Generic[R]):
             If the server is away for longer than :func:`patience_seconds`, or refused something.
         """
         if not self.uploader.wait(patience=patience_seconds()):
-            raise L3DError(
-                f"The tracking server does not answer: {self.uploader.pending} uploads wait in the spool "
-                f"({self.uploader.why}). Run the same command again when it is back: nothing is computed twice."
-            )
+            waiting = f"{self.uploader.why} {self.uploader.pending} uploads wait in the spool"
+            raise L3DError(f"{waiting}: the same command continues later, and computes nothing twice.")
         if refused := self.uploader.refused:
             name, line = refused[0]
             what = f"The tracking server refused {len(refused)} uploads; the first was {name}: {line.rstrip('.')}"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Final
 
-from mlflow_l3d.tracking.connection import error_line, is_outage
+from mlflow_l3d.tracking.connection import error_line, is_outage, outage_line
 
 _logger = logging.getLogger("mlflow_l3d")
 _FIRST_PAUSE: Final = 0.5
@@ -58,11 +58,11 @@ class _Line:
         try:
             work()
         except Exception as error:  # noqa: BLE001 - whatever a store raises must not end the thread
-            line = error_line(error)
             if is_outage(error):
-                uploader.why = line[:200]
-                self._note_outage(line)
+                uploader.why = outage_line(error)
+                self._note_outage(uploader.why)
                 return False
+            line = error_line(error)
             with self.state:
                 uploader.refused.append((name, line))
                 if line not in (earlier for _, earlier in uploader.refused[:-1]):
@@ -86,7 +86,7 @@ class _Line:
             # Seconds of an outage that need not be told, if it is not the first.
             if not self._told and (self._outages == 1 or time.monotonic() - self.outage_since > 5.0):
                 self._told = True
-                _logger.warning("The tracking server does not answer; results are kept in the spool. (%s)", line)
+                _logger.warning("%s Results are kept in the spool.", line)
 
     def _note_answer(self) -> None:
         with self.state:

@@ -66,7 +66,7 @@ def test_the_server_stays_dead(make_mlflow_server: Callable[[], Any], tmp_path: 
     assert process.returncode == 1
     line = one_line(stderr)
     assert "The tracking server does not answer" in line
-    assert "Run the same command again when it is back" in line
+    assert "the same command continues later" in line
     assert len(place.spooled()) == CELLS
 
     with pytest.raises(ParameterError, match="no tracking server answers there"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import threading
 import time
@@ -148,6 +149,16 @@ def test_wait_gives_up_during_an_outage_and_the_work_is_still_there(uploader: Up
     assert server.held == [1]
 
 
+def test_a_full_disk_of_artifacts_is_not_called_a_server(uploader: Uploader, caplog: pytest.LogCaptureFixture) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/artifacts/report.html")
+
+    uploader.submit("the report", full)
+    assert not uploader.wait(patience=0.05)
+    assert uploader.why.startswith("The disk of /artifacts/report.html is full. Make room")
+    assert caplog.messages == [f"{uploader.why} Results are kept in the spool."]
+
+
 def test_a_server_that_comes_and_goes_is_one_pair_of_lines_and_wears_patience_out(
     uploader: Uploader, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -164,7 +175,7 @@ def test_a_server_that_comes_and_goes_is_one_pair_of_lines_and_wears_patience_ou
         uploader.submit(str(number), restless())
     assert not uploader.wait(patience=0.05)
     assert uploader.wait(patience=20)
-    assert [record.message.split(";")[0].split(" after")[0] for record in caplog.records] == [
+    assert [record.message.split(":")[0].split(" after")[0] for record in caplog.records] == [
         "The tracking server does not answer",
         "The tracking server is back",
     ]
