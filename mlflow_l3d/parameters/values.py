@@ -205,7 +205,11 @@ def pairs(text: str) -> dict[str, str]:
 
 
 def public_words(value: str) -> str:
-    """Return a command that may be shown to others: no credentials, and the last parts of absolute and home paths."""
+    """Return a command that may be shown to others: no credentials, and the last parts of absolute and home paths.
+
+    Of a path in the working folder, what follows this folder stays: so it can be typed there.
+    """
+    value = re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/(?=[^\s'\"])", "", value)
     path = r"(?:^|(?<=[\s=:'\"|])(?!//)|(?<=://)(?=/[^/])|(?<=:///)(?=/))(?:[/~]|[^\W\d_]:[\\/])[^\s'\"|]*"
     return re.sub(path, lambda found: public_name(found[0]), public_text(value))
 

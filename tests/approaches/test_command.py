@@ -71,9 +71,12 @@ def test_placeholders_are_factors_and_files_are_found_from_elsewhere(tmp_path):
         template.more_files(["gone"])
 
 
-def test_a_command_is_shown_without_private_folders():
+def test_a_command_is_shown_without_private_folders(monkeypatch):
     typed = "python /home/me/train.py --data=~/x/y.csv --rate 1/2 '/a b' {seed}"
     assert public_words(typed) == "python train.py --data=y.csv --rate 1/2 'a b' {seed}"
+    here = "python '/home/me/my work/src/train it.py' --data=/home/me/my work/a.csv --out /home/me/my work2"
+    monkeypatch.setattr(Path, "cwd", lambda: Path("/home/me/my work"))
+    assert public_words(here) == "python 'src/train it.py' --data=a.csv --out my work2"
 
 
 def test_only_the_listed_environment(monkeypatch, tmp_path):
