@@ -74,13 +74,12 @@ def test_ours_are_found_without_an_installation(parameter: str) -> None:
 
 def test_a_file_in_the_working_folder_is_no_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    registry._installed.cache_clear()
-    for name in ("mlflow.db", "mlflow.db-journal"):
-        registry.names("approach")
-        (tmp_path / name).touch()
-    assert registry.names("approach")
-    assert registry._installed.cache_info().misses == 1
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    before = registry._places()
+    (tmp_path / "mlflow.db").touch()
+    assert registry._places() == before
+    monkeypatch.chdir(tmp_path.parent)
+    assert registry._places() != before
 
 
 @pytest.mark.usefixtures("not_installed")
