@@ -1,4 +1,4 @@
-"""Simulated studies for single numbers: scores that are accuracies, golden_std, first-order indices."""
+"""Simulated studies for single numbers: scores that are accuracies, golden_std, first-order indices, the luck limit."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mlflow_l3d.analysis.importance.checks.evidence import Answers, Evidence, Pl
 from mlflow_l3d.analysis.importance.checks.scores import rare_classes
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
+from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.importance.tables import Tables, std_interval
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.classification import F1_MACRO
@@ -64,7 +65,20 @@ def further_lines(tables: int) -> Iterator[list[str]]:
             record = crossed_design.importances(scores)["f"]
             held += record.first_order_ci_low - 1e-9 <= variances[1] <= record.first_order_ci_high + 1e-9
         yield ["interval of the first-order index, crossed 20 x 10", text_of(variances), _percent(held, tables)]
+    yield from _limits(tables)
     yield from _rare(tables)
+
+
+def _limits(tables: int) -> Iterator[list[str]]:
+    """Yield how many pairs of further runs lie further apart than the difference that may be luck."""
+    for name, (shape, _) in GOLDEN.items():
+        for runs in (10, 30, 100, 200):
+            generator, beyond = np.random.default_rng([18, runs, len(name)]), 0.0
+            for _ in range(tables):
+                limit = single_run_limit(shape(generator, runs))
+                first, second = shape(generator, 2, 500)
+                beyond += float(np.mean(np.abs(first - second) > limit))
+            yield ["further pairs beyond what may be luck", f"{name}, {runs} runs", _percent(beyond, tables)]
 
 
 def _rare(tables: int) -> Iterator[list[str]]:
