@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, PackageNotFoundError, distribution, entry_points
 from pathlib import Path
 from typing import Any, Final
@@ -40,18 +40,21 @@ def _source_entry_points(group: str) -> tuple[EntryPoint, ...]:
 
 
 @cache
-def _installed(group: str, _places: tuple[tuple[Path, int], ...]) -> EntryPoints:
+def _installed(group: str, _packages: tuple[tuple[str, int], ...]) -> EntryPoints:
     """Return the entry points of all packages, read once: there may be hundreds, and names are needed often."""
     return entry_points(group=group)
 
 
-def _places() -> tuple[tuple[Path, int], ...]:
-    """Return the folders with packages, and the time of the last installation in each.
+def _packages() -> tuple[tuple[str, int], ...]:
+    """Return the records of what is installed, and when each was written."""
+    folders = (path for path in map(Path, sys.path) if path.is_dir())
+    return tuple(each for path in folders for each in _packages_in(path.absolute(), path.stat().st_mtime_ns))
 
-    That of the working folder does not count: a store or a cache in it changes it all the time.
-    """
-    here, folders = Path.cwd(), (path for path in map(Path, sys.path) if path.is_dir())
-    return tuple((path, 0 if path.absolute() == here else path.stat().st_mtime_ns) for path in folders)
+
+@lru_cache(maxsize=100)
+def _packages_in(folder: Path, _changed: int) -> tuple[tuple[str, int], ...]:
+    """Return those in one folder, which may also be that of a store or a script, and change all the time."""
+    return tuple((str(path), path.stat().st_mtime_ns) for path in sorted(folder.glob("*.*-info")))
 
 
 def names(parameter: str) -> list[str]:
@@ -93,7 +96,7 @@ def _entry_points(parameter: str) -> dict[str, tuple[EntryPoint, ...]]:
     """Return name -> its entry points, one for each object with the name."""
     group = GROUPS[parameter]
     by_name: dict[str, dict[str, EntryPoint]] = {}
-    for point in (*_source_entry_points(group), *_installed(group, _places())):
+    for point in (*_source_entry_points(group), *_installed(group, _packages())):
         by_name.setdefault(point.name, {}).setdefault(point.value, point)
     if not by_name and parameter != "metric":
         raise L3DError(f"{parameter}: the installation of mlflow-l3d is old and has none. Run pip install -e . again.")

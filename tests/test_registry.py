@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -72,14 +73,20 @@ def test_ours_are_found_without_an_installation(parameter: str) -> None:
         assert isinstance(loaded, Verb) if parameter == "study" else callable(loaded)
 
 
-def test_a_file_in_the_working_folder_is_no_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_only_an_installation_has_all_entry_points_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder of a script, which `sys.path` begins with, changes with each file that is written into it."""
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    before = registry._places()
+    nothing = registry._packages()
     (tmp_path / "mlflow.db").touch()
-    assert registry._places() == before
-    monkeypatch.chdir(tmp_path.parent)
-    assert registry._places() != before
+    assert registry._packages() == nothing == ()
+    (tmp_path / "package-1.0.dist-info").mkdir()
+    first = registry._packages()
+    assert [Path(name).name for name, _ in first] == ["package-1.0.dist-info"]
+    (tmp_path / "package-1.0.dist-info").rmdir()
+    (tmp_path / "package-1.0.dist-info").mkdir()
+    os.utime(tmp_path, (1, 1))  # as if it were later, on a disk with coarse times
+    os.utime(tmp_path / "package-1.0.dist-info", (2, 2))
+    assert registry._packages() != first
 
 
 @pytest.mark.usefixtures("not_installed")
