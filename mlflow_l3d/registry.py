@@ -47,12 +47,12 @@ def _installed(group: str, _packages: tuple[tuple[str, int], ...]) -> EntryPoint
 
 def _packages() -> tuple[tuple[str, int], ...]:
     """Return the records of what is installed, and when each was written."""
-    folders = (path for path in map(Path, sys.path) if path.is_dir())
-    return tuple(each for path in folders for each in _packages_in(path.absolute(), path.stat().st_mtime_ns))
+    folders = [(path, path.stat()) for path in map(Path, sys.path) if path.is_dir()]
+    return tuple(each for path, at in folders for each in _packages_in(path, at.st_ino, at.st_mtime_ns))
 
 
 @lru_cache(maxsize=100)
-def _packages_in(folder: Path, _changed: int) -> tuple[tuple[str, int], ...]:
+def _packages_in(folder: Path, _place: int, _changed: int) -> tuple[tuple[str, int], ...]:
     """Return those in one folder, which may also be that of a store or a script, and change all the time."""
     return tuple((str(path), path.stat().st_mtime_ns) for path in sorted(folder.glob("*.*-info")))
 
