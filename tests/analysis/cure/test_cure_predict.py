@@ -75,7 +75,7 @@ def test_two_rows_have_no_interval_and_the_table_says_what_one_needs(rows, colum
     assert math.isfinite(two.std.value)
     assert math.isfinite(two.std.low) == math.isfinite(two.mean_change.low) == expected
     table = remedy_bars([two], F1)
-    assert ("no interval" in str(table.rows)) == ("at least 3 rows" in table.note) != expected
+    assert ("no interval" in str(table.rows)) == ("mitigation_runs=3" in table.note) != expected
 
 
 def test_the_reason_names_rows_that_lack_runs() -> None:

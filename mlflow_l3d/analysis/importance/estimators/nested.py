@@ -226,8 +226,10 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     if pairs is None:
         return None
     floor = rounding_variance(sets[finite])
-    tau2 = _above(float(_half_squares(sets, place).sum()) / pairs.rows, floor)
-    sigma2 = _above(_mean_variance(sets), floor)
+    # A set with a pair has two scores or more; others with fewer are left out.
+    of_sets = [values.var(ddof=1) for column in sets.T if len(values := column[np.isfinite(column)]) >= 2]
+    squares = float(_half_squares(sets, place).sum()) / pairs.rows, float(np.mean(of_sets))
+    tau2, sigma2 = (square if square > floor else 0.0 for square in squares)
     variances = VarianceComponents(
         *("radial", "jansen", pairs.rows, 2, tau2, sigma2 - tau2),
         total=max(sigma2, tau2),
@@ -259,16 +261,6 @@ def radial_variances_without_each(sets: FloatArray, place: int) -> Variances:
 def _half_squares(sets: FloatArray, place: int) -> FloatArray:
     """Return half the squared difference of base and swap, 0 if one is missing, shape (n,)."""
     return np.nan_to_num(np.square(sets[:, 0] - sets[:, place]) / 2, nan=0.0)
-
-
-def _above(value: float, floor: float) -> float:
-    return float(value) if value > floor else 0.0
-
-
-def _mean_variance(sets: FloatArray) -> float:
-    """Return the mean over sets of the variance within a set (ddof=1), sets with fewer than two scores left out."""
-    variances = [float(values.var(ddof=1)) for column in sets.T if len(values := column[np.isfinite(column)]) >= 2]
-    return float(np.mean(variances)) if variances else math.nan
 
 
 def variance_without_each(sets: FloatArray) -> FloatArray:
