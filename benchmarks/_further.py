@@ -7,7 +7,19 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
-from _tables import SETTINGS, Array, Shape, Variances, crossed, exponential, generator_of, normal, text_of, truth
+from _tables import (
+    SETTINGS,
+    Array,
+    Shape,
+    Variances,
+    crossed,
+    exponential,
+    generator_of,
+    heaviest,
+    normal,
+    text_of,
+    truth,
+)
 
 from mlflow_l3d.analysis.importance.checks.evidence import Answers, Evidence, PlanFacts
 from mlflow_l3d.analysis.importance.checks.scores import rare_classes
@@ -49,14 +61,13 @@ def further_lines(tables: int) -> Iterator[list[str]]:
             text_of(variances),
             _accuracies(variances, tables),
         ]
-    for name, (shape, deviation) in GOLDEN.items():
-        generator = np.random.default_rng([13, len(name)])
-        ends = [std_interval(shape(generator, 200)) for _ in range(tables)]
-        yield [
-            "interval of golden_std, 200 runs",
-            name,
-            _percent(sum(low <= deviation <= high for low, high in ends), tables),
-        ]
+    for name, (shape, deviation) in {**GOLDEN, "t3": (heaviest, 1.0)}.items():
+        for runs in (10, 20, 50, 200):
+            generator, held = np.random.default_rng([13, runs, len(name)]), 0
+            for _ in range(tables):
+                low, high = std_interval(shape(generator, runs))
+                held += low <= deviation <= high
+            yield [f"interval of golden_std, {runs} runs", name, _percent(held, tables)]
     crossed_design = design_named("crossed")
     for variances in SETTINGS:
         generator, held = generator_of(14, 20, variances), 0

@@ -80,7 +80,14 @@ FIGURES: Final = (
     ),
     Figure("told .4 from .15, %: crossed", "", "", "ranking", 3, {1: "crossed"}),
     Figure("told .4 from .15, %: radial", "", "", "ranking", 3, {1: "radial"}),
-    Figure("interval of golden_std covers %", "none", "92 to 98", "further", 2, {0: "interval of golden_std"}),
+    Figure(
+        "interval of golden_std covers %",
+        "none",
+        "92 to 98 without long tails",
+        "further",
+        2,
+        {0: "interval of golden_std"},
+    ),
     Figure(
         "interval of first-order index covers %",
         "none",

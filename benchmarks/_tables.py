@@ -37,6 +37,11 @@ def heavy(generator: np.random.Generator, *shape: int) -> Array:
     return generator.standard_t(5, shape) / math.sqrt(5 / 3)
 
 
+def heaviest(generator: np.random.Generator, *shape: int) -> Array:
+    """Return effects of variance 1 of Student's t with three degrees of freedom, whose kurtosis is infinite."""
+    return generator.standard_t(3, shape) / math.sqrt(3)
+
+
 def skewed(generator: np.random.Generator, *shape: int) -> Array:
     """Return effects of variance and skewness 1 (gamma)."""
     return (generator.gamma(4.0, size=shape) - 4) / 2

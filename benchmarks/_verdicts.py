@@ -7,12 +7,25 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
-from _tables import Array, Shape, Variances, crossed, exponential, generator_of, log_normal, nested, normal, text_of
+from _levels import drawn
+from _tables import (
+    Array,
+    Shape,
+    Variances,
+    crossed,
+    exponential,
+    generator_of,
+    heaviest,
+    log_normal,
+    nested,
+    normal,
+    text_of,
+)
 
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
 from mlflow_l3d.analysis.importance.checks.long_run import published_interval
 from mlflow_l3d.analysis.importance.checks.report import all_checks
-from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, TableModel
+from mlflow_l3d.analysis.importance.estimators import CROSSED, LEVELS, NESTED, TableModel
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.verdicts import verdict_of
 
@@ -79,6 +92,15 @@ def verdict_lines(tables: int) -> Iterator[list[str]]:
                 words.append(_word(table, _uneven(generator, rows * columns, 1, unevenness)[:, 0], NESTED))
             name = "one score in 3 rows of 4" if some else f"rows of unevenness {unevenness:g}"
             yield ["nested", f"{rows} x {columns}", name, text_of(HALF[0]), *_shares(words)]
+    for rows, runs in ((20, 20), (20, 80), (50, 200), (100, 400)):
+        for name, shape in {"normal": normal, "t3": heaviest}.items():
+            for variances in (HALF[0], MOST[0]):
+                generator, words = generator_of(24, rows + runs, variances), []
+                for _ in range(tables):
+                    every = drawn(generator, runs, 4, variances, shape)
+                    golden = every[np.arange(runs), generator.integers(4, size=runs)]
+                    words.append(_word(drawn(generator, rows, 4, variances, shape), golden, LEVELS))
+                yield ["levels", f"{rows} x 4, {runs} golden", name, text_of(variances), *_shares(words)]
     for model in (CROSSED, NESTED):
         for rows, columns in ((3, 3), (5, 5), (20, 10)):
             for name, shape in SHAPES.items():

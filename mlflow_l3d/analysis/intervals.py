@@ -53,6 +53,16 @@ def jackknife_variance(left_out: FloatArray) -> float:
     return (count - 1) / count * float(np.square(left_out - left_out.mean()).sum())
 
 
+def kurtosis_degrees(left_out: FloatArray) -> float:
+    """Return the degrees of freedom of a jackknife variance from the kurtosis of its values (Shoemaker 2003).
+
+    One less than there are units for normal values, and fewer if a few units make up the error.
+    """
+    count, squares = len(left_out), np.square(left_out - left_out.mean())
+    kurtosis = count * float(np.square(squares).sum()) / float(squares.sum()) ** 2
+    return 2 * count / (kurtosis - (count - 3) / (count - 1))
+
+
 def means_without(values: FloatArray) -> FloatArray:
     """Return the mean of the values that are known without each in turn; nan below two that are."""
     present = ~np.isnan(values)

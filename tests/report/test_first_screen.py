@@ -29,6 +29,7 @@ from mlflow_l3d.report.text import Step, marked
 from mlflow_l3d.studies.investigation.members import MemberRows
 from mlflow_l3d.studies.investigation.remedies import foresee
 from mlflow_l3d.studies.investigation.report import cite
+from mlflow_l3d.studies.investigation.report.details import luck_details
 from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP, first_table
 from mlflow_l3d.studies.investigation.report.more_tables import shares
 from mlflow_l3d.studies.investigation.report.page import help_table, investigation_document
@@ -542,3 +543,24 @@ def test_agreement_is_not_reported_of_few_examples_and_not_logged_if_runs_share_
         "the runs share less than one of their test examples"
         in answers(Shown(replace(whole, consistencies={"golden": few})))[2].lead
     )
+
+
+def test_the_interval_of_the_spread_says_what_it_cannot_count(judged):
+    """Of 40 runs none collapsed: up to 7 % of all may (1 - 0.05^(1/40)); of 200 at most 1.5 %, which is left unsaid."""
+    found = judged("dominates")
+
+    def details(times: int, *checks: Check) -> list[str]:
+        records = {
+            name: replace(record, golden=np.tile(record.golden, times), golden_std_ci_low=0.01, golden_std_ci_high=0.02)
+            for name, record in found.importances.items()
+        }
+        return [*luck_details(Shown(replace(found, importances=records, checks=checks)))]
+
+    runs = found.importances["dominates"].golden.size
+    assert runs == 40
+    assert details(1)[0].startswith("The 95 % interval of the standard deviation is 1.00 to 2.00")
+    assert details(1)[1] == "It leaves out collapses that no run shows: up to 7 % of all."
+    assert "collapses" not in " ".join(details(5))
+    for factor, is_said in ((None, True), ("dominates", False)):
+        text = " ".join(details(1, Check("L3D013", "warning", "Long tails", "x", factor)))
+        assert ("it covers 60 to 95 %" in text) == is_said

@@ -67,7 +67,7 @@ class Series:
             notes.append(f"the spread is measured up to {self.members[last]} members")
         if math.isnan(after[0][TOTAL]) or not before[0][TOTAL] > _NONE:
             none = before[0][TOTAL] <= _NONE
-            basis, notes = "unknown", [reason, "scores do not vary" if none else "too few rows are complete"]
+            basis, notes = "unknown", [reason, "scores do not vary" if none else "too few rows or columns are complete"]
         ratio, alone = (self._spread(at, paired=paired) for paired in (True, False))
         if not measured:
             # No farther from what is measured is anything known better.

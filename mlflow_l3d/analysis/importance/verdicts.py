@@ -19,7 +19,7 @@ from mlflow_l3d.analysis.importance.tables import population_std, with_scores
 Word = Literal["dominates", "minor", "undecided"]
 Doubt = (
     Literal["", "no_interval", "contains_0", "few_rows", "boundary", "repeats", "collapse", "no_effect", "lost_level"]
-    | Literal["L3D009", "L3D010", "L3D013"]
+    | Literal["L3D006", "L3D009", "L3D010", "L3D013"]
 )
 Action = Literal["none", "more_rows", "larger_table", "other_design", "unaffordable", "look_at_runs", "unknown"]
 
@@ -38,6 +38,7 @@ DOUBTS: Final[Mapping[Doubt, str]] = MappingProxyType(
         "contains_0": "the interval contains 50 %",
         "collapse": "runs collapse (L3D005), so the interval does not hold",
         "L3D013": "the scores have long tails (L3D013), so the interval covers less than it claims",
+        "L3D006": "golden runs may vary so much more that it makes up less than half (L3D006)",
         "L3D009": "columns share configurations (L3D009), so the interval is too narrow",
         "no_effect": "all columns have equal scores (L3D010): no score depends on it",
         "L3D010": "rows or columns have equal scores (L3D010), so the interval is too narrow",
@@ -83,7 +84,7 @@ class Verdict:
     @property
     def needs_runs(self) -> bool:
         """Whether it is undecided only because there are too few runs."""
-        return self.doubt in ("few_rows", "boundary", "no_interval", "contains_0")
+        return self.doubt in ("few_rows", "boundary", "no_interval", "contains_0", "L3D006")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,8 @@ def verdict_of(record: Importance, checks: Iterable[Check] = (), collapse: Colla
     The corrected importance is above 0 exactly if S_T, the factor's share of the variance, is above one half. So the
     interval decides: ``dominates`` above 0, ``minor`` below, ``undecided`` if it contains 0. It is not believed, and
     the factor stays undecided, if runs collapse (golden runs, too), scores have long tails, columns share
-    configurations, rows or columns are equal, rows are few, or a level of a complete list has no score.
+    configurations, rows or columns are equal, rows are few, or, of a complete list of levels, one has no score or
+    golden runs may vary more.
     """
     about = {(check.code, check.severity) for check in checks if check.factor in (None, record.factor)}
     low, high = record.corrected_interval
@@ -149,6 +151,7 @@ def verdict_of(record: Importance, checks: Iterable[Check] = (), collapse: Colla
         "L3D010": ("L3D010", "warning") in about,
         "no_interval": not (math.isfinite(low) and math.isfinite(high)),
         "contains_0": low <= 0 <= high,
+        "L3D006": ("L3D006", "info") in about,
         "few_rows": record.rows_used < fewest_rows(record),
         "boundary": record.rows_used < FEWEST_AT_BOUNDARY
         and record.components is not None

@@ -19,6 +19,7 @@ from mlflow_l3d.analysis.cure.spread import CONSISTENCY, FRAGILE, MEAN, MOMENTS,
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import f1_macro, f1_macro_of_many
 from mlflow_l3d.metrics.known import registered
+from mlflow_l3d.report.remedies import remedy_bars
 
 ACCURACY, F1 = registered()["accuracy"], registered()["f1_macro"]
 
@@ -62,6 +63,19 @@ def test_few_runs_that_guess_predict_nothing_instead_of_a_negative_variance() ->
     found = predict(rows, over=["a"], metric=F1, classes=2, test_size=100)
     assert of(found, "mean", 2).std.value > 0
     assert (of(found, "mean", 4).basis, math.isnan(of(found, "mean", 4).std.value)) == ("unknown", True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "crossed", "expected"), [(2, 2, False, False), (2, 5, True, False), (3, 2, False, True)]
+)
+def test_two_rows_have_no_interval_and_the_table_says_what_one_needs(rows, columns, crossed, expected) -> None:
+    """Without one of two rows there is no variance between rows: no jackknife exists, whatever the columns."""
+    found = predict(rows_of(rows, columns, crossed=crossed), over=["a"], metric=F1, classes=3, test_size=40)
+    two = of(found, "mean", 2)
+    assert math.isfinite(two.std.value)
+    assert math.isfinite(two.std.low) == math.isfinite(two.mean_change.low) == expected
+    table = remedy_bars([two], F1)
+    assert ("no interval" in str(table.rows)) == ("mitigation_runs=3" in table.note) != expected
 
 
 def test_the_reason_names_rows_that_lack_runs() -> None:

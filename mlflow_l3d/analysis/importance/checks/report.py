@@ -32,6 +32,7 @@ TABLE_CHECKS: Final[tuple[FactorCheck, ...]] = (
     tables.uneven_spread,
     tables.no_score_changes_in_few_rows,
     tables.total_variances_differ,
+    tables.golden_runs_vary_more,
     tables.few_runs,
 )
 """Checks of a factor that has a table of rows and columns."""

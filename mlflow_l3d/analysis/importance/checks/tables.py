@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.importance.checks.long_run import uneven_rows
 from mlflow_l3d.analysis.importance.checks.scores import are_equal
 from mlflow_l3d.analysis.importance.estimators import LEVELS, TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance, counted, counted_of, in_unit, named
-from mlflow_l3d.analysis.importance.tables import rounding_variance, with_scores
+from mlflow_l3d.analysis.importance.tables import rounding_variance, std_interval, with_scores
 from mlflow_l3d.analysis.importance.verdicts import Advice, Verdict
 from mlflow_l3d.analysis.intervals import FloatArray, jackknife_variance, unseen_share
 from mlflow_l3d.cells.factors import TEST_SAMPLE
@@ -28,6 +28,8 @@ CLOSURE_LEVEL: Final = 0.0015
 UNEVEN_LEVEL: Final = 0.01
 LEAST_UNEVEN: Final = 0.05
 """L3D015 speaks of rows that are spread so unevenly, or more, if chance does it at most that often."""
+GOLDEN_LEVEL: Final = 2 / 3
+"""Level of the interval of the golden standard deviation with which a verdict on levels must agree."""
 LEAST_EQUAL: Final = 5
 """Scores that two rows or columns must share before L3D010 takes it for more than chance."""
 
@@ -109,6 +111,20 @@ def total_variances_differ(record: Importance, evidence: Evidence) -> Iterator[C
         "factor.* parameters of golden runs and cells."
     )
     yield Check("L3D006", "warning", "Table and golden runs do not agree", message, record.factor)
+
+
+def golden_runs_vary_more(record: Importance, evidence: Evidence) -> Iterator[Check]:
+    """L3D006 of levels: golden runs may show a long tail that the rows lack, so the factor seems to dominate."""
+    if evidence.model is not LEVELS or evidence.plan.mitigated or record.components is None:
+        return
+    most = std_interval(record.golden[np.isfinite(record.golden)], level=GOLDEN_LEVEL)[1]
+    if record.importance_corrected_ci_low > 0 and record.components.contributed < most**2 / 2:
+        deviation = in_unit(most, percent=evidence.metric.percent)
+        message = (
+            f"The golden runs may have a standard deviation of {deviation}. If so, {record.factor} makes up less than "
+            "half of the variance, and the rows lack a long tail: raise golden_runs or mitigation_runs."
+        )
+        yield Check("L3D006", "info", "Golden runs may vary more", message, record.factor)
 
 
 def few_runs(record: Importance, evidence: Evidence) -> Iterator[Check]:

@@ -12,21 +12,28 @@ factor, so they serve as golden runs too.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import replace
+from functools import partial
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from mlflow_l3d.analysis.importance.estimate import (
     ATANH,
     BOUNDARY_TAIL,
+    SMALLEST_SHARE,
     Estimate,
     Variances,
     importance_of_variances,
     leave_out,
+    log_ratio,
 )
 from mlflow_l3d.analysis.importance.tables import rounding_variance, with_scores
 from mlflow_l3d.analysis.importance.variances import MeanSquares, VarianceComponents
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, kurtosis_degrees
+
+UNEQUAL: Final = 1.645
+"""Standard errors from which variances of rows differ by more than chance."""
 
 
 def nested_components(table: FloatArray) -> MeanSquares | None:
@@ -73,8 +80,8 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
     Notes
     -----
     Jackknife over rows of ``logit(S_T) = log(tau2 / s2_R)`` with M - 1 degrees of freedom, or fewer if some rows have
-    more scores than others. If rows do not differ significantly (F test, one-sided at 97.5 %) the logit has no usable
-    error, and :func:`nested_limits` is used.
+    more scores than others, or spread more: those of the kurtosis (:func:`kurtosis_degrees`). If rows do not differ
+    significantly (F test, one-sided at 97.5 %) the logit has no usable error, and :func:`nested_limits` is used.
     """
     table = with_scores(table)
     squares = nested_components(table)
@@ -82,11 +89,32 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
         return None
     if len(table) < 3 or not (squares.total > 0 and squares.contributed > 0):
         return Estimate(squares.variances())
-    jackknife, without = None, nested_variances_without_each(table)
+    jackknife, without, rows = None, nested_variances_without_each(table), _Rows.of(table)
+    inequality = _inequality(rows)
     if squares.rows_differ(BOUNDARY_TAIL):
-        degrees = _row_degrees(squares, np.isfinite(table).sum(axis=1))
+        degrees = _row_degrees(squares, rows.scores)
         jackknife = leave_out(squares.contributed, squares.mitigated, without, most=(degrees,))
-    return Estimate(squares.variances(), jackknife, lambda level: nested_limits(squares, level=level), (without,))
+        if jackknife is not None and inequality:
+            degrees = kurtosis_degrees(log_ratio(*without))
+            jackknife = replace(jackknife, degrees=min(jackknife.degrees, degrees))
+    limits = partial(nested_limits, squares, inequality=inequality)
+    return Estimate(squares.variances(), jackknife, limits, (without,))
+
+
+def _inequality(rows: _Rows) -> float:
+    """Return the squared coefficient of variation of the true variances within rows, 0 if chance alone may make it.
+
+    By moments of normal scores, with the score test of equal variances (Neyman and Scott 1966), one-sided at 5 %.
+    """
+    several = rows.scores > 1
+    degrees, count = rows.scores[several] - 1, int(several.sum())
+    if count < 2:
+        return 0.0
+    variances = rows.within[several] / degrees
+    squares = np.square(variances / variances.mean())
+    others = max(count - float(squares.mean()), SMALLEST_SHARE)
+    inequality = min(count, float((squares * degrees / (degrees + 2)).mean()) * (count - 1) / others) - 1
+    return inequality if inequality * math.sqrt((degrees * (degrees + 2)).sum() / 8) > UNEQUAL else 0.0
 
 
 def _row_degrees(squares: MeanSquares, scores: FloatArray) -> float:
@@ -103,18 +131,19 @@ def _row_degrees(squares: MeanSquares, scores: FloatArray) -> float:
     return float((1 - 1 / squares.rows) * parts.sum() ** 2 / np.square(parts).sum())
 
 
-def nested_limits(squares: MeanSquares, *, level: float = LEVEL) -> tuple[float, float]:
+def nested_limits(squares: MeanSquares, level: float = LEVEL, *, inequality: float = 0.0) -> tuple[float, float]:
     """Return the interval of the corrected importance from the F distribution of ``MS_R / MS_W``.
 
     Notes
     -----
-    Exact for normal scores: ``MS_R / MS_W`` is ``1 + N s2_R / tau2`` times an F variable with M - 1 and M(N - 1)
-    degrees of freedom; see :meth:`~mlflow_l3d.analysis.importance.variances.MeanSquares.mitigated_limits`.
+    Exact for normal scores and rows of one variance: ``MS_R / MS_W`` is ``1 + N s2_R / tau2`` times an F variable with
+    M - 1 and M(N - 1) degrees of freedom. `inequality` makes them fewer; see
+    :meth:`~mlflow_l3d.analysis.importance.variances.MeanSquares.mitigated_limits`.
     """
     if squares.residual == 0:
         only_rows = importance_of_variances(0.0, squares.of_rows)
         return only_rows, only_rows
-    least, most = squares.mitigated_limits(level)
+    least, most = squares.mitigated_limits(level, inequality)
     return importance_of_variances(squares.residual, most), importance_of_variances(squares.residual, least)
 
 
@@ -197,8 +226,10 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     if pairs is None:
         return None
     floor = rounding_variance(sets[finite])
-    tau2 = _above(float(_half_squares(sets, place).sum()) / pairs.rows, floor)
-    sigma2 = _above(_mean_variance(sets), floor)
+    # A set with a pair has two scores or more; others with fewer are left out.
+    of_sets = [values.var(ddof=1) for column in sets.T if len(values := column[np.isfinite(column)]) >= 2]
+    squares = float(_half_squares(sets, place).sum()) / pairs.rows, float(np.mean(of_sets))
+    tau2, sigma2 = (square if square > floor else 0.0 for square in squares)
     variances = VarianceComponents(
         *("radial", "jansen", pairs.rows, 2, tau2, sigma2 - tau2),
         total=max(sigma2, tau2),
@@ -208,7 +239,7 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
         return Estimate(variances)
     without = radial_variances_without_each(sets, place)
     jackknife = leave_out(tau2, sigma2 - tau2, without, scale=ATANH)
-    return Estimate(variances, jackknife, lambda level: nested_limits(pairs, level=level), (without,))
+    return Estimate(variances, jackknife, partial(nested_limits, pairs), (without,))
 
 
 def radial_variances_without_each(sets: FloatArray, place: int) -> Variances:
@@ -230,16 +261,6 @@ def radial_variances_without_each(sets: FloatArray, place: int) -> Variances:
 def _half_squares(sets: FloatArray, place: int) -> FloatArray:
     """Return half the squared difference of base and swap, 0 if one is missing, shape (n,)."""
     return np.nan_to_num(np.square(sets[:, 0] - sets[:, place]) / 2, nan=0.0)
-
-
-def _above(value: float, floor: float) -> float:
-    return float(value) if value > floor else 0.0
-
-
-def _mean_variance(sets: FloatArray) -> float:
-    """Return the mean over sets of the variance within a set (ddof=1), sets with fewer than two scores left out."""
-    variances = [float(values.var(ddof=1)) for column in sets.T if len(values := column[np.isfinite(column)]) >= 2]
-    return float(np.mean(variances)) if variances else math.nan
 
 
 def variance_without_each(sets: FloatArray) -> FloatArray:

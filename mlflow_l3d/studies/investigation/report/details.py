@@ -8,10 +8,14 @@ from collections.abc import Iterator, Sequence
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN
 from mlflow_l3d.analysis.consistency.results import Consistency
 from mlflow_l3d.analysis.importance.checks.shape import Collapse
+from mlflow_l3d.analysis.intervals import LEVEL, unseen_share
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
+_LONG_TAILS = ("L3D013", "warning", None)
+_RARE = 0.05
+"""From this share of all runs on, the page names those that may be missing."""
 _LOOKED = (
     "Intervals allow for every interim analysis of the rule and for all factors. If a rule stops at a verdict, the "
     "importance lies too far from 0 on average: quote its interval, not the importance alone."
@@ -47,6 +51,11 @@ def luck_details(shown: Shown) -> tuple[str, ...]:
     if bounds != MISSING:
         level = shown.say("{level}")
         sentences.append(f"The {level} interval of the standard deviation is {bounds}.")
+        unseen = unseen_share(len(shown.golden_scores), LEVEL)
+        if unseen > _RARE and not (collapse is not None and collapse.collapsed):
+            sentences.append(f"It leaves out collapses that no run shows: up to {points(unseen, 0)} % of all.")
+        if any((each.code, each.severity, each.factor) == _LONG_TAILS for each in shown.analysis.checks):
+            sentences.append("Scores have long tails (L3D013): it covers 60 to 95 %.")
     if shown.design.words.drawn:
         sentences.append(f"{shown.design.words.drawn[:1].upper()}{shown.design.words.drawn[1:]}.")
     if collapse is not None and collapse.collapsed:
