@@ -248,7 +248,7 @@ def test_a_worker_needs_no_source(source_of, tmp_path):
 
 def test_a_function_without_source_needs_a_version():
     names = {"__name__": "nowhere"}
-    exec("def typed(task, split, seeds, hyperparameters):\n    return 0", names)
+    exec(compile("def typed(task, split, seeds, hyperparameters):\n    return 0", "<nowhere>", "exec"), names)
     with pytest.raises(ParameterError, match=r"^function=typed: has no source.*Give a version"):
         training(factors=[])(names["typed"]).dependencies({}, "")
     assert training(factors=[], version="1")(names["typed"]).dependencies({}, "") == {}
