@@ -52,12 +52,14 @@ def test_first_screen_answers_champion_luck_price_and_next_step() -> None:
     assert "Judge the undecided again: 3 (<epochs=20>). Or judge the next candidate." in text
     assert f"mlflow-l3d referee judge --referee {'c' * 32} --candidate NAME=VALUE" in text
     assert "1 run have no score" not in text
+    assert "Small dot" not in text  # a terminal has no dots
     assert "1 run has no score and does not count." in text
     page = document.to_html()
     assert "&lt;epochs=20&gt;" in page
     assert "<epochs" not in page
     assert "1: +2.00, 500; 2: +6.00, 500" in page  # every interim analysis
     assert "claimed so far" in page
+    assert "Small dot: shrunk" in page
     assert "add up to +6.00" in page
 
 
