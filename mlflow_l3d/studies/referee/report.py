@@ -128,7 +128,8 @@ def path_table(course: Course) -> Table | None:
         "Confirmed: gain over the baseline, by fresh runs."
     )
     legend = "Circle: claimed. Small dot: shrunk. Dot: confirmed. All are gains over the baseline."
-    return Table.of(rows, note, legend=legend, kind="bars", kinds=("better",) * len(rows))
+    kinds = tuple("better" if step.low > 0 else "undecided" for step in course.path)
+    return Table.of(rows, note, legend=legend, kind="bars", kinds=kinds)
 
 
 def candidates_table(course: Course, most: int | None = None) -> Table | None:
