@@ -215,7 +215,7 @@ def draw(source: Path, picture: Path) -> None:
     if browser is None:
         sys.exit("Chromium is needed.")
     options = ["--headless=new", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=2000"]
-    size = ["--window-size=1200,640", f"--screenshot={picture}"]
+    size = ["--window-size=1280,800", f"--screenshot={picture}"]
     subprocess.run([browser, *options, *size, source.as_uri()], check=True, capture_output=True)
 
 

@@ -51,8 +51,8 @@ def sum_up(cases: Sequence[Mapping[str, Any]], alpha: float, *, is_whole: bool =
     runs, seconds = (sum(case[name] for case in cases) for name in ("runs", "seconds"))
     counts = ", ".join(f"{number} {verdict}" for verdict, number in sorted(verdicts.items())) or "no case"
     missing = sum(case.get("misses", False) for case in cases)
-    other = f"{missing} failed since each run misses the requirement; any other" if missing else "any"
-    limit = f"{other} verdict is failed by chance in {100 * alpha:.2g} % of suites at most"
+    one = f"{missing} failed since each run misses the requirement; by chance, another" if missing else "by chance, a"
+    limit = f"{one} verdict is failed in at most {100 * alpha:.2g} % of suites"
     text = f"{counts}; {runs} runs, {seconds:.1f} s; {limit}"
     text = text if is_whole else f"interrupted; {text}"
     ordered = sorted(cases, key=lambda case: str(case["case"]))

@@ -31,6 +31,11 @@ def points(value: float, digits: int = 2) -> str:
     return plain(100 * value, digits)
 
 
+def roughly(count: float) -> str:
+    """Return an estimated number of things in two digits."""
+    return f"{float(f'{count:.2g}'):,.0f}"
+
+
 def signed(value: float) -> str:
     """Return a number without a unit with its sign and two decimals."""
     return plain(value, sign="+")

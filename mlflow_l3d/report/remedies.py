@@ -57,7 +57,7 @@ def remedy_words(remedy: Remedy, also: Sequence[Remedy] = (), most: int = _MOST_
 def labels_note(remedies: Sequence[Remedy]) -> str:
     """Return which remedies need more labels, after a space; empty if none does."""
     over = dict.fromkeys(remedy_over(each, 1) for each in remedies if each.kind in SEVERAL and each.needs_labels)
-    return f" Several runs over {listed([*over], 'or')} need up to as many times the labels." if over else ""
+    return f" Runs over {listed([*over], 'or')} need different labels: k runs up to k times as many." if over else ""
 
 
 def short_words(remedy: Remedy) -> str:
@@ -131,8 +131,7 @@ def remedy_bars(predictions: Sequence[Prediction], metric: Metric, notes: Sequen
         note += " (crossed: investigation_runs=3, too) and golden_runs=5, or more."
     note = " ".join([note + labels_note([each.remedy for each in predictions]), *notes])
     legend = "Dashed line: without a remedy." + " Arrow: the interval is longer." * is_cut
-    kinds = ("remedy",) * len(rows)
-    return Table.of(rows, note, legend=legend, kind="bars", texts=frozenset({1}), kinds=kinds)
+    return Table.of(rows, note, legend=legend, kind="bars", texts=frozenset({1}), kinds=("remedy",) * len(rows))
 
 
 def remedy_table(predictions: Sequence[Prediction], metric: Metric, note: str) -> Table | None:

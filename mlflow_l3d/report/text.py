@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mlflow_l3d.report.numbers import MISSING, Unit, shorten
+from mlflow_l3d.report.numbers import MISSING, Unit, roughly, shorten
 
 WIDTH: Final = 100
 """Columns of the terminal that are used at most."""
@@ -127,7 +127,7 @@ def advise(there: str, runs: float, examples: float, *, settled: bool, more_runs
     if not math.isfinite(examples):
         why = "There is no difference to settle. Name a smallest effect: the two may be equivalent within it."
         return advice("a smallest effect", why)
-    why = f"No number of runs alone settles it. With infinitely many runs it takes about {examples:,.0f} test examples."
+    why = f"No number of runs alone settles it. With unlimited runs it takes about {roughly(examples)} test examples."
     return advice("more runs and test examples" if more_runs else "more test examples", why)
 
 

@@ -20,8 +20,8 @@ class _New(TypedDict):
     name: Annotated[str, Of("", "its name: small letters, digits and underscores")]
 
 
-PORT: Final = 5057
-"""Port of the address of reports, unless told otherwise."""
+PORT: Final = 5070
+"""Port of the address of reports, unless told otherwise: browsers refuse 5060 and 5061, which must not follow."""
 NEW_WORDS: Final[Parameters] = declared(_New)
 """The words that follow `new`."""
 

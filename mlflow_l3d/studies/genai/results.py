@@ -27,10 +27,10 @@ _LEVELS: Final = (
     "next to a verdict) hold for all comparisons of all factors and scorers at once."
 )
 _MORE: Final = {
-    "row": "add rows to the data; all rows are then asked again.",
-    "repeat": 'raise "replicate": only the new answers are asked for.',
-    "judge": 'add a "judge": nobody answers again.',
-    "judgement": 'raise "judgement": nobody answers again.',
+    "row": "Add rows to the data; all rows are then asked again.",
+    "repeat": 'Raise "replicate"; only the new answers are asked for.',
+    "judge": 'Add a "judge"; nobody answers again.',
+    "judgement": 'Raise "judgement"; nobody answers again.',
 }
 
 
@@ -90,8 +90,8 @@ class GenaiInvestigation(JudgedEvaluation):
             yield Step('Set "replicate": 2 to see the luck of answers: only the second answers are asked for.')
         best = lead.gains.iloc[1:].nlargest(1, "gain").query("gain > 0").to_dict("records")
         for what, gain in ((each["design"].removeprefix("one more "), each["gain"]) for each in best):
-            how = _MORE.get(what, f"add a level of {what}: only its answers are asked for.")
-            yield Step(f"One more {what} lowers the standard error of {lead.scorer} most, by {share_text(gain)}: {how}")
+            how = _MORE.get(what, f"Add a level of {what}; only its answers are asked for.")
+            yield Step(f"One more {what} lowers the standard error of {lead.scorer} most, by {share_text(gain)}. {how}")
 
     def runs(self, **levels: Any) -> list[str]:
         """Return the runs of judgements of some levels, as :func:`mlflow_l3d.genai.compare` takes them.

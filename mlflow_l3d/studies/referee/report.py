@@ -125,9 +125,11 @@ def path_table(course: Course) -> Table | None:
         )
     note = (
         "Claimed: gain over the champion before it, by the runs that decided. Shrunk: without its likely luck. "
-        "Confirmed: gain over the baseline, by fresh runs. Circle, small dot and dot: all three over the baseline."
+        "Confirmed: gain over the baseline, by fresh runs."
     )
-    return Table.of(rows, note, kind="bars", kinds=("better",) * len(rows))
+    legend = "Circle: claimed. Small dot: shrunk. Dot: confirmed. All are gains over the baseline."
+    kinds = tuple("better" if step.low > 0 else "undecided" for step in course.path)
+    return Table.of(rows, note, legend=legend, kind="bars", kinds=kinds)
 
 
 def candidates_table(course: Course, most: int | None = None) -> Table | None:

@@ -138,7 +138,7 @@ def test_ensembles_that_need_labels_say_so() -> None:
     assert nothing_helps([], [], cast("Any", cause)) == said
     vote = Remedy("vote", ("data_order", "label_selection"), 5)
     assert remedy_words(vote) == "vote of 5 runs over data_order and label_selection"
-    said = " Several runs over 2 factors need up to as many times the labels."
+    said = " Runs over 2 factors need different labels: k runs up to k times as many."
     assert labels_note([vote, Remedy("vote", ("data_order",), 5)]) == said
     assert not labels_note([Remedy("fix", ("label_selection",))])
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mlflow_l3d.analysis.cure.more_data import other_labels
 from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
@@ -74,6 +75,15 @@ def test_an_open_mean_is_named_only_if_no_other_remedy_keeps_it() -> None:
     assert "less spread shown, mean not lower not shown (11 pairs)" in titles[0]
     cells = [cell for row in verified_table(open_mean, answer).rows for cell in row]
     assert any("99.95" in cell for cell in cells)  # no rounding makes it 100
+
+
+def test_a_reason_below_the_table_is_no_note_too() -> None:
+    vote = replace(NOTHING.prediction, std=Range(0.02, 0.01, 0.03), mean_change=Range(0.0), std_before=0.1)
+    labels = Prediction(remedy=other_labels(60, 120), basis="unknown", reason="unknown until verified")
+    reasons = ("120 labelled examples in place of 60: unknown until verified.", "All rows share their columns.")
+    answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(vote, labels), reasons=reasons)
+    document = cure_document(answer, source=Source(run_id="p"), run_id="r", settings={})
+    assert (document.to_text().replace("\n", " ").count(reasons[0]), document.notes) == (1, [reasons[1]])
 
 
 def test_collapse_comes_first_and_names_what_is_for_it() -> None:

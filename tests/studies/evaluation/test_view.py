@@ -21,6 +21,7 @@ from mlflow_l3d import cli, load
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.evaluation import view as viewing
 from mlflow_l3d.studies.evaluation.view import view
+from mlflow_l3d.studies.helpers import PORT
 from mlflow_l3d.tracking import children
 from mlflow_l3d.tracking.earlier.reader import parent_run, read_investigation
 
@@ -169,6 +170,8 @@ def test_the_last_port_has_no_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(viewing, "ThreadingHTTPServer", lambda place, _: tried.append(place[1]))
     list(viewing._listening(65_530, viewing._Handler))
     assert tried == list(range(65_530, 65_536))
+    list(viewing._listening(PORT, viewing._Handler))
+    assert not {5060, 5061} & {*tried}  # browsers open neither
 
 
 def test_no_address_is_given_when_it_is_no_longer_served(

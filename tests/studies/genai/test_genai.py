@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -181,6 +182,8 @@ def test_levels_are_compared_as_a_few_lines_do_and_rows_that_change_have_their_n
     assert "Which prompt is best?" in said
     assert "undecided between qa/2 and qa/1" in said
     assert "A difference of prompt is one of these 2 prompts" in said
+    *_, step = result._steps(result.scorers[1])
+    assert re.match(r"One more \w+ lowers the standard error of judge most, by [\d.]+ %\. [A-Z]", step.text)
     numbers = {row_of({"q": q}): q for q in range(ROWS)}
     unstable = result.scorers[1].unstable
     assert len(unstable)

@@ -14,7 +14,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.referee import results
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, Verdict
 from mlflow_l3d.studies.referee.numbers.session import Course, Step, SystemRecord
-from mlflow_l3d.studies.referee.report import judgement_lines, session_document
+from mlflow_l3d.studies.referee.report import judgement_lines, path_table, session_document
 
 
 def look(runs: int, gain: float, verdict: Verdict) -> Assessment:
@@ -52,12 +52,14 @@ def test_first_screen_answers_champion_luck_price_and_next_step() -> None:
     assert "Judge the undecided again: 3 (<epochs=20>). Or judge the next candidate." in text
     assert f"mlflow-l3d referee judge --referee {'c' * 32} --candidate NAME=VALUE" in text
     assert "1 run have no score" not in text
+    assert "Small dot" not in text  # a terminal has no dots
     assert "1 run has no score and does not count." in text
     page = document.to_html()
     assert "&lt;epochs=20&gt;" in page
     assert "<epochs" not in page
     assert "1: +2.00, 500; 2: +6.00, 500" in page  # every interim analysis
     assert "claimed so far" in page
+    assert "Small dot: shrunk" in page
     assert "add up to +6.00" in page
 
 
@@ -77,6 +79,8 @@ def test_gains_that_are_not_confirmed_are_not_called_better() -> None:
     assert session_document(open_).headline.endswith("its gain is not confirmed yet.")
     assert "Not confirmed yet; the runs that decided add up to +6.00" in session_document(open_).to_text()
     wide = replace(COURSE, path=(replace(step, low=-0.01),))
+    kinds = [table.kinds for page in (COURSE, wide) if (table := path_table(page)) is not None]
+    assert kinds == [("better",), ("undecided",)]  # of one colour in the picture
     assert session_document(wide).headline.endswith("fresh runs do not settle whether it is better than the baseline.")
     none = replace(COURSE, path=(), systems=COURSE.systems[:2])
     assert session_document(none).headline == "No candidate was kept (1 judged): the baseline is the champion."

@@ -9,7 +9,7 @@ from typing import Final
 
 from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED, Comparison, Difference, TaskMean
 from mlflow_l3d.analysis.comparison.system import MOST_LOST
-from mlflow_l3d.report.numbers import counted, listed, percent, points, probability, unit_of
+from mlflow_l3d.report.numbers import counted, listed, percent, points, probability, roughly, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of, effect_step
 from mlflow_l3d.studies.comparison.report import pairs as of
@@ -164,7 +164,7 @@ def steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step
     elif math.isfinite(one.runs_to_settle) and (is_named or one.runs_to_settle <= _AFFORDABLE * max(one.runs)):
         yield from _more_runs(one, pair, names, sides)
     elif math.isfinite(one.examples_needed) and not math.isfinite(one.runs_to_settle):
-        needed, used = f"{one.examples_needed:,.0f}", f"{one.examples:,}"
+        needed, used = roughly(one.examples_needed), f"{one.examples:,}"
         yield Step(
             f"{pair}: no number of runs alone settles it. With unlimited runs it takes about {needed} test examples "
             f"({used} were used): raise test_size of both, if the task has so many."

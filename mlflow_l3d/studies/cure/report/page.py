@@ -57,6 +57,7 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
         The given values.
     """
     compared = [verified_table(each, answer) for each in answer.verified]
+    table = trained_table(answer) if answer.verified else foreseen_table(answer)
     return Document(
         title=f"cure of run {source.run_id}",
         headline=headline(answer),
@@ -64,10 +65,10 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
         place=source.place(f"{len(answer.predictions)} remedies"),
         answers=[_helping(answer), _cost(answer), _luck(answer)],
         drawing=front(answer),
-        table=trained_table(answer) if answer.verified else foreseen_table(answer),
+        table=table,
         steps=list(_steps(answer, source, run_id)),
         lines=[f"Cure of run {source.run_id}; report.html is among the artifacts of MLflow run {run_id}."],
-        notes=answer.reasons[:2],
+        notes=[reason for reason in answer.reasons if table is None or reason not in table.note][:2],
         sections=[
             Section("Predicted and achieved", [*compared, verified_note(answer)], is_open=True, name="verified"),
             Section("What would remain luck", [remaining_table(answer)], name="luck"),

@@ -146,7 +146,7 @@ def _groups_table(study: GroupsStudy, most: int) -> Table | None:
     if (study.groups["independent"] == study.groups["runs"]).all():
         del cells["seeds"]
     hidden = f" The best {most} of {len(study.groups)} groups." if len(study.groups) > most else ""
-    needed = " runs needed: to distinguish it from the best." if study.groups["runs_needed"].lt(math.inf).any() else ""
+    needed = " runs needed: to distinguish it and the best." if study.groups["runs_needed"].lt(math.inf).any() else ""
     note = f"{metric_text(study.metric)}. In brackets: 95 % intervals.{needed}"
     table = _table(study.groups.head(most), cells, note + hidden, texts=frozenset({1}))
     return table and table.without_empty([*cells][4:])

@@ -98,7 +98,7 @@ def _luck(study: GroupsStudy) -> Answer:
     rows = several.dropna(subset="luck").sort_values("luck").iloc[[0, -1]].to_dict("records")
     ends = dict.fromkeys(f"**{_size(study, row['luck'])}** ({shorten(row['group'], 40)})" for row in rows)
     varies = "Groups differ significantly in their spread (Bartlett's test), so they have no number in common."
-    return Answer(question, "", (f"It depends on the group: {'from ' * (len(ends) > 1)}{' to '.join(ends)}.", varies))
+    return Answer(question, "", (may_be_luck("runs of a group", " to ".join(ends)), varies))
 
 
 def _differences(study: GroupsStudy) -> Answer:
