@@ -193,6 +193,37 @@ def test_models_that_insist_on_the_newer_name_of_the_limit(server, tmp_path):
     assert {body["max_completion_tokens"] for body in rest} == {1, 10}
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        {"error": {"message": "Unsupported parameter: 'seed' is not supported with this model.", "param": "seed"}},
+        {"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]},
+    ],
+    ids=["OpenAI", "Mistral"],
+)
+def test_reasoning_models_are_never_sent_what_they_refuse(server, tmp_path, refusal):
+    reply, server.newer = server.reply, True
+
+    def strict(handler, content, *how):
+        body = server.requests[-1] if handler.command == "POST" else {}
+        if body.get("temperature", 1) != 1 or body.get("logprobs"):
+            content, how = {"error": {"message": "Unsupported value: 'temperature' does not support 0."}}, (400,)
+        elif "seed" in body:
+            content, how = refusal, (422 if "detail" in refusal else 400,)
+        reply(handler, content, *how)
+
+    server.reply = strict
+    given = {"decision": "generate", "thought_tokens": 50, "concurrency": 1, "chat": "single"}
+    (found,) = run(server, tmp_path, temperature=1.0, **given)
+    assert found.error is None, found.traceback
+    assert [sorted(body) for body in server.requests[-6:]] == 6 * [
+        ["max_completion_tokens", "messages", "model", "temperature"]
+    ]
+    assert server.requests[0]["max_tokens"] == 51  # a thought fits
+    with pytest.raises(L3DError, match="Set hyperparameter temperature"):
+        run(server, tmp_path / "cold", **given)
+
+
 def test_seeds_and_temperature_are_passed_and_the_same_cell_asks_the_same(server, tmp_path):
     first = run(server, tmp_path / "a", (0, 1), decision="generate", temperature=0.5)
     sent = [(body["seed"], body["temperature"]) for body in server.requests][1:]

@@ -183,6 +183,7 @@ def first_token_scores(
 
 _GATEWAY: Final = frozenset({408, 429, 502, 503, 504})
 _BAD_REQUEST: Final = 400
+BAD_REQUESTS: Final = frozenset({_BAD_REQUEST, 422})
 _NOT_FOUND: Final = 404
 _UNAUTHORISED: Final = frozenset({401, 403})
 
@@ -228,6 +229,8 @@ def final_error(error: Exception, base_url: str, secret: str) -> L3DError:
         return WithheldError(line)
     if status == _BAD_REQUEST and re.search("context (length|size|window)", message):
         line = f"{line.rstrip('.')}. Use fewer shots, or a server with a larger context."
+    if status in BAD_REQUESTS and "temperature" in message:
+        line = f"{line.rstrip('.')}. Set hyperparameter temperature."
     if status == _NOT_FOUND:
         line = f"{line.rstrip('.')}. Correct base_url (most end in /v1) or the name of the model."
     return EndpointError(line) if status in {_NOT_FOUND, 429} else RefusedError(line)
@@ -238,7 +241,8 @@ def server_message(error: Exception, secret: str = "") -> str:
     body: Any = getattr(error, "body", None)
     message = body.get("message") or body.get("detail") or body.get("error") if isinstance(body, Mapping) else body
     if isinstance(message, list):
-        message = "; ".join(str(fault.get("msg", "")) for fault in message if isinstance(fault, Mapping))
+        faults = [fault for fault in message if isinstance(fault, Mapping)]
+        message = "; ".join(f"{(fault.get('loc') or [''])[-1]} {fault.get('msg', '')}".strip() for fault in faults)
     text = " ".join(str(message).split()) if isinstance(message, str) and message else "(no reason)"
     text = text.replace(secret, "***") if secret else text
     return text if len(text) <= 300 else f"{text[:297]}..."
