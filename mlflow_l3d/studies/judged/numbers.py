@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
@@ -20,6 +20,9 @@ from mlflow_l3d.analysis.judged.pass_k import pass_table
 from mlflow_l3d.analysis.judged.results import Components, JudgedDifference
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import Unit, counted, listed, unit_of
+
+_FEW: Final = 4
+"""Numbers of answers, from 1, of which pass^k and pass@k are metrics, next to the largest."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +89,11 @@ class ScorerNumbers(OfScorer):
         return {**mean, "mean_std": one.mean_std, "mlflow_mean": self.recorded_mean, **last}
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics of the run of the result."""
-        values = {**self.summary(), **self.components.frame.set_index("source")["std"].add_prefix("std/")}
-        for row in () if self.passes is None else self.passes.to_dict("records"):
+        """Return the metrics of the run of the result: few, as each is a chart in MLflow; tables hold all numbers."""
+        stds = self.components.frame.set_index("source")["std"].add_prefix("std/")
+        values = {**self.summary(), **stds[~stds.index.str.contains(" x ")]}
+        passes = [] if self.passes is None else self.passes.to_dict("records")
+        for row in [*passes[:_FEW], *passes[_FEW:][-1:]]:
             values |= {f"pass_hat_{row['k']}": row["all_pass"], f"pass_at_{row['k']}": row["any_pass"]}
         if self.agreement is not None:
             values[self.agreed[0].split()[-1]] = self.agreed[1]
