@@ -166,16 +166,22 @@ def test_thoughts_are_no_answer(server, tmp_path, message):
         ({}, {"content": " "}, "empty"),
         ({}, {"role": "assistant"}, "filtered"),
         ({}, {"content": None, "refusal": "I'm sorry, I cannot help with that."}, "filtered"),
+        ({}, {"content": ""}, "refusal"),
     ],
 )
 def test_why_nothing_could_be_read(server, tmp_path, caplog, given, message, reason):
     server.gives = "nothing"
-    ended = "stop" if "refusal" in message else "content_filter" if reason == "filtered" else "length"
+    ended = (
+        "stop" if "refusal" in message else {"filtered": "content_filter", "refusal": "refusal"}.get(reason, "length")
+    )
+    reason = reason.replace("refusal", "filtered")
     server.chat_choice = lambda best: {"message": message, "finish_reason": ended}
     (found,) = run(server, tmp_path, decision="generate", chat="single", **given)
     shares = {name: value for name, value in found.metrics.items() if name.startswith("unparsed_")}
     assert shares == {"unparsed_share": 1, f"unparsed_{reason}_share": 1}
     assert ("inside a thought" in caplog.text) == (reason == "thought")
+    ids = ", ".join(map(str, found.example_ids))
+    assert (f"6 of 6 answers {REASONS[reason]}: row {ids}." in caplog.text) == (reason in {"thought", "filtered"})
     (remark,) = [each for each in APPROACH.remarks(pd.DataFrame([found.metrics])) if "read" in each]
     assert REASONS[reason] in remark
 
@@ -355,7 +361,7 @@ LITELLM = {"message": "litellm.BadRequestError: litellm.ContentPolicyViolationEr
     ("gives", "chat", "decision"),
     [("prompt", "none", "score"), ("first", "single", "score"), ("nothing", "single", "generate")],
 )
-def test_a_prompt_that_a_filter_refuses_is_one_wrong_answer(server, tmp_path, gives, chat, decision, refusal):
+def test_a_prompt_that_a_filter_refuses_is_one_wrong_answer(server, tmp_path, caplog, gives, chat, decision, refusal):
     server.gives, given = gives, {"chat": chat, "decision": decision}
     (whole,) = run(server, tmp_path / "a", **given)
     last = next(str(body) for body in reversed(server.requests) if "Text: " in str(body))
@@ -365,6 +371,7 @@ def test_a_prompt_that_a_filter_refuses_is_one_wrong_answer(server, tmp_path, gi
     assert found.error is None, found.traceback
     gone = found.predictions < 0
     assert gone.sum() == 1
+    assert f"1 of 6 answers {REASONS['filtered']}: row {found.example_ids[gone][0]}." in caplog.text
     np.testing.assert_array_equal(found.predictions[~gone], whole.predictions[~gone])
     shares = {name: value for name, value in found.metrics.items() if name.startswith("unparsed_") and value}
     assert shares == {"unparsed_share": pytest.approx(1 / 6), "unparsed_filtered_share": pytest.approx(1 / 6)}

@@ -77,14 +77,15 @@ def written(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return the text of a reply, why it ended, and whether a thought of the model accompanies it."""
     choice = first_choice(reply)
     message = choice.get("message", choice)
-    thought, refusal = any(message.get(name) for name in _BESIDE), message.get("refusal")
+    thought, finish = any(message.get(name) for name in _BESIDE), choice.get("finish_reason")
+    refused = message.get("refusal") or finish == "refusal"
     # Servers leave content out, or null, if a thought took all tokens, or a filter the answer.
-    without = thought or refusal or choice.get("finish_reason") == WITHHELD
+    without = thought or refused or finish == WITHHELD
     text = choice["text"] if "message" not in choice else message.get("content") if without else message["content"]
     if isinstance(text, list):  # parts, of which thoughts are some
         thought = thought or any(part.get("type") in _THOUGHTS for part in text)
         text = "".join(str(part.get("text", "")) for part in text if part.get("type") not in _THOUGHTS)
-    finish = WITHHELD if refusal and not text else choice.get("finish_reason")
+    finish = WITHHELD if refused and not text else finish
     return common(reply) | {"text": str(text or ""), "finish": finish, "thought": bool(thought)}
 
 
