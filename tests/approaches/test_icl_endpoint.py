@@ -181,7 +181,9 @@ def test_why_nothing_could_be_read(server, tmp_path, caplog, given, message, rea
     assert shares == {"unparsed_share": 1, f"unparsed_{reason}_share": 1}
     assert ("inside a thought" in caplog.text) == (reason == "thought")
     ids = ", ".join(map(str, found.example_ids))
-    assert (f"6 of 6 answers {REASONS[reason]}: row {ids}." in caplog.text) == (reason in {"thought", "filtered"})
+    assert (f"6 of 6 answers {REASONS[reason]}: example_id {ids}." in caplog.text) == (
+        reason in {"thought", "filtered"}
+    )
     (remark,) = [each for each in APPROACH.remarks(pd.DataFrame([found.metrics])) if "read" in each]
     assert REASONS[reason] in remark
 
@@ -371,7 +373,7 @@ def test_a_prompt_that_a_filter_refuses_is_one_wrong_answer(server, tmp_path, ca
     assert found.error is None, found.traceback
     gone = found.predictions < 0
     assert gone.sum() == 1
-    assert f"1 of 6 answers {REASONS['filtered']}: row {found.example_ids[gone][0]}." in caplog.text
+    assert f"1 of 6 answers {REASONS['filtered']}: example_id {found.example_ids[gone][0]}." in caplog.text
     np.testing.assert_array_equal(found.predictions[~gone], whole.predictions[~gone])
     shares = {name: value for name, value in found.metrics.items() if name.startswith("unparsed_") and value}
     assert shares == {"unparsed_share": pytest.approx(1 / 6), "unparsed_filtered_share": pytest.approx(1 / 6)}

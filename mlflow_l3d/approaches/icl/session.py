@@ -194,7 +194,7 @@ class PromptSession(Session):
         self.hinted.add(reason)
         ids = [str(each) for each in self.task.example_ids[asked.test[: asked.tested][lost]]]
         shown = ", ".join(ids[:_NAMED]) + ", ..." * (len(ids) > _NAMED)
-        _log.warning("%d of %d answers %s: row %s.", len(ids), len(lost), REASONS[reason], shown)
+        _log.warning("%d of %d answers %s: example_id %s.", len(ids), len(lost), REASONS[reason], shown)
 
     def _stops(self) -> tuple[str, ...]:
         """Return what ends an answer: of one that names a class its first line."""
