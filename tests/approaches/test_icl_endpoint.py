@@ -286,6 +286,17 @@ def test_faults_are_tried_again(server, tmp_path):
     np.testing.assert_array_equal(found.predictions, known.predictions)
 
 
+def test_a_limit_of_tokens_per_minute_is_waited_for(server, tmp_path):
+    server.retry_after = "0.01"
+    server.faults.extend([429] * 20)
+    (found,) = asked(client_of(server, tmp_path / "a"), "a")
+    assert found["text"].strip() in TOKENS
+    assert len(server.requests) == 21
+    server.faults.extend([429] * 60)
+    with pytest.raises(EndpointError, match="Lower hyperparameter concurrency, or wait; the same command continues"):
+        asked(client_of(server, tmp_path / "b"), "a")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [500, "cut", 429, "garbage"])
 @pytest.mark.parametrize("given", [{"chat": "auto"}, {"chat": "none"}])

@@ -29,6 +29,7 @@ _SECONDS: Final = 600.0
 _NEW_LIMIT: Final = "max_completion_tokens"  # what newer models of OpenAI's call `max_tokens`, and insist on
 _INSTEAD: Final = {"max_tokens": (_NEW_LIMIT, _NEW_LIMIT), "seed": ("seed", "")}
 """Field -> the word in a refusal that means it, and the field that is sent in its place, or none."""
+_NO_CREDIT: Final = "insufficient_quota"  # a limit that does not pass
 _PER_MESSAGE: Final = 64  # tokens that a chat template may put around a prompt
 
 Read = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -193,7 +194,8 @@ class Client:
                 refusal = replies.server_message(error) if "messages" in body else ""
                 words = re.findall(r"\w+", refusal) if replies.status_of(error) in replies.BAD_REQUESTS else []
                 others = {name: new for name, (word, new) in _INSTEAD.items() if word in words and name not in renamed}
-                if not others:
+                limited = replies.status_of(error) == replies.TOO_MANY and attempt + 1 < _READS
+                if not others and not (limited and getattr(error, "code", None) != _NO_CREDIT):
                     raise self._final(error) from None
                 self._renamed = renamed = {**renamed, **others}
         where = f"{self.endpoint.base_url}{path}"

@@ -182,7 +182,8 @@ def first_token_scores(
     return scores, int(unseen.sum())
 
 
-_GATEWAY: Final = frozenset({408, 429, 502, 503, 504})
+TOO_MANY: Final = 429
+_GATEWAY: Final = frozenset({408, TOO_MANY, 502, 503, 504})
 _BAD_REQUEST: Final = 400
 BAD_REQUESTS: Final = frozenset({_BAD_REQUEST, 422})
 _NOT_FOUND: Final = 404
@@ -234,7 +235,9 @@ def final_error(error: Exception, base_url: str, secret: str) -> L3DError:
         line = f"{line.rstrip('.')}. Set hyperparameter temperature."
     if status == _NOT_FOUND:
         line = f"{line.rstrip('.')}. Correct base_url (most end in /v1) or the name of the model."
-    return EndpointError(line) if status in {_NOT_FOUND, 429} else RefusedError(line)
+    if status == TOO_MANY:
+        line = f"{line.rstrip('.')}. Lower hyperparameter concurrency, or wait; the same command continues."
+    return EndpointError(line) if status in {_NOT_FOUND, TOO_MANY} else RefusedError(line)
 
 
 def server_message(error: Exception, secret: str = "") -> str:
