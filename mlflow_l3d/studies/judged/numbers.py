@@ -80,12 +80,17 @@ class ScorerNumbers(OfScorer):
         first = self.agreement.iloc[0]
         return "Krippendorff's alpha" if first["second"] == "all" else "Cohen's kappa", first["kappa"]
 
+    @property
+    def is_rated_once(self) -> bool:
+        """Whether there is one judgement of each row and version, so that no verdict can change."""
+        return all(self.components.design[part] <= 1 for part in ("repeat", "judge", "judgement"))
+
     def summary(self) -> dict[str, float]:
         """Return what a line of a table holds: the mean with its interval, and what counts."""
         one = self.components
         mean = dict(zip(with_interval("mean"), (one.mean, one.mean_low, one.mean_high), strict=True))
         counts = {"rows": one.rows, "answers": one.answers, "judgements": one.judgements}
-        last = {**counts, "unstable_rows": len(self.unstable)}
+        last = {**counts, "unstable_rows": math.nan if self.is_rated_once else len(self.unstable)}
         return {**mean, "mean_std": one.mean_std, "mlflow_mean": self.recorded_mean, **last}
 
     def metrics(self) -> dict[str, float]:
