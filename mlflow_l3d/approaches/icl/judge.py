@@ -136,7 +136,7 @@ class LocalJudge:
     reference, device, cache
         The model; one that answers as well is loaded once.
     recipe
-        How the judge is asked; its temperature is that of :func:`verdict_scores`.
+        How the judge is asked, at which temperature: see :func:`verdict_scores`.
     """
 
     def __init__(self, reference: str, recipe: Recipe, device: str, cache: Path) -> None:

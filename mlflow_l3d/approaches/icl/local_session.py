@@ -96,7 +96,7 @@ class LocalSession(CellwiseSession, PromptSession):
     def _refuse_thoughts(self, prompt: Sequence[int]) -> None:
         """Raise if the chat template opens a thought, or the model scores class words where it begins one."""
         loaded, recipe = self.loaded, self.recipe
-        if recipe.thinks:
+        if recipe.thinks and recipe.decision == "generate":
             return
         end = str(loaded.tokenizer.decode(list(prompt[-_ENDING:])))
         is_open = self.chat and decisions.behind_thought(end)[1]

@@ -27,8 +27,8 @@ _READS: Final = 3
 _PAUSE: Final = 2.0  # seconds before the second time, twice as many before the third: gateways answer under overload
 _SECONDS: Final = 600.0
 _NEW_LIMIT: Final = "max_completion_tokens"  # what newer models of OpenAI's call `max_tokens`, and insist on
-_INSTEAD: Final = {"max_tokens": (_NEW_LIMIT, _NEW_LIMIT), "seed": ("seed", "")}
-"""Field -> the word in a refusal that means it, and the field that is sent in its place, or none."""
+_INSTEAD: Final = {"max_tokens": _NEW_LIMIT, "seed": ""}
+"""Field -> the one that is sent in its place if a refusal names that, or nothing if it names the field."""
 _NO_CREDIT: Final = "insufficient_quota"  # a limit that does not pass
 _PER_MESSAGE: Final = 64  # tokens that a chat template may put around a prompt
 
@@ -193,7 +193,7 @@ class Client:
             except Exception as error:  # noqa: BLE001 - sorted here
                 refusal = replies.server_message(error) if "messages" in body else ""
                 words = re.findall(r"\w+", refusal) if replies.status_of(error) in replies.BAD_REQUESTS else []
-                others = {name: new for name, (word, new) in _INSTEAD.items() if word in words and name not in renamed}
+                others = {name: new for name, new in _INSTEAD.items() if (new or name) in words and name not in renamed}
                 limited = replies.status_of(error) == replies.TOO_MANY and attempt + 1 < _READS
                 if not others and not (limited and getattr(error, "code", None) != _NO_CREDIT):
                     raise self._final(error) from None
