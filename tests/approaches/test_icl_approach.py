@@ -252,3 +252,15 @@ def test_class_words_are_not_scored_where_a_local_model_thinks_first(tmp_path: P
     assert (found.predictions is None) == thinks, found.error
     assert not thinks or "Use decision=generate" in found.error
     assert outcome(folder, tmp_path / "cache", chat="single", decision="generate").error is None
+
+
+def test_what_a_template_opens_as_a_thought_is_no_answer(tmp_path: Path) -> None:
+    template = CHAT.replace("<|assistant|>", "<|assistant|><think>\n")
+    folder = str(save(tmp_path / "model", llama(max_position_embeddings=4096), byte_tokenizer(template)))
+    for given in ({}, {"decision": "generate"}, {"thought_tokens": 5}):
+        error = outcome(folder, tmp_path / "cache", chat="single", **given).error
+        assert error is not None, given
+        assert "Use decision=generate,thought_tokens=2000" in error
+    found = outcome(folder, tmp_path / "cache", chat="single", decision="generate", thought_tokens=5)
+    assert found.metrics["unparsed_thought_share"] == 1
+    assert outcome(folder, tmp_path / "cache", chat="none").error is None

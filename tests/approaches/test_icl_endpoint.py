@@ -166,16 +166,24 @@ def test_thoughts_are_no_answer(server, tmp_path, message):
         ({}, {"content": " "}, "empty"),
         ({}, {"role": "assistant"}, "filtered"),
         ({}, {"content": None, "refusal": "I'm sorry, I cannot help with that."}, "filtered"),
+        ({}, {"content": ""}, "refusal"),
     ],
 )
 def test_why_nothing_could_be_read(server, tmp_path, caplog, given, message, reason):
     server.gives = "nothing"
-    ended = "stop" if "refusal" in message else "content_filter" if reason == "filtered" else "length"
+    ended = (
+        "stop" if "refusal" in message else {"filtered": "content_filter", "refusal": "refusal"}.get(reason, "length")
+    )
+    reason = reason.replace("refusal", "filtered")
     server.chat_choice = lambda best: {"message": message, "finish_reason": ended}
     (found,) = run(server, tmp_path, decision="generate", chat="single", **given)
     shares = {name: value for name, value in found.metrics.items() if name.startswith("unparsed_")}
     assert shares == {"unparsed_share": 1, f"unparsed_{reason}_share": 1}
     assert ("inside a thought" in caplog.text) == (reason == "thought")
+    ids = ", ".join(map(str, found.example_ids))
+    assert (f"6 of 6 answers {REASONS[reason]}: example_id {ids}." in caplog.text) == (
+        reason in {"thought", "filtered"}
+    )
     (remark,) = [each for each in APPROACH.remarks(pd.DataFrame([found.metrics])) if "read" in each]
     assert REASONS[reason] in remark
 
@@ -191,6 +199,37 @@ def test_models_that_insist_on_the_newer_name_of_the_limit(server, tmp_path):
     assert first["max_tokens"] == 1
     assert all(body["max_completion_tokens"] in {1, 10} and "max_tokens" not in body for body in rest)
     assert {body["max_completion_tokens"] for body in rest} == {1, 10}
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        {"error": {"message": "Unsupported parameter: 'seed' is not supported with this model.", "param": "seed"}},
+        {"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}]},
+    ],
+    ids=["OpenAI", "Mistral"],
+)
+def test_reasoning_models_are_never_sent_what_they_refuse(server, tmp_path, refusal):
+    reply, server.newer = server.reply, True
+
+    def strict(handler, content, *how):
+        body = server.requests[-1] if handler.command == "POST" else {}
+        if body.get("temperature", 1) != 1 or body.get("logprobs"):
+            content, how = {"error": {"message": "Unsupported value: 'temperature' does not support 0."}}, (400,)
+        elif "seed" in body:
+            content, how = refusal, (422 if "detail" in refusal else 400,)
+        reply(handler, content, *how)
+
+    server.reply = strict
+    given = {"decision": "generate", "thought_tokens": 50, "concurrency": 1, "chat": "single"}
+    (found,) = run(server, tmp_path, temperature=1.0, **given)
+    assert found.error is None, found.traceback
+    assert [sorted(body) for body in server.requests[-6:]] == 6 * [
+        ["max_completion_tokens", "messages", "model", "temperature"]
+    ]
+    assert server.requests[0]["max_tokens"] == 51  # a thought fits
+    with pytest.raises(L3DError, match="Set hyperparameter temperature"):
+        run(server, tmp_path / "cold", **given)
 
 
 def test_seeds_and_temperature_are_passed_and_the_same_cell_asks_the_same(server, tmp_path):
@@ -245,6 +284,17 @@ def test_faults_are_tried_again(server, tmp_path):
     (found,) = run(server, tmp_path / "b", concurrency=2)
     assert found.error is None
     np.testing.assert_array_equal(found.predictions, known.predictions)
+
+
+def test_a_limit_of_tokens_per_minute_is_waited_for(server, tmp_path):
+    server.retry_after = "0.01"
+    server.faults.extend([429] * 20)
+    (found,) = asked(client_of(server, tmp_path / "a"), "a")
+    assert found["text"].strip() in TOKENS
+    assert len(server.requests) == 21
+    server.faults.extend([429] * 60)
+    with pytest.raises(EndpointError, match="Lower hyperparameter concurrency, or wait; the same command continues"):
+        asked(client_of(server, tmp_path / "b"), "a")
 
 
 @pytest.mark.slow
@@ -324,7 +374,7 @@ LITELLM = {"message": "litellm.BadRequestError: litellm.ContentPolicyViolationEr
     ("gives", "chat", "decision"),
     [("prompt", "none", "score"), ("first", "single", "score"), ("nothing", "single", "generate")],
 )
-def test_a_prompt_that_a_filter_refuses_is_one_wrong_answer(server, tmp_path, gives, chat, decision, refusal):
+def test_a_prompt_that_a_filter_refuses_is_one_wrong_answer(server, tmp_path, caplog, gives, chat, decision, refusal):
     server.gives, given = gives, {"chat": chat, "decision": decision}
     (whole,) = run(server, tmp_path / "a", **given)
     last = next(str(body) for body in reversed(server.requests) if "Text: " in str(body))
@@ -334,6 +384,7 @@ def test_a_prompt_that_a_filter_refuses_is_one_wrong_answer(server, tmp_path, gi
     assert found.error is None, found.traceback
     gone = found.predictions < 0
     assert gone.sum() == 1
+    assert f"1 of 6 answers {REASONS['filtered']}: example_id {found.example_ids[gone][0]}." in caplog.text
     np.testing.assert_array_equal(found.predictions[~gone], whole.predictions[~gone])
     shares = {name: value for name, value in found.metrics.items() if name.startswith("unparsed_") and value}
     assert shares == {"unparsed_share": pytest.approx(1 / 6), "unparsed_filtered_share": pytest.approx(1 / 6)}

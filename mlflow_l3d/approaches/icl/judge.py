@@ -136,13 +136,11 @@ class LocalJudge:
     reference, device, cache
         The model; one that answers as well is loaded once.
     recipe
-        How the judge is asked.
-    temperature
-        As for :func:`verdict_scores`.
+        How the judge is asked, at which temperature: see :func:`verdict_scores`.
     """
 
-    def __init__(self, reference: str, recipe: Recipe, device: str, cache: Path, temperature: float) -> None:
-        self.temperature = temperature
+    def __init__(self, reference: str, recipe: Recipe, device: str, cache: Path) -> None:
+        self.temperature = recipe.temperature
         self.loaded = borrowed(reference, device, recipe, cache)
         self.engine = engine_for(self.loaded, recipe)
 
@@ -175,15 +173,13 @@ class RemoteJudge:
     reference, cache
         The model, as ``openai:NAME``, and where answers are kept.
     recipe
-        How the judge is asked.
-    temperature
-        As for :func:`verdict_scores`; the server draws if it gives no log-probabilities.
+        How the judge is asked; the server draws at its temperature if it gives no log-probabilities.
     """
 
     verdict_tokens: Final = 10
 
-    def __init__(self, reference: str, recipe: Recipe, cache: Path, temperature: float) -> None:
-        self.temperature = temperature
+    def __init__(self, reference: str, recipe: Recipe, cache: Path) -> None:
+        self.temperature = recipe.temperature
         self.connection = Connection(reference, recipe, cache)
         self.tokens, self.thinks = self.verdict_tokens + recipe.thought_tokens, recipe.thinks
 
@@ -223,11 +219,10 @@ class Bench:
         with ExitStack() as opened:
             for name in recipe.judge_names:
                 if is_endpoint(name):
-                    judge = RemoteJudge(name, judge_recipe, cache, recipe.judge_temperature)
+                    opened_judges[name] = judge = RemoteJudge(name, judge_recipe, cache)
                     opened.callback(judge.connection.close)
-                    opened_judges[name] = judge
                 else:
-                    opened_judges[name] = LocalJudge(name, judge_recipe, device, cache, recipe.judge_temperature)
+                    opened_judges[name] = LocalJudge(name, judge_recipe, device, cache)
             self._stack = opened.pop_all()
         self.judges = [opened_judges[name] for name, _ in recipe.judges]
 

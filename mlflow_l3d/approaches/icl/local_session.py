@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 _MOST_KEPT: Final = 256
 """Cells whose answers are kept for other judges."""
+_ENDING: Final = 12
+"""Last tokens of a prompt, which a chat template writes."""
 
 
 class LocalSession(CellwiseSession, PromptSession):
@@ -82,6 +84,7 @@ class LocalSession(CellwiseSession, PromptSession):
             self.mentioned = True
             trained = loaded.name, loaded.context, loaded.context_source
             _log.warning("A prompt has %d tokens; %s was trained on %d (%s).", longest, *trained)
+        self._refuse_thoughts(tokens[0])
         metrics = {"prompt_tokens": float(np.mean([len(ids) for ids in tokens[:count]]))}
         if side != "none":
             inputs = [self._prompt(asked.form, [], self._texts(at)) for at in asked.test[:count].tolist()]
@@ -89,6 +92,19 @@ class LocalSession(CellwiseSession, PromptSession):
             ids = whole[:count], tokens[:count]
             metrics |= cut_shares(loaded, *ids, inputs, frame, chat=self.chat, side=side)
         return tokens, metrics
+
+    def _refuse_thoughts(self, prompt: Sequence[int]) -> None:
+        """Raise if the chat template opens a thought, or the model scores class words where it begins one."""
+        loaded, recipe = self.loaded, self.recipe
+        if recipe.thinks and recipe.decision == "generate":
+            return
+        end = str(loaded.tokenizer.decode(list(prompt[-_ENDING:])))
+        is_open = self.chat and decisions.behind_thought(end)[1]
+        if self.openers and recipe.decision == "score" and not is_open:
+            is_open = self.engine.generate([prompt], 1, stop_ids(loaded))[0][:1] in self.openers
+        if is_open:
+            line = f"{loaded.name} begins its answers with a thought, so class words there say nothing of them"
+            raise L3DError(f"{line}. Use decision=generate,thought_tokens=2000.")
 
     def _answers(self, cell: Cell, asked: Asked) -> Answers:
         loaded, recipe, form = self.loaded, self.recipe, asked.form
@@ -110,9 +126,6 @@ class LocalSession(CellwiseSession, PromptSession):
             return predictions, None, metrics | unparsed
         answers = answers_ids(loaded, form, self.chat, self.conversation)
         tokens, metrics = self._tokens(asked, answers, 0)
-        if self.openers and self.engine.generate(tokens[:1], 1, stop_ids(loaded))[0][:1] in self.openers:
-            line = f"{loaded.name} begins its answers with a thought, so the order of class words says nothing of them"
-            raise L3DError(f"{line}. Use decision=generate,thought_tokens=2000.")
         scores = self.engine.score(tokens, answers)
         count = len(asked.prompts)
         return self._decided(cell, scores[:count], scores[count:], metrics, asked.tested)

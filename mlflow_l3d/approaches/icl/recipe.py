@@ -190,7 +190,7 @@ class Recipe:
         where = self.base_url if self.judge_base_url == AUTO else self.judge_base_url
         usual = {name: declaration.default for name, declaration in HYPERPARAMETERS.items()}
         of_both = {name: getattr(self, name) for name in (*ENDPOINT, "trust_remote_code", "thought_tokens")}
-        return Recipe.of({**usual, **of_both, "base_url": where})
+        return Recipe.of({**usual, **of_both, "temperature": self.judge_temperature, "base_url": where})
 
     @property
     def word_sets(self) -> tuple[str, ...]:

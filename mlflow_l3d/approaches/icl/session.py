@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.approaches.icl.judge import Bench
 
 _log = logging.getLogger(__name__)
+_NAMED: Final = 20  # rows in a line
 
 Answers: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None, dict[str, float]]
 """Predictions, class scores if there are any, and metrics."""
@@ -94,7 +95,7 @@ class PromptSession(Session):
         self.formats = tuple(self.choices.each())
         check_shots(task, self.classes, recipe.shots)
         self.features = None
-        self.hinted = False
+        self.hinted: set[str] = set()
         self.bench: Bench | None = None
         self.kept: dict[frozenset[tuple[str, int]], Answers] = {}
         if recipe.judges:
@@ -179,13 +180,21 @@ class PromptSession(Session):
             answers = [decisions.answer_text(text, stops) for text in texts]
             predictions, unread = self.task.form.predictions(answers), [not answer for answer in answers]
         written, unread = written[: asked.tested], unread[: asked.tested]
-        lost = (each for each, unreadable in zip(written, unread, strict=True) if unreadable)
-        reasons = Counter(each.reason(thinks=thinks) for each in lost)
-        if reasons["thought"] and not self.hinted:
-            self.hinted = True
-            _log.warning("%d of %d answers %s.", reasons["thought"], len(written), REASONS["thought"])
+        why = [each.reason(thinks=thinks) if lost else "" for each, lost in zip(written, unread, strict=True)]
+        for reason in ("thought", "filtered"):
+            self._hint(reason, asked, np.array([each == reason for each in why], dtype=bool))
+        reasons = Counter(filter(None, why))
         shares = {f"unparsed_{reason}_share": count / len(written) for reason, count in reasons.items()}
         return predictions, {"unparsed_share": float(np.mean(unread)), **shares}
+
+    def _hint(self, reason: str, asked: Asked, lost: npt.NDArray[np.bool_]) -> None:
+        """Warn, once per reason, of which rows the answers are `lost`, shape (tested,): their ids, never a text."""
+        if not lost.any() or reason in self.hinted:
+            return
+        self.hinted.add(reason)
+        ids = [str(each) for each in self.task.example_ids[asked.test[: asked.tested][lost]]]
+        shown = ", ".join(ids[:_NAMED]) + ", ..." * (len(ids) > _NAMED)
+        _log.warning("%d of %d answers %s: example_id %s.", len(ids), len(lost), REASONS[reason], shown)
 
     def _stops(self) -> tuple[str, ...]:
         """Return what ends an answer: of one that names a class its first line."""

@@ -71,8 +71,8 @@ class AnswerCell:
 
     @property
     def name(self) -> str:
-        """What runs are called."""
-        return " ".join([*self.labels.values(), f"replicate {self.replicate}"])
+        """What its runs begin with, so that a list of runs keeps those of a cell together."""
+        return ", ".join([*self.labels.values(), f"replicate {self.replicate}"])
 
 
 @dataclass(frozen=True)

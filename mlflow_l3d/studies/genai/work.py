@@ -132,7 +132,7 @@ class Work:
             {"inputs": row["inputs"], "tags": {**row["tags"], names.REPEAT: repeat}}
             for row, (_, repeat) in zip(self.request.rows, places, strict=True)
         ]
-        with self._opened(cell, cell.key, f"answers {cell.name}", {names.PHASE: "answers"}) as run_id:
+        with self._opened(cell, cell.key, f"{cell.name}: answers", {names.PHASE: "answers"}) as run_id:
             evaluating.write_answers(run_id, app, rows, self.workers)
             answers = evaluating.answers_of(self._experiment_id, run_id, cell.key, spans=True)
             self._failed[cell.key] = _failed_answers(answers, len(rows))
@@ -146,7 +146,8 @@ class Work:
         pairs = [(row, answers[place]) for row, place in places if place not in self._failed[cell.key]]
         tags = {names.PHASE: "judgements", names.ANSWERS: answers_id}
         more = {"judge": judging.judge, "judgement": str(judging.number)}
-        with self._opened(cell, key, f"judgements of {judging.judge}: {cell.name}", tags, more) as run_id:
+        name = f"{cell.name}: {judging.judge}" + f", judgement {judging.number}" * (judging.number > 0)
+        with self._opened(cell, key, name, tags, more) as run_id:
             evaluating.write_judgements(pairs, judging.scorer, self.workers)
             judged = evaluating.answers_of(self._experiment_id, answers_id, cell.key)
             evaluating.check_judgements(judged.values(), run_id, judging.scorer.name)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
@@ -20,6 +20,9 @@ from mlflow_l3d.analysis.judged.pass_k import pass_table
 from mlflow_l3d.analysis.judged.results import Components, JudgedDifference
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import Unit, counted, listed, unit_of
+
+_FEW: Final = 4
+"""Numbers of answers, from 1, of which pass^k and pass@k are metrics, next to the largest."""
 
 
 @dataclass(frozen=True)
@@ -77,18 +80,25 @@ class ScorerNumbers(OfScorer):
         first = self.agreement.iloc[0]
         return "Krippendorff's alpha" if first["second"] == "all" else "Cohen's kappa", first["kappa"]
 
+    @property
+    def is_rated_once(self) -> bool:
+        """Whether there is one judgement of each row and version, so that no verdict can change."""
+        return all(self.components.design[part] <= 1 for part in ("repeat", "judge", "judgement"))
+
     def summary(self) -> dict[str, float]:
         """Return what a line of a table holds: the mean with its interval, and what counts."""
         one = self.components
         mean = dict(zip(with_interval("mean"), (one.mean, one.mean_low, one.mean_high), strict=True))
         counts = {"rows": one.rows, "answers": one.answers, "judgements": one.judgements}
-        last = {**counts, "unstable_rows": len(self.unstable)}
+        last = {**counts, "unstable_rows": math.nan if self.is_rated_once else len(self.unstable)}
         return {**mean, "mean_std": one.mean_std, "mlflow_mean": self.recorded_mean, **last}
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics of the run of the result."""
-        values = {**self.summary(), **self.components.frame.set_index("source")["std"].add_prefix("std/")}
-        for row in () if self.passes is None else self.passes.to_dict("records"):
+        """Return the metrics of the run of the result: few, as each is a chart in MLflow; tables hold all numbers."""
+        stds = self.components.frame.set_index("source")["std"].add_prefix("std/")
+        values = {**self.summary(), **stds[~stds.index.str.contains(" x ")]}
+        passes = [] if self.passes is None else self.passes.to_dict("records")
+        for row in [*passes[:_FEW], *passes[_FEW:][-1:]]:
             values |= {f"pass_hat_{row['k']}": row["all_pass"], f"pass_at_{row['k']}": row["any_pass"]}
         if self.agreement is not None:
             values[self.agreed[0].split()[-1]] = self.agreed[1]

@@ -134,11 +134,19 @@ def test_runs_and_traces_say_what_they_are(at_study: tuple[Any, Counter[str]]) -
     parent = client.get_run(result.run_id)
     assert (parent.info.status, parent.data.tags[names.STATE]) == ("FINISHED", "complete")
     assert parent.data.metrics["judge/mean"] == pytest.approx(result.scorers[1].components.mean)
+    assert "judge/std/answer" in parent.data.metrics
+    assert any(" x " in source for source in result.scorers[1].components.frame["source"])
+    assert not [
+        name for name in parent.data.metrics if " x " in name
+    ]  # each metric is a chart; components.json has all
     artifacts = {each.path for each in client.list_artifacts(result.run_id)}
     assert {names.REPORT, names.RESULT, names.JUDGEMENTS} <= artifacts
     runs = cells()["FINISHED"]
     phases = Counter(run.data.tags[names.PHASE] for run in runs)
     assert phases == {"answers": 4, "judgements": 12}
+    cell_names = [f"qa/{version}, replicate {repeat}" for version, repeat in product(VERSIONS, REPEATS)]
+    rated = [f"{cell}: {what}" for cell, what in product(cell_names, ("answers", *JUDGES, "length"))]
+    assert sorted(run.info.run_name for run in runs) == sorted(rated)  # a cell's runs are neighbours in MLflow's list
     assert {run.data.tags["mlflow.parentRunId"] for run in runs} == {result.run_id}
     assert {run.data.tags["mlflow.runType"] for run in runs} == {"genai_evaluate"}
     answers = next(run for run in runs if run.data.params.get("prompt") == "qa/2" and "judge" not in run.data.params)

@@ -105,6 +105,9 @@ def test_repeats_of_an_evaluation_have_luck_and_pass_k(made: dict[str, str]) -> 
     # Rows 0 and 1 pass in 3 of 3 answers, 2 and 3 in 2, 4 and 5 in 1, the others in none.
     assert one.passes["all_pass"].tolist() == pytest.approx([12 / 36, (2 + 2 / 3) / 12, 2 / 12])
     assert one.passes["any_pass"].tolist() == pytest.approx([12 / 36, (2 + 2 + 2 * 2 / 3) / 12, 6 / 12])
+    eight = pd.DataFrame({"k": range(1, 9), "all_pass": 0.5, "any_pass": 0.5})
+    logged = [name for name in replace(one, passes=eight).metrics() if "/pass_hat_" in name]
+    assert logged == [f"exact/pass_hat_{k}" for k in (1, 2, 3, 4, 8)]
     assert [each.scorer for each in result.scorers] == ["exact", "length"]
     assert result.to_frame().set_index("scorer").loc["length", "mean"] == pytest.approx(
         (10 * 2 + 2 * 3) / 12 + 1 - 12 / 36

@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from mlflow_l3d.studies.judged.numbers import adjusted, level_pairs
+from mlflow_l3d.studies.judged.numbers import adjusted, level_pairs, score_scorer
 from mlflow_l3d.studies.judged.report.comparison import best_level
+from mlflow_l3d.studies.judged.results import JudgedEvaluation
 
 
 @pytest.fixture
@@ -55,3 +56,13 @@ def test_the_best_level_has_its_difference_and_verdict(table: pd.DataFrame) -> N
     assert "**a**" not in best_level(lower)
     equal = adjusted([*level_pairs(table.assign(value=1.0), ["model"], True)])
     assert best_level(equal) == "On points, all levels are equal."
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_verdicts_of_different_prompts_say_nothing_of_verdicts_that_change(table: pd.DataFrame, repeats: int) -> None:
+    few = table[table["repeat"] < repeats]
+    verdicts = few.assign(row=few["row"].astype(str), value=(few["value"] > 0).astype(float))
+    one = score_scorer(verdicts)
+    page = " ".join(JudgedEvaluation("", ("run",), "app", (one,), ()).summary().split())
+    assert ("Do verdicts change? Not known: each answer has one judgement" in page) == (repeats == 1)
+    assert ("points/unstable_rows" in one.metrics()) == (repeats == 2)

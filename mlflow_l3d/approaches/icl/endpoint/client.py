@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -26,6 +27,9 @@ _READS: Final = 3
 _PAUSE: Final = 2.0  # seconds before the second time, twice as many before the third: gateways answer under overload
 _SECONDS: Final = 600.0
 _NEW_LIMIT: Final = "max_completion_tokens"  # what newer models of OpenAI's call `max_tokens`, and insist on
+_INSTEAD: Final = {"max_tokens": _NEW_LIMIT, "seed": ""}
+"""Field -> the one that is sent in its place if a refusal names that, or nothing if it names the field."""
+_NO_CREDIT: Final = "insufficient_quota"  # a limit that does not pass
 _PER_MESSAGE: Final = 64  # tokens that a chat template may put around a prompt
 
 Read = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -176,7 +180,8 @@ class Client:
         renamed, most, fault, answer = self._renamed, self._most(body), "", None
         for attempt in range(_READS):
             await asyncio.sleep(_PAUSE * attempt if fault else 0.0)
-            whole = {"model": self.endpoint.name, **{renamed.get(name, name): each for name, each in body.items()}}
+            fields = {renamed.get(name, name): each for name, each in body.items()}
+            whole = {"model": self.endpoint.name, **{name: each for name, each in fields.items() if name}}
             try:
                 answer = await self._openai.post(path, body=whole, cast_to=object)
                 if not (fault := replies.stated_fault(answer)):
@@ -186,10 +191,13 @@ class Client:
             except L3DError:  # the budget
                 raise
             except Exception as error:  # noqa: BLE001 - sorted here
-                is_newer = "messages" in body and _NEW_LIMIT in replies.server_message(error)
-                if renamed or replies.status_of(error) != 400 or not is_newer:
+                refusal = replies.server_message(error) if "messages" in body else ""
+                words = re.findall(r"\w+", refusal) if replies.status_of(error) in replies.BAD_REQUESTS else []
+                others = {name: new for name, new in _INSTEAD.items() if (new or name) in words and name not in renamed}
+                limited = replies.status_of(error) == replies.TOO_MANY and attempt + 1 < _READS
+                if not others and not (limited and getattr(error, "code", None) != _NO_CREDIT):
                     raise self._final(error) from None
-                self._renamed = renamed = {"max_tokens": _NEW_LIMIT}
+                self._renamed = renamed = {**renamed, **others}
         where = f"{self.endpoint.base_url}{path}"
         raise RefusedError(f"{where} gave no answer of that protocol {_READS} times ({fault})")
 

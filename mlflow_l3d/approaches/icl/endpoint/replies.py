@@ -77,14 +77,15 @@ def written(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return the text of a reply, why it ended, and whether a thought of the model accompanies it."""
     choice = first_choice(reply)
     message = choice.get("message", choice)
-    thought, refusal = any(message.get(name) for name in _BESIDE), message.get("refusal")
+    thought, finish = any(message.get(name) for name in _BESIDE), choice.get("finish_reason")
+    refused = message.get("refusal") or finish == "refusal"
     # Servers leave content out, or null, if a thought took all tokens, or a filter the answer.
-    without = thought or refusal or choice.get("finish_reason") == WITHHELD
+    without = thought or refused or finish == WITHHELD
     text = choice["text"] if "message" not in choice else message.get("content") if without else message["content"]
     if isinstance(text, list):  # parts, of which thoughts are some
         thought = thought or any(part.get("type") in _THOUGHTS for part in text)
         text = "".join(str(part.get("text", "")) for part in text if part.get("type") not in _THOUGHTS)
-    finish = WITHHELD if refusal and not text else choice.get("finish_reason")
+    finish = WITHHELD if refused and not text else finish
     return common(reply) | {"text": str(text or ""), "finish": finish, "thought": bool(thought)}
 
 
@@ -181,8 +182,10 @@ def first_token_scores(
     return scores, int(unseen.sum())
 
 
-_GATEWAY: Final = frozenset({408, 429, 502, 503, 504})
+TOO_MANY: Final = 429
+_GATEWAY: Final = frozenset({408, TOO_MANY, 502, 503, 504})
 _BAD_REQUEST: Final = 400
+BAD_REQUESTS: Final = frozenset({_BAD_REQUEST, 422})
 _NOT_FOUND: Final = 404
 _UNAUTHORISED: Final = frozenset({401, 403})
 
@@ -228,9 +231,13 @@ def final_error(error: Exception, base_url: str, secret: str) -> L3DError:
         return WithheldError(line)
     if status == _BAD_REQUEST and re.search("context (length|size|window)", message):
         line = f"{line.rstrip('.')}. Use fewer shots, or a server with a larger context."
+    if status in BAD_REQUESTS and "temperature" in message:
+        line = f"{line.rstrip('.')}. Set hyperparameter temperature."
     if status == _NOT_FOUND:
         line = f"{line.rstrip('.')}. Correct base_url (most end in /v1) or the name of the model."
-    return EndpointError(line) if status in {_NOT_FOUND, 429} else RefusedError(line)
+    if status == TOO_MANY:
+        line = f"{line.rstrip('.')}. Lower hyperparameter concurrency, or wait; the same command continues."
+    return EndpointError(line) if status in {_NOT_FOUND, TOO_MANY} else RefusedError(line)
 
 
 def server_message(error: Exception, secret: str = "") -> str:
@@ -238,7 +245,8 @@ def server_message(error: Exception, secret: str = "") -> str:
     body: Any = getattr(error, "body", None)
     message = body.get("message") or body.get("detail") or body.get("error") if isinstance(body, Mapping) else body
     if isinstance(message, list):
-        message = "; ".join(str(fault.get("msg", "")) for fault in message if isinstance(fault, Mapping))
+        faults = [fault for fault in message if isinstance(fault, Mapping)]
+        message = "; ".join(f"{(fault.get('loc') or [''])[-1]} {fault.get('msg', '')}".strip() for fault in faults)
     text = " ".join(str(message).split()) if isinstance(message, str) and message else "(no reason)"
     text = text.replace(secret, "***") if secret else text
     return text if len(text) <= 300 else f"{text[:297]}..."

@@ -96,7 +96,7 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
         served = Served(**stored)
         more = listed(served.top or _TOP[0], chat=served.chat) if again and score else {}
         with suppress(RefusedError, *replies.MALFORMED):
-            reply = await client.send(CHAT if served.chat else TEXT, asked(_QUESTION, chat=served.chat) | more)
+            reply = await client.send(CHAT if served.chat else TEXT, _probe(recipe, chat=served.chat) | more)
             same_gives = not more or ("top" in replies.if_given(replies.first_tokens, reply)) == (
                 served.gives == "first"
             )
@@ -106,7 +106,7 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
     refused: RefusedError | EndpointError | None = None
     for chat in tried:
         try:
-            reply, gives, top, refusal = await _tried(client, chat=chat, score=score)
+            reply, gives, top, refusal = await _tried(client, _probe(recipe, chat=chat), chat=chat, score=score)
         except UnreachableError:
             raise
         except (RefusedError, EndpointError) as error:
@@ -140,10 +140,16 @@ def model_changed_message(client: Client, what: str) -> str:
     return f"{where}. Finished cells stay; the same command asks the new one, in cells of its own."
 
 
-async def _tried(client: Client, *, chat: bool, score: bool) -> tuple[Mapping[str, Any], Gives, int, str]:
+def _probe(recipe: Recipe, *, chat: bool) -> dict[str, Any]:
+    """Return a request as those of a study: reasoning models refuse other temperatures, and to answer unthinking."""
+    return asked(_QUESTION, chat=chat, tokens=1 + recipe.thought_tokens, temperature=recipe.temperature)
+
+
+async def _tried(
+    client: Client, body: dict[str, Any], *, chat: bool, score: bool
+) -> tuple[Mapping[str, Any], Gives, int, str]:
     """Return a reply, what can be had of log-probabilities, how many, and why none."""
     path = CHAT if chat else TEXT
-    body = asked(_QUESTION, chat=chat)
     if score and not chat:
         try:
             return await _echo(client, path, body), "prompt", 0, ""

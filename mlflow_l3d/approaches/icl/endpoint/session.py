@@ -138,6 +138,7 @@ class EndpointSession(PromptSession):
         predictions = np.full(len(of_prompts), -1, dtype=np.int64)
         scores = np.full((len(of_prompts), len(self.task.class_names)), 1 / len(self.classes), dtype=np.float32)
         predictions[has_scores], scores[has_scores] = numbers, shares
+        self._hint("filtered", asked, withheld)
         missing, unlikely = float(np.mean(~tested)), float(np.mean(~tested & ~withheld))
         reasons = {"unparsed_unlikely_share": unlikely, "unparsed_filtered_share": float(np.mean(withheld))}
         given = {name: share for name, share in reasons.items() if share}

@@ -109,8 +109,8 @@ def _change(one: ScorerNumbers) -> Answer:
     said = f"**{len(one.unstable)} of {counted(counts.rows, 'row')}** get different verdicts."
     if most := [str(number) for number in one.unstable.get("number", ())][:3]:
         said += f" Those of row{'s' * (len(most) > 1)} {listed(most)} change most."
-    if counts.judgements == counts.rows:
-        said = "Not known: each row has one judgement. Repeat the evaluation to see it."
+    if one.is_rated_once:
+        said = "Not known: each answer has one judgement, and none is repeated. Repeat the evaluation to see it."
     if one.agreement is not None:
         name, value = one.agreed
         said += f" Judges agree with {name} {plain(value)}."
@@ -148,7 +148,7 @@ def _scorer_table(scorers: Sequence[ScorerNumbers]) -> Table:
         std = f"± {one.shown(values['mean_std'])}" if values["mean_std"] > 0 else MISSING
         cells |= {"std. error, all\ndrawn again": std, "MLflow's\nmean": one.shown(values["mlflow_mean"])}
         cells |= {name.replace("_", "\n"): str(values[name]) for name in list(values)[5:]}
-        rows.append(cells | {"unstable\nrows": MISSING} if one.components.judgements == one.components.rows else cells)
+        rows.append(cells | {"unstable\nrows": MISSING} if one.is_rated_once else cells)
     note = (
         "In brackets: 95 % intervals for these judges and prompts, clustered by row. Std. error: if judges and prompts "
         "were drawn again, too."
