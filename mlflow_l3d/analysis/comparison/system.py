@@ -59,6 +59,8 @@ class System:
     setting
         Shape (L,): the setting of each run, if scores differ by luck alone, see
         :func:`mlflow_l3d.analysis.comparison.covariance.within_settings`; else empty.
+    by_setting
+        In this case, the recorded runs of each setting, and to which run of this system each belongs.
     """
 
     name: str
@@ -74,6 +76,7 @@ class System:
     examples: float = 0.0
     lost: int = 0
     setting: IntArray = field(default_factory=lambda: _NOTHING)
+    by_setting: Sequence[tuple[System, IntArray]] = ()
 
     @property
     def is_lossy(self) -> bool:
@@ -147,6 +150,7 @@ class System:
             share=self.share[kept],
             right=self.right[kept] if len(self.right) else self.right,
             setting=_NOTHING,
+            by_setting=(),
         )
 
 

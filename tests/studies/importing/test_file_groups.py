@@ -111,7 +111,9 @@ def test_compare_takes_the_difference_of_settings_for_no_luck(place: Place) -> N
     means, errors = zip(*((heat.mean(), heat.var() / heat.size()) for heat in of_heat(systems)), strict=True)
     assert found.means == pytest.approx([each.mean() for each in means])
     assert found.error == pytest.approx(np.sqrt(sum(each.sum() / 4 for each in errors)))
-    assert found.run_wins.value < 0.01, "within settings"
+    by_heat = zip(*([part.to_numpy() for _, part in heat] for heat in of_heat(systems)), strict=True)
+    wins = [np.greater.outer(*runs).mean() for runs in by_heat]
+    assert found.run_wins.value == pytest.approx(np.mean(wins)), "single runs meet within their setting"
     assert compared.comparison.notes[-1].startswith("Each of 2 settings has equal weight: heat=0, heat=1.")
     hot = of_file(place, "other/scores.csv", only="heat=1").run_id
     mix = r"have different settings \(.*: heat=0, heat=1; .*: one\)"
@@ -172,6 +174,27 @@ def test_compare_says_that_files_of_one_task_have_other_ids(place: Place) -> Non
     parents = [of_file(place, f"{name}.csv").run_id for name in ("one", "other")]
     with place.entered(), pytest.raises(ParameterError, match=r"Those with one name differ in test examples: .*ids"):
         compare(*parents)
+
+
+@pytest.mark.slow
+def test_compare_pairs_the_seeds_of_settings_whatever_the_order_of_rows(place: Place) -> None:
+    draw, rows = np.random.default_rng(3), list(product("AB", (0, 1), range(5)))
+    both = pd.DataFrame(rows, columns=["model", "heat", "seed"])
+    both["accuracy"] = 0.8 + 0.02 * draw.normal(size=len(both))
+    first, second = (part.sort_values("heat", ascending=model == "A") for model, part in both.groupby("model"))
+    parents = sides_of(place, pd.concat([first, second]))
+    with place.entered():
+        compared = compare(*parents)
+    assert isinstance(compared, ComparedRuns)
+    (found,) = compared.comparison.differences
+    assert (found.shared_runs, found.shared_factors) == (5, ("seed",))
+    by_seed = (part.groupby("seed")["accuracy"].mean() for part in (first, second))
+    assert found.error == pytest.approx(stats.sem(np.subtract(*by_seed)))
+    apart = [part.pivot(index="seed", columns="heat", values="accuracy").to_numpy().T for part in (first, second)]
+    ahead = [np.subtract.outer(*heat) > 0 for heat in zip(*apart, strict=True)]
+    other_seeds = ~np.eye(5, dtype=bool)
+    assert found.run_wins.value == pytest.approx(np.mean([wins[other_seeds].mean() for wins in ahead]))
+    assert found.pair_wins.value == pytest.approx(np.mean([wins.diagonal().mean() for wins in ahead]))
 
 
 def test_compare_refuses_crossed_seeds_and_names_the_command_that_takes_them(place: Place) -> None:
