@@ -215,7 +215,7 @@ def systems(
     Raises
     ------
     ParameterError
-        If an example has two labels, or two systems have none in common.
+        If an example has two labels.
     """
     predictions = [each for each in tables if each is not None]
     if len(predictions) < len(names):
@@ -247,7 +247,7 @@ def systems(
         right = label == guess if metric.scores_classes and not is_grouped else nothing
         grouped = np.bincount(example, minlength=len(known)) > 0 if is_grouped else nothing
         cells = runs, units, share, right, len(known), grouped
-        found.append(System(name, own, configuration, *cells, width, size))
+        found.append(System(name, own, configuration, *cells, width, len(run) / len(own)))
     return found, ""
 
 
@@ -255,18 +255,11 @@ def _check_examples(names: Sequence[str], codes: IntArray, known: Any, predictio
     labels = np.concatenate([each.label for each in predictions])
     of_example = np.empty(len(known), dtype=labels.dtype)
     of_example[codes] = labels
-    fix = "Compare systems on one task and test set."
     if (other := np.flatnonzero(of_example[codes] != labels)).size:
         place = other[0]
         both = " and ".join(map(str, sorted((labels[place], of_example[codes[place]]))))
         allowed = f"test example {known[codes[place]]} has the labels {both}"
-        raise ParameterError("runs", ", ".join(names), allowed, fix)
-    ends = np.cumsum([len(each.run) for each in predictions])[:-1]
-    seen = [np.bincount(part, minlength=len(known)) > 0 for part in np.split(codes, ends)]
-    for place, name in enumerate(names):
-        for at in range(place):
-            if not (seen[at] & seen[place]).any():
-                raise ParameterError("runs", f"{names[at]}, {name}", "have no test example in common", fix)
+        raise ParameterError("runs", ", ".join(names), allowed, "Compare systems on one task.")
 
 
 class Pairing(NamedTuple):

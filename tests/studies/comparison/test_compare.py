@@ -314,4 +314,4 @@ def test_commands_are_named_by_the_options_in_which_they_differ(commands: tuple[
         )
         for letter, command in zip("ab", commands, strict=True)
     ]
-    assert system_names([Parent(run, {"task": {"name": "train.py"}}) for run in runs]) == named
+    assert system_names([Parent(run, {"task": {"name": "train.py"}}) for run in runs], ["", ""]) == named

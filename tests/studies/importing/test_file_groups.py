@@ -166,14 +166,38 @@ def test_compare_counts_runs_of_one_seed_once_as_evaluate_does(place: Place, rep
 
 
 @pytest.mark.slow
-def test_compare_says_that_files_of_one_task_have_other_ids(place: Place) -> None:
-    rows = pd.DataFrame(product(range(3), range(12)), columns=["seed", "example_id"])
-    rows = rows.assign(task="t", label=rows.example_id % 2, prediction=(rows.example_id + rows.seed) // 2 % 2)
-    rows.to_csv("one.csv", index=False)
-    rows.assign(example_id=rows["example_id"].astype(float)).to_csv("other.csv", index=False)
-    parents = [of_file(place, f"{name}.csv").run_id for name in ("one", "other")]
-    with place.entered(), pytest.raises(ParameterError, match=r"Those with one name differ in test examples: .*ids"):
-        compare(*parents)
+def test_compare_takes_files_of_one_task_name_or_of_the_same_test_examples(place: Place) -> None:
+    rows = pd.DataFrame(product(range(4), range(24)), columns=["seed", "example_id"])
+    rows = rows.assign(label=rows.example_id % 2, prediction=(rows.example_id + rows.seed) // 2 % 2)
+    others = rows.assign(prediction=(rows.example_id * (rows.seed + 1)) // 3 % 2)
+
+    def compared(first: pd.DataFrame, second: pd.DataFrame) -> tuple[ComparedRuns, str]:
+        first.to_csv("one.csv", index=False)
+        second.to_csv("other.csv", index=False)
+        parents = [of_file(place, f"{name}.csv").run_id for name in ("one", "other")]
+        with place.entered():
+            result = compare(*parents)
+        assert isinstance(result, ComparedRuns)
+        return result, " ".join(note for note in result.comparison.notes if "different test examples" in note)
+
+    same, note = compared(rows, others)
+    (found,) = same.comparison.differences
+    assert (found.first, found.second, found.shared_examples, note) == ("one.csv", "other.csv", 24, "")
+    named, less = rows.assign(task="t"), others[others.example_id >= 6].assign(task="t")
+    partly, note = compared(named, less)
+    assert partly.comparison.differences[0].shared_examples == 18
+    assert "(24 and 18, 18 of them in common)" in note
+    apart, note = compared(named, less.assign(example_id=less.example_id.astype(float)))
+    (found,) = apart.comparison.differences
+    assert (found.shared_examples, found.examples) == (0, 42)
+    assert "0 of them in common" in note
+    assert "by equal ids (1 is not 1.0)" in note
+    with pytest.raises(
+        ParameterError, match=r"different tasks .*files need equal test examples, or one name and equal"
+    ):
+        compared(named, less.assign(task="u"))
+    with pytest.raises(ParameterError, match="test example 6 has the labels 0 and 1"):
+        compared(named, less.assign(label=1 - less.label))
 
 
 @pytest.mark.slow
