@@ -228,6 +228,8 @@ def test_compare_refuses_crossed_seeds_and_names_the_command_that_takes_them(pla
     said = "has crossed seeds .seed and init_seed., .* Evaluate one file with the runs of all systems"
     with place.entered(), pytest.raises(ParameterError, match=said):
         compare(*parents)
+    with place.entered(), pytest.raises(ParameterError, match=r"no such run .* mlflow-l3d evaluate A/scores.csv$"):
+        compare("A/scores.csv", "B/scores.csv")
 
 
 def of_heat(systems: list[pd.DataFrame]) -> Iterable[Any]:
