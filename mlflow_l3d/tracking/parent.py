@@ -232,10 +232,11 @@ def log_results(
     Its description, one of the tags, ends with links to its report and to the list of runs without cells.
     """
     client.log_artifacts(run_id, str(folder))
-    logged = json.dumps([{"path": name, "type": "table"} for name in tables])
-    experiment_id = str(client.get_run(run_id).info.experiment_id)
-    note = with_links(tags.get(names.NOTE, ""), experiment_id, run_id, folder)
-    set_tags(client, run_id, {**tags, names.NOTE: note, names.LOGGED_ARTIFACTS: logged})
+    run = client.get_run(run_id)
+    logged = json.loads(run.data.tags.get(names.LOGGED_ARTIFACTS, "[]"))
+    logged += [table for name in tables if (table := {"path": name, "type": "table"}) not in logged]
+    note = with_links(tags.get(names.NOTE, ""), str(run.info.experiment_id), run_id, folder)
+    set_tags(client, run_id, {**tags, names.NOTE: note, names.LOGGED_ARTIFACTS: json.dumps(logged)})
 
 
 def _code_tags(code: Path | None, project_run: str | None) -> dict[str, str]:
