@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.comparison.covariance import same_cells
 from mlflow_l3d.analysis.comparison.system import Pairing, System, paired
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN, all_of_ten
 from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, jackknife_variance
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, jackknife_variance, t_quantile
 
 _OfSetting: TypeAlias = tuple[System, System, Pairing, tuple[IntArray, IntArray]]
 _MOST: Final = 1000
@@ -32,11 +32,12 @@ class Share(NamedTuple):
 _UNKNOWN: Final = Share()
 
 
-def _share(value: float, variance: float, draws: float, level: float) -> Share:
+def _share(value: float, variance: float, draws: float, level: float, quantile: float | None = None) -> Share:
     """Return Wilson's interval of a share: of as many draws as would have the variance, or `draws` if it has none."""
-    if variance > 0 and 0 < value < 1:
-        draws = value * (1 - value) / variance
-    return Share(value, *wilson_interval(value * draws, draws, level=level))
+    if not (variance > 0 and 0 < value < 1):
+        return Share(value, *wilson_interval(value * draws, draws, level=level))
+    draws = value * (1 - value) / variance
+    return Share(value, *wilson_interval(value * draws, draws, quantile, level=level))
 
 
 def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examples: float, level: float) -> Share:
@@ -59,7 +60,8 @@ def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examp
     -----
     Ties count one half: the statistic of Mann and Whitney over ``L_a L_b`` pairs; its mean over settings, if there are
     several. Its variance over runs equals that of the means of single runs (DeLong et al. 1988), those of partners and
-    of equal seeds added before they are squared. Other test examples move all differences alike, and the probability by
+    of equal seeds added before they are squared, with Student's quantile: with the normal one, intervals of six shared
+    runs held the truth in 86 % of cases. Other test examples move all differences alike, and the probability by
     as much as there are differences around 0: the squared density there, times `of_examples`, is added.
     """
     values, gaps = [], []
@@ -69,13 +71,16 @@ def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examp
         value, wins = _independent_wins(*scores, partners)
         values.append(value)
         for at, each in enumerate(wins):
-            moved[at] += np.bincount(runs[at], (each - value) / len(each), minlength=len(moved[at]))
+            moved[at] += np.bincount(
+                runs[at], (each - value) / np.sqrt(len(each) * (len(each) - 1)), minlength=len(moved[at])
+            )
         gaps.append(np.subtract.outer(*(np.quantile(each, _middles(min(len(each), _MOST))) for each in scores)).ravel())
     variance = sum(float(each @ each) for each in moved)
     variance += 2 * float(moved[0][pairing.first] @ moved[1][pairing.second])
     variance /= len(values) ** 2
-    variance += _density(np.concatenate(gaps), min(one.runs, other.runs)) ** 2 * of_examples
-    return _share(float(np.mean(values)), variance, min(one.runs, other.runs), level)
+    fewest = min(one.runs, other.runs)
+    variance += _density(np.concatenate(gaps), fewest) ** 2 * of_examples
+    return _share(float(np.mean(values)), variance, fewest, level, t_quantile(fewest - 1, level))
 
 
 def _by_setting(one: System, other: System, pairing: Pairing) -> Iterator[_OfSetting]:
