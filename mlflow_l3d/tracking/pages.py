@@ -52,7 +52,7 @@ def with_links(description: str, experiment_id: str, run_id: str, artifacts: Pat
     page = f"{run_page(experiment_id, run_id)}/artifacts"
     reports = [f"[The report]({page}/{each.name})" for each in artifacts.glob("*.html")]
     studies = f"[The studies of this experiment, without their cells]({studies_page(experiment_id)})"
-    return "\n\n".join([description, *reports, studies])
+    return "\n\n".join(filter(None, [description, *reports, studies]))
 
 
 def links_in(description: str) -> list[str]:

@@ -19,7 +19,7 @@ from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import batches, condition, found, search
 from mlflow_l3d.tracking.connection import again, public_uri
-from mlflow_l3d.tracking.pages import Data, log_data
+from mlflow_l3d.tracking.pages import Data, log_data, with_links
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -227,10 +227,16 @@ def set_tags(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> None
 def log_results(
     client: MlflowClient, run_id: str, folder: Path, tags: Mapping[str, str], tables: Iterable[str]
 ) -> None:
-    """Log the files of a folder, of which MLflow's UI shows `tables` as tables, and set the last tags of a run."""
+    """Log the files of a folder, of which MLflow's UI shows `tables` as tables, and set the last tags of a run.
+
+    Its description, one of the tags, ends with links to its report and to the list of runs without cells.
+    """
     client.log_artifacts(run_id, str(folder))
-    logged = json.dumps([{"path": name, "type": "table"} for name in tables])
-    set_tags(client, run_id, {**tags, names.LOGGED_ARTIFACTS: logged})
+    run = client.get_run(run_id)
+    logged = json.loads(run.data.tags.get(names.LOGGED_ARTIFACTS, "[]"))
+    logged += [table for name in tables if (table := {"path": name, "type": "table"}) not in logged]
+    note = with_links(tags.get(names.NOTE, ""), str(run.info.experiment_id), run_id, folder)
+    set_tags(client, run_id, {**tags, names.NOTE: note, names.LOGGED_ARTIFACTS: json.dumps(logged)})
 
 
 def _code_tags(code: Path | None, project_run: str | None) -> dict[str, str]:

@@ -19,7 +19,7 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.children import ChildWriter, children_of, found, renamed
 from mlflow_l3d.tracking.connection import error_line
-from mlflow_l3d.tracking.pages import link_of, with_links
+from mlflow_l3d.tracking.pages import link_of
 from mlflow_l3d.tracking.records import RunRecord
 from mlflow_l3d.tracking.spool import Spool
 from mlflow_l3d.tracking.uploader import Uploader
@@ -199,8 +199,7 @@ class RunRecorder(Generic[R]):
         """Upload the folder `artifacts` to the parent, set its state and description, end it, and empty the spool."""
         tables = [name for name in names.TABLES if (artifacts / name).exists()]
         related, of_others = self.recovered.told()
-        text = "\n\n".join(filter(None, [description, related]))
-        note = with_links(text, self.parent.experiment_id, self.parent.run_id, artifacts)
+        note = "\n\n".join(filter(None, [description, related]))
         tags = {names.STATE: "complete" if complete else "incomplete", names.NOTE: note, **of_others}
 
         client, run_id = self.client, self.parent.run_id

@@ -49,7 +49,7 @@ def within_settings(system: System, setting: IntArray, seed: IntArray) -> System
     system
         Two runs or more of each setting.
     setting
-        Shape (L,): the number of the setting of each run.
+        Shape (L,): the number of the setting of each run, the same in all systems.
     seed
         Shape (L,): the number of the seed of each run, from 0 as they occur.
 
@@ -73,7 +73,9 @@ def within_settings(system: System, setting: IntArray, seed: IntArray) -> System
     )
     smallest_first = np.argsort(sizes[setting], kind="stable")
     smallest = smallest_first[np.unique(seed[smallest_first], return_index=True)[1]]
-    return replace(departed.averaged(seed), setting=setting[smallest])
+    runs_of = [np.flatnonzero(setting == each) for each in range(len(sizes))]
+    by_setting = [(system.chosen(runs), seed[runs]) for runs in runs_of]
+    return replace(departed.averaged(seed), setting=setting[smallest], by_setting=by_setting)
 
 
 def mean_scores(systems: Sequence[System]) -> Means:

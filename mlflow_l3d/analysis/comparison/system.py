@@ -59,6 +59,8 @@ class System:
     setting
         Shape (L,): the setting of each run, if scores differ by luck alone, see
         :func:`mlflow_l3d.analysis.comparison.covariance.within_settings`; else empty.
+    by_setting
+        In this case, the recorded runs of each setting, and to which run of this system each belongs.
     """
 
     name: str
@@ -74,6 +76,7 @@ class System:
     examples: float = 0.0
     lost: int = 0
     setting: IntArray = field(default_factory=lambda: _NOTHING)
+    by_setting: Sequence[tuple[System, IntArray]] = ()
 
     @property
     def is_lossy(self) -> bool:
@@ -147,6 +150,7 @@ class System:
             share=self.share[kept],
             right=self.right[kept] if len(self.right) else self.right,
             setting=_NOTHING,
+            by_setting=(),
         )
 
 
@@ -211,7 +215,7 @@ def systems(
     Raises
     ------
     ParameterError
-        If an example has two labels, or two systems have none in common.
+        If an example has two labels.
     """
     predictions = [each for each in tables if each is not None]
     if len(predictions) < len(names):
@@ -243,7 +247,7 @@ def systems(
         right = label == guess if metric.scores_classes and not is_grouped else nothing
         grouped = np.bincount(example, minlength=len(known)) > 0 if is_grouped else nothing
         cells = runs, units, share, right, len(known), grouped
-        found.append(System(name, own, configuration, *cells, width, size))
+        found.append(System(name, own, configuration, *cells, width, len(run) / len(own)))
     return found, ""
 
 
@@ -251,18 +255,11 @@ def _check_examples(names: Sequence[str], codes: IntArray, known: Any, predictio
     labels = np.concatenate([each.label for each in predictions])
     of_example = np.empty(len(known), dtype=labels.dtype)
     of_example[codes] = labels
-    fix = "Compare systems on one task and test set."
     if (other := np.flatnonzero(of_example[codes] != labels)).size:
         place = other[0]
         both = " and ".join(map(str, sorted((labels[place], of_example[codes[place]]))))
         allowed = f"test example {known[codes[place]]} has the labels {both}"
-        raise ParameterError("runs", ", ".join(names), allowed, fix)
-    ends = np.cumsum([len(each.run) for each in predictions])[:-1]
-    seen = [np.bincount(part, minlength=len(known)) > 0 for part in np.split(codes, ends)]
-    for place, name in enumerate(names):
-        for at in range(place):
-            if not (seen[at] & seen[place]).any():
-                raise ParameterError("runs", f"{names[at]}, {name}", "have no test example in common", fix)
+        raise ParameterError("runs", ", ".join(names), allowed, "Compare systems on one task.")
 
 
 class Pairing(NamedTuple):

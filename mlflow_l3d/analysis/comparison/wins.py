@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.analysis.comparison.covariance import same_cells
-from mlflow_l3d.analysis.comparison.system import Pairing, System
+from mlflow_l3d.analysis.comparison.system import Pairing, System, paired
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN, all_of_ten
 from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, jackknife_variance
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, jackknife_variance, t_quantile
 
+_OfSetting: TypeAlias = tuple[System, System, Pairing, tuple[IntArray, IntArray]]
 _MOST: Final = 1000
 """Runs of each system among which a density is looked for."""
 
@@ -31,11 +32,12 @@ class Share(NamedTuple):
 _UNKNOWN: Final = Share()
 
 
-def _share(value: float, variance: float, draws: float, level: float) -> Share:
+def _share(value: float, variance: float, draws: float, level: float, quantile: float | None = None) -> Share:
     """Return Wilson's interval of a share: of as many draws as would have the variance, or `draws` if it has none."""
-    if variance > 0 and 0 < value < 1:
-        draws = value * (1 - value) / variance
-    return Share(value, *wilson_interval(value * draws, draws, level=level))
+    if not (variance > 0 and 0 < value < 1):
+        return Share(value, *wilson_interval(value * draws, draws, level=level))
+    draws = value * (1 - value) / variance
+    return Share(value, *wilson_interval(value * draws, draws, quantile, level=level))
 
 
 def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examples: float, level: float) -> Share:
@@ -56,26 +58,49 @@ def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examp
 
     Notes
     -----
-    Ties count one half: the statistic of Mann and Whitney over ``L_a L_b`` pairs. Its variance over runs equals that of
-    the means of single runs (DeLong et al. 1988), those of partners added before they are squared. Other test examples
-    move all differences alike, and the probability by as much as there are differences around 0: the squared density
-    there, times `of_examples`, is added.
+    Ties count one half: the statistic of Mann and Whitney over ``L_a L_b`` pairs; its mean over settings, if there are
+    several. Its variance over runs equals that of the means of single runs (DeLong et al. 1988), those of partners and
+    of equal seeds added before they are squared, with Student's quantile: with the normal one, intervals of six shared
+    runs held the truth in 86 % of cases. Other test examples move all differences alike, and the probability by
+    as much as there are differences around 0: the squared density there, times `of_examples`, is added.
     """
-    first, second = sign * one.scores, sign * other.scores
+    values, gaps = [], []
+    moved = [np.zeros(each.runs) for each in (one, other)]
+    for first, second, partners, runs in _by_setting(one, other, pairing):
+        scores = sign * first.scores, sign * second.scores
+        value, wins = _independent_wins(*scores, partners)
+        values.append(value)
+        for at, each in enumerate(wins):
+            moved[at] += np.bincount(
+                runs[at], (each - value) / np.sqrt(len(each) * (len(each) - 1)), minlength=len(moved[at])
+            )
+        gaps.append(np.subtract.outer(*(np.quantile(each, _middles(min(len(each), _MOST))) for each in scores)).ravel())
+    variance = sum(float(each @ each) for each in moved)
+    variance += 2 * float(moved[0][pairing.first] @ moved[1][pairing.second])
+    variance /= len(values) ** 2
+    fewest = min(one.runs, other.runs)
+    variance += _density(np.concatenate(gaps), fewest) ** 2 * of_examples
+    return _share(float(np.mean(values)), variance, fewest, level, t_quantile(fewest - 1, level))
+
+
+def _by_setting(one: System, other: System, pairing: Pairing) -> Iterator[_OfSetting]:
+    """Yield two systems, the runs that they share, and the runs whose luck each of their runs has, by setting."""
+    if not one.by_setting:
+        yield one, other, pairing, (np.arange(one.runs), np.arange(other.runs))
+    for (first, runs), (second, others) in zip(one.by_setting, other.by_setting, strict=True):
+        yield first, second, paired(first, second), (runs, others)
+
+
+def _independent_wins(first: FloatArray, second: FloatArray, pairing: Pairing) -> tuple[float, list[FloatArray]]:
+    """Return the share of pairs of runs, partners left out, that the first wins, and this share of each run's pairs."""
     wins = [_beaten(first, second), 1 - _beaten(second, first)]
-    sizes = [np.full(one.runs, float(other.runs)), np.full(other.runs, float(one.runs))]
+    sizes = [np.full(len(first), float(len(second))), np.full(len(second), float(len(first)))]
     with_partner = _points(first[pairing.first] - second[pairing.second])
     for side, runs in enumerate((pairing.first, pairing.second)):
         pairs = sizes[side][runs]
         wins[side][runs] = (wins[side][runs] * pairs - with_partner) / np.maximum(pairs - 1, 1)
         sizes[side][runs] -= 1
-    value = float(wins[0] @ sizes[0] / sizes[0].sum()) if sizes[0].sum() else math.nan
-    moved = [(each - value) / len(each) for each in wins]
-    variance = sum(float(each @ each) for each in moved)
-    variance += 2 * float(moved[0][pairing.first] @ moved[1][pairing.second])
-    chosen = [np.quantile(scores, _middles(min(len(scores), _MOST))) for scores in (first, second)]
-    variance += _density(np.subtract.outer(*chosen).ravel(), min(one.runs, other.runs)) ** 2 * of_examples
-    return _share(value, variance, min(one.runs, other.runs), level)
+    return float(wins[0] @ sizes[0] / sizes[0].sum()) if sizes[0].sum() else math.nan, wins
 
 
 def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_examples: float, level: float) -> Share:
@@ -83,14 +108,17 @@ def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_exam
 
     Parameters as for :func:`run_wins`; nan if no runs are shared.
     """
-    differences = sign * (one.scores[pairing.first] - other.scores[pairing.second])
-    count = len(differences)
-    if count < 2:
-        return _UNKNOWN
-    wins = _points(differences)
-    value = float(wins.mean())
-    variance = float(wins.var(ddof=1)) / count + _density(differences, count) ** 2 * of_examples
-    return _share(value, variance, count, level)
+    values, gaps, moved, count = [], [], np.zeros(one.runs), len(pairing.first)
+    for first, second, partners, (runs, _) in _by_setting(one, other, pairing):
+        if len(partners.first) < 2:
+            return _UNKNOWN
+        gaps.append(sign * (first.scores[partners.first] - second.scores[partners.second]))
+        wins = _points(gaps[-1])
+        values.append(float(wins.mean()))
+        moved += np.bincount(runs[partners.first], (wins - values[-1]) / len(wins), minlength=one.runs)
+    variance = float(moved @ moved) * count / (count - 1) / len(values) ** 2
+    variance += _density(np.concatenate(gaps), count) ** 2 * of_examples
+    return _share(float(np.mean(values)), variance, count, level)
 
 
 def _points(differences: FloatArray) -> FloatArray:

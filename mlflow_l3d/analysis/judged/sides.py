@@ -107,9 +107,9 @@ def _shared_factors(usable: tuple[Usable, Usable]) -> tuple[list[str], list[str]
     if set(tables[0]["answer"]) & set(tables[1]["answer"]):
         notes.append("Both sides judged the same answers: the difference is one of judgements, not of answers.")
     for side, each in zip(("first", "second"), usable, strict=True):
-        if each.failed_answers or each.failed_judgements:
-            answers, judgements = each.failed_answers, counted(each.failed_judgements, "failed judgement")
-            notes.append(f"{counted(answers, 'failed answer')} and {judgements} of the {side} do not count.")
+        failed = {"failed answer": each.failed_answers, "failed judgement": each.failed_judgements}
+        if said := " and ".join(counted(number, what) for what, number in failed.items() if number):
+            notes.append(f"Left out of the {side}: {said}.")
     return shared, drawn, obstacle, notes
 
 

@@ -62,9 +62,13 @@ class Parent:
         return str(self._task.get("name") or own_parameter(self.run, "task") or self.run.info.run_name)
 
     @property
-    def content(self) -> str:
-        """Identity of its task: a hash of the data, or the name."""
-        return str(self._task.get("fingerprint") or self.task)
+    def identities(self) -> tuple[str, str, str]:
+        """Identities of its task, ever weaker; of files the task, its test examples, and its name with its classes."""
+        content = str(self._task.get("fingerprint") or self.task)
+        if "imported_from" not in self.document:
+            return content, content, content
+        named = str((self.task, self._task["kind"], self._task["classes"]))
+        return content, self._task.get("examples", content), named
 
     @property
     def classes(self) -> int | None:
@@ -86,7 +90,7 @@ class Parent:
             if name.startswith(_CHOICE) and name != f"{_CHOICE}task"
         }
         choices |= {name: str(value) for name, value in self.document.get("hyperparameters", {}).items()}
-        return choices | {name: own_parameter(self.run, name) or "" for name in _LATER}
+        return choices | {name: own_parameter(self.run, name) or "" for name in (*_LATER, "source")}
 
     def side(self, choices: Mapping[str, object]) -> Side:
         """Return how a report names it, with the parameters in which it differs from the others."""
@@ -167,33 +171,37 @@ def metric_of(parents: Sequence[Parent], metric: str) -> Metric:
 def by_task(parents: Sequence[Parent]) -> dict[str, dict[str, Parent]]:
     """Return task -> system -> parent, every system on every task.
 
+    Files are of one task if they have equal test examples, or else equal names and classes.
+
     Raises
     ------
     ParameterError
         If a system is missing on a task.
     """
-    named = dict(zip((parent.run_id for parent in parents), system_names(parents), strict=True))
     tasks: dict[str, dict[str, Parent]] = {}
-    contents = list(dict.fromkeys(parent.content for parent in parents))
-    for number, content in enumerate(contents):
-        group = [parent for parent in parents if parent.content == content]
-        other_tasks = [parent.task for parent in parents if parent.content != content]
-        task = group[0].task if group[0].task not in other_tasks else f"{group[0].task} ({number + 1})"
-        tasks[task] = {named[parent.run_id]: parent for parent in group}
-    first, *others = tasks.values()
-    if any(systems.keys() != first.keys() for systems in others) or len(first) < 2:
-        listed = "; ".join(
-            f"{task}: {', '.join(filter(None, systems))}".rstrip(": ") for task, systems in tasks.items()
-        )
-        fix = "Compare on one task (of a CSV file its name, or its column task), or give every system on every task."
-        if len({parent.task for parent in parents}) < len(tasks):
-            fix = "Those with one name differ in test examples: compare files with equal ids (1 is not 1.0) and labels."
-        raise ParameterError("runs", _ids(parents), f"are of different tasks ({listed})", fix)
-    return {task: {name: systems[name] for name in first} for task, systems in tasks.items()}
+    for contents in zip(*(parent.identities for parent in parents), strict=True):
+        tasks = _tasks(parents, contents)
+        first, *others = tasks.values()
+        if len(first) > 1 and all(systems.keys() == first.keys() for systems in others):
+            return {task: {name: systems[name] for name in first} for task, systems in tasks.items()}
+    listed = "; ".join(f"{task}: {', '.join(filter(None, systems))}".rstrip(": ") for task, systems in tasks.items())
+    fix = "Compare on one task (files need equal test examples, or one name and equal classes), or all on every task."
+    raise ParameterError("runs", _ids(parents), f"are of different tasks ({listed})", fix)
 
 
-def system_names(parents: Sequence[Parent]) -> list[str]:
-    """Return a name for each parent run: as few of its choices as distinguish the runs of one task."""
+def _tasks(parents: Sequence[Parent], contents: Sequence[str]) -> dict[str, dict[str, Parent]]:
+    """Return task -> system -> parent; parents of one task have equal `contents`."""
+    every, tasks = list(zip(contents, system_names(parents, contents), parents, strict=True)), {}
+    for number, content in enumerate(dict.fromkeys(contents), 1):
+        group = {name: parent for identity, name, parent in every if identity == content}
+        task = next(iter(group.values())).task
+        is_shared = any(identity != content and parent.task == task for identity, _, parent in every)
+        tasks[f"{task} ({number})" if is_shared else task] = group
+    return tasks
+
+
+def system_names(parents: Sequence[Parent], contents: Sequence[str]) -> list[str]:
+    """Return a name for each parent run: as few of its choices as distinguish the runs of equal `contents`."""
     choices = [parent.choices() for parent in parents]
     commands = [options_of(own_parameter(parent.run, "command") or "") for parent in parents]
     for name in dict.fromkeys(name for typed in commands for name in typed):
@@ -203,17 +211,16 @@ def system_names(parents: Sequence[Parent]) -> list[str]:
 
     def alike() -> list[tuple[int, int]]:
         return [
-            (i, j)
-            for i in range(len(parents))
-            for j in range(i)
-            if words[i] == words[j] and parents[i].content == parents[j].content
+            (i, j) for i in range(len(parents)) for j in range(i) if words[i] == words[j] and contents[i] == contents[j]
         ]
 
     for name in dict.fromkeys(name for of_parent in choices for name in of_parent):
         values = [of_parent.get(name, "") for of_parent in choices]
         if any(values[i] != values[j] for i, j in alike()):
             for value, of_parent in zip(values, words, strict=True):
-                of_parent.append(value if name in ("approach", "model") else f"{name}={value}" if value else "")
+                of_parent.append(
+                    value if name in ("approach", "model", "source") else f"{name}={value}" if value else ""
+                )
     for i in {i for pair in alike() for i in pair}:
         words[i].append(parents[i].run_id[:8])
     return [" ".join(filter(None, parts)) or parent.run_id[:8] for parts, parent in zip(words, parents, strict=True)]

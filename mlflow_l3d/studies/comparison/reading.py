@@ -119,14 +119,16 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
         averaged = replace(each.averaged(recorded.units), lost=recorded.failed)
         if first:
             of_units = np.unique(recorded.units, return_index=True)[1]
-            setting, seed = (pd.factorize(each[of_units])[0] for each in (recorded.settings, recorded.seed))
-            averaged = within_settings(averaged, setting, seed)
+            setting, seed = np.searchsorted(first, recorded.settings[of_units]), recorded.seed[of_units]
+            averaged = within_settings(averaged, setting, pd.factorize(seed)[0])
         if averaged.runs < each.runs:
             shared = f"{each.runs} runs have {averaged.runs} seeds"
             notes.append(f"{each.name}: {shared}. Runs with the same seed are averaged and count as one.")
         independent.append(averaged)
     if first:
-        notes.append(f"Each of {len(first)} settings has equal weight: {', '.join(first)}. Luck is within settings.")
+        notes.append(
+            f"Each of {len(first)} settings has equal weight: {', '.join(first)}. Runs are compared within them."
+        )
     return independent, notes
 
 
@@ -196,7 +198,7 @@ def _independent(parent: Parent, cells: pd.DataFrame) -> tuple[Any, IntArray, In
             fix = "Evaluate its files again with --only NAME=VALUE, and name that run."
             allowed = f"has one run of {alone.idxmax()}, whose luck is unknown"
             raise ParameterError("runs", parent.run_id, allowed, fix)
-        return settings, units.to_numpy(), pd.factorize(values)[0], {}
+        return settings, units.to_numpy(), pd.factorize(values)[0], {"seed": values.to_numpy()} if axes else {}
     is_whole = units.nunique() < len(units) and values.str.fullmatch("-?[0-9]+").all()
     return nothing, units.to_numpy(), units.to_numpy(), {"seed": values.astype(int).to_numpy()} if is_whole else {}
 

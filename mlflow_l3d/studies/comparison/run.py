@@ -213,13 +213,15 @@ def compare_parents(client: Client, parents: _Matched, arguments: Arguments, run
 
 def _other_examples(systems: Sequence[System]) -> Iterator[str]:
     """Yield a note for two systems of which each has one test set in all its runs, if these differ."""
-    fixed = [each for each in systems if each.units and len(each.unit) == each.runs * int(each.seen.sum())]
+    fixed = [each for each in systems if each.units and each.seen.sum() == each.examples]
     for one, other in combinations(fixed, 2):
         if (one.seen != other.seen).any():
-            counts = f"{one.seen.sum()} and {other.seen.sum()}, {(one.seen & other.seen).sum()} of them in common"
+            shared = (one.seen & other.seen).sum()
+            counts = f"{one.seen.sum()} and {other.seen.sum()}, {shared} of them in common"
+            same = "" if shared else ", by equal ids (1 is not 1.0)"
             yield (
                 f"{one.name} and {other.name} have different test examples ({counts}). If those of one are easier, it "
-                "looks better. Evaluate both on the same ones."
+                f"looks better. Evaluate both on the same ones{same}."
             )
 
 

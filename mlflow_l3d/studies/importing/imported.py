@@ -182,7 +182,9 @@ class Import:
             }
             for cell, number, row in rows
         ]
-        about = {"kind": self.runs[0].kind, "classes": list(self.runs[0].classes)}
+        first = self.runs[0]
+        about = {"kind": first.kind, "classes": list(first.classes)}
+        about |= {"examples": content_key({**about, "examples": first.examples})} if first.examples else {}
         return {
             "schema": 1,
             "parameters": {name: public_parameter(name, value) for name, value in self.arguments.items()},

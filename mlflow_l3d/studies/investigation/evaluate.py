@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -36,7 +35,7 @@ from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import own_parameter, searched_splits
 from mlflow_l3d.tracking.earlier.reader import fetch_document, is_running, known_document, read_predictions
-from mlflow_l3d.tracking.pages import links_in, runs_page, with_links
+from mlflow_l3d.tracking.pages import links_in, runs_page
 from mlflow_l3d.version import __version__
 
 _SIZES = ("mitigation_runs", "investigation_runs", "golden_runs")
@@ -204,15 +203,10 @@ def _write_scored(
     steps = {**scored.consistency_steps}
     steps[rows] = {**steps.get(rows, {}), **scored.analysis.metrics()}
     parents.log_metrics(client, run.info.run_id, steps)
-    client.log_artifacts(run.info.run_id, str(folder))
-    logged = json.loads(run.data.tags.get(names.LOGGED_ARTIFACTS, "[]"))
-    written = [{"path": name, "type": "table"} for name in names.TABLES if (folder / name).exists()]
-    described = evaluation.description(*links_in(run.data.tags.get(names.NOTE, "")))
     tags = {
         names.SCHEMA_TAG: names.SCHEMA,
         names.METRIC: scored.analysis.metric.name,
-        names.LOGGED_ARTIFACTS: json.dumps([*logged, *(table for table in written if table not in logged)]),
-        names.NOTE: with_links(described, str(run.info.experiment_id), run.info.run_id, folder),
+        names.NOTE: evaluation.description(*links_in(run.data.tags.get(names.NOTE, ""))),
     }
     if names.INVESTIGATION_KEY not in run.data.tags:
         tags |= {
@@ -221,7 +215,8 @@ def _write_scored(
             names.DESIGN: scored.analysis.design,
             names.STATE: "complete" if scored.analysis.cells_failed == 0 else "incomplete",
         }
-    parents.set_tags(client, run.info.run_id, tags)
+    tables = [name for name in names.TABLES if (folder / name).exists()]
+    parents.log_results(client, run.info.run_id, folder, tags, tables)
 
 
 def rewritten(about: About, metric: Metric) -> About:

@@ -179,7 +179,7 @@ def without_verdict(pair: Pair, lost: Mapping[str, tuple[int, int]]) -> Pair:
     """
     if not any(missing > MOST_LOST * whole for missing, whole in lost.values()):
         return pair
-    said = [f"{missing} of {counted(whole, 'answer')} of {name}" for name, (missing, whole) in lost.items()]
+    said = [f"{missing} of {counted(whole, 'answer')} of {name}" for name, (missing, whole) in lost.items() if missing]
     return replace(pair, is_lossy=True, record=replace(pair.record, obstacle=f"{listed(said)} are lost"))
 
 

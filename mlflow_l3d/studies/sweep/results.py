@@ -32,7 +32,7 @@ from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier.past import own_parameter
 from mlflow_l3d.tracking.earlier.reader import known_document, parent_run
-from mlflow_l3d.tracking.pages import address_of, links_in, run_page, runs_page, with_links
+from mlflow_l3d.tracking.pages import address_of, links_in, run_page, runs_page
 from mlflow_l3d.tracking.parent import log_metrics, log_results
 
 ReadPoints = tuple[tuple[SweptPoint, ...], dict[str, str]]
@@ -163,8 +163,7 @@ def evaluate_sweep(*run_ids: str, project_run: str | None = None, log: bool = Tr
 def _evaluate_again(client: Client, run_id: str, result: SweepEvaluation, *, log: bool) -> SweepEvaluation:
     """Return the result of a sweep from its points; its tables, report and metrics are written again."""
     run, written = parent_run(client, run_id), read_result(client, run_id)
-    experiment_id = str(run.info.experiment_id)
-    page = runs_page(client, experiment_id)
+    page = runs_page(client, str(run.info.experiment_id))
     source = written.source if written else replace(result.source, run_id=run_id, address=page)
     result = replace(result, run_id=run_id if log else "", title=str(run.info.run_name), source=source)
     if log:
@@ -173,8 +172,7 @@ def _evaluate_again(client: Client, run_id: str, result: SweepEvaluation, *, log
             tables = write_sweep(folder, replace(written, **numbers) if written else result)
             log_metrics(client, run_id, {0: result.sweep.metrics()})
             parts = [result.report().description(first=2), *links_in(run.data.tags.get(names.NOTE, ""))]
-            note = {names.NOTE: with_links("\n\n".join(parts), experiment_id, run_id, folder)}
-            log_results(client, run_id, folder, note, tables)
+            log_results(client, run_id, folder, {names.NOTE: "\n\n".join(parts)}, tables)
     return result
 
 

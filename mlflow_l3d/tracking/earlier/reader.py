@@ -106,6 +106,8 @@ def parent_run(client: MlflowClient, run_id: str, parameter: str = "parent_run_i
     if run is None:
         short = "Give its whole id, which mlflow-l3d view lists."
         fix = "Set MLFLOW_TRACKING_URI to the server that has it." if len(run_id) == 32 else short
+        if Path(run_id).exists():
+            fix = f"It is a file: name the run that this makes of it: mlflow-l3d evaluate {run_id}"
         raise ParameterError(parameter, run_id, "no such run on the tracking server", fix)
     if run.info.lifecycle_stage != "active":
         raise ParameterError(parameter, run_id, "is a run that was deleted", f"Run: mlflow runs restore -r {run_id}")

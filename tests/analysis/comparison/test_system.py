@@ -8,6 +8,7 @@ from comparison_cases import scored
 
 from mlflow_l3d.analysis.comparison.compare import compare_systems
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
+from mlflow_l3d.analysis.comparison.difference import spread
 from mlflow_l3d.analysis.comparison.system import Predictions, System, paired, systems
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
@@ -48,10 +49,27 @@ def test_an_example_with_two_labels_is_another_test_set():
         systems(["A", "B"], [np.array([1.0])] * 2, [{}, {}], tables, named("accuracy"))
 
 
-def test_systems_without_a_common_test_example_are_refused():
-    tables = [table([0, 0], ids, [0, 1], [0, 0]) for ids in ([1, 2], [3, 4])]
-    with pytest.raises(ParameterError, match="have no test example in common"):
-        systems(["A", "B"], [np.array([1.0])] * 2, [{}, {}], tables, named("accuracy"))
+def test_systems_without_a_common_test_example_are_independent(rng):
+    """Both test sets are luck: the variance of the difference is that of either mean alone, added."""
+    right = [rng.random((4, 30)) < 0.7, rng.random((5, 20)) < 0.7]
+    tables, scores = [], []
+    for first, each in zip((0, 100), right, strict=True):
+        run, example = np.divmod(np.arange(each.size), each.shape[1])
+        tables.append(Predictions(run, first + example, np.zeros(each.size, dtype=int), (~each).ravel().astype(int)))
+        scores.append(each.mean(axis=1))
+    compared, why = systems(["A", "B"], scores, [{}, {}], tables, named("accuracy"))
+    means = mean_scores(compared)
+    found = spread(means, 0, 1)
+    assert not why
+    assert [each.examples for each in compared] == [30, 20]
+    assert found.examples == 50
+    assert means.of_examples[0, 1] == 0
+    for at, each in enumerate(right):
+        rows, cells = each.mean(axis=1), each - each.mean(axis=0) - each.mean(axis=1, keepdims=True) + each.mean()
+        rest = (cells**2).sum() / ((len(each) - 1) * (each.shape[1] - 1))
+        examples = each.mean(axis=0).var(ddof=1) * len(each)
+        assert means.of_runs[at, at] == pytest.approx(rows.var(ddof=1) / len(each))
+        assert means.of_examples[at, at] == pytest.approx((examples - rest) / each.size)
 
 
 def test_groups_of_examples_are_counted_as_examples():

@@ -231,6 +231,6 @@ def test_sides_on_two_scales_are_named(random):
 def test_notes_name_failures_and_shared_answers(random):
     a, b = pair(random, YES_NO, 20)
     failed = a.assign(failed=["answer", *[""] * 19])
-    assert "1 failed answer and 0 failed judgements of the first do not count." in difference(failed, b).notes
+    assert "Left out of the first: 1 failed answer." in difference(failed, b).notes
     again = difference(a, a.assign(value=1 - a["value"]))
     assert any("same answers" in note for note in again.notes)

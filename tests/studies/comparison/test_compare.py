@@ -87,6 +87,7 @@ def test_the_run_holds_everything(place: Place, parents: list[str], compared: Co
     assert run.data.tags[names.INVESTIGATIONS] == ",".join(parents[:2])
     for parent in parents[:2]:
         assert f"(#/experiments/0/runs/{parent})" in run.data.tags[names.NOTE]
+    assert f"[The report](#/experiments/0/runs/{compared.run_id}/artifacts/report.html)" in run.data.tags[names.NOTE]
     logged = {names.metric_name(name): value for name, value in compared.metrics().items()}
     assert run.data.metrics == pytest.approx(logged)
     wanted = {"difference", "difference_ci_low", "difference_ci_high", "difference_p", "probability_better"}
@@ -313,4 +314,4 @@ def test_commands_are_named_by_the_options_in_which_they_differ(commands: tuple[
         )
         for letter, command in zip("ab", commands, strict=True)
     ]
-    assert system_names([Parent(run, {"task": {"name": "train.py"}}) for run in runs]) == named
+    assert system_names([Parent(run, {"task": {"name": "train.py"}}) for run in runs], ["", ""]) == named

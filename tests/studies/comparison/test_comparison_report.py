@@ -250,7 +250,7 @@ def test_steps_name_what_settles_a_pair_if_runs_do_not():
     assert step_of(opened(runs_to_settle=math.inf, examples_needed=904.0)) == [
         (
             "A against B: no number of runs alone settles it. With unlimited runs it takes about 900 test examples "
-            f"({used:,} were used): raise test_size of both, if the task has so many.",
+            f"({used:,} were used): raise test_size of both, or evaluate larger files, if there are so many.",
             "",
         )
     ]

@@ -18,12 +18,14 @@ from run_helpers import CELLS, Place, copied
 
 import mlflow_l3d
 from mlflow_l3d import cli
+from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.metrics.known import score as score_of
 from mlflow_l3d.studies.evaluation.deletion import delete
 from mlflow_l3d.studies.evaluation.run import evaluate
+from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.run import Investigation
 from mlflow_l3d.studies.investigation.scoring import check_stored, score
 from mlflow_l3d.tracking import names
@@ -170,10 +172,16 @@ def test_a_study_that_was_killed_has_no_failed_runs_and_is_no_baseline(done: tup
             with pytest.raises(ParameterError, match=line):
                 study()
     (step, *_), said = found.report().steps, found.cited()
-    assert step.text == "2 runs have no score, and 0 of them failed. The same command trains them:"
+    assert step.text == "2 runs have no score: they did not finish. The same command trains them:"
     assert " 2 runs have no score and are left out. " in said
     assert "failed" not in said
     assert "The study has not finished: its command continues it." in found.summary()
+
+
+def test_runs_without_a_score_failed_or_did_not_finish() -> None:
+    cells = pd.DataFrame({"status": ["FAILED", "FAILED", "FINISHED", "KILLED"]})
+    said = Runs(cells=cells).without_score(Analysis(named("accuracy"), {}, cells_failed=3))
+    assert said == "3 runs have no score: 2 failed, 1 did not finish. The same command trains them:"
 
 
 def test_cells_of_other_studies_are_told_of_before_and_after_they_are_deleted(

@@ -79,6 +79,7 @@ def test_result_has_a_run_of_its_own_and_nothing_else_changes(place: Place) -> N
     tables = json.loads(run.data.tags["mlflow.loggedArtifacts"])
     assert [each["path"] for each in tables] == ["groups.json", "pairs.json", "settings.json", "runs.json"]
     assert run.data.tags["mlflow.note.content"].startswith("**lr=0.1 is better than lr=0.01 by 10.0 points.**")
+    assert run.data.tags["mlflow.note.content"].count(f"{run.info.run_id}/artifacts/report.html)") == 1
     table = first.report().table
     assert table is not None
     assert [row[1] for row in (table.head, *table.rows)] == ["verdict", "best mean", "worse than the best"]

@@ -111,7 +111,9 @@ def test_compare_takes_the_difference_of_settings_for_no_luck(place: Place) -> N
     means, errors = zip(*((heat.mean(), heat.var() / heat.size()) for heat in of_heat(systems)), strict=True)
     assert found.means == pytest.approx([each.mean() for each in means])
     assert found.error == pytest.approx(np.sqrt(sum(each.sum() / 4 for each in errors)))
-    assert found.run_wins.value < 0.01, "within settings"
+    by_heat = zip(*([part.to_numpy() for _, part in heat] for heat in of_heat(systems)), strict=True)
+    wins = [np.greater.outer(*runs).mean() for runs in by_heat]
+    assert found.run_wins.value == pytest.approx(np.mean(wins)), "single runs meet within their setting"
     assert compared.comparison.notes[-1].startswith("Each of 2 settings has equal weight: heat=0, heat=1.")
     hot = of_file(place, "other/scores.csv", only="heat=1").run_id
     mix = r"have different settings \(.*: heat=0, heat=1; .*: one\)"
@@ -164,14 +166,59 @@ def test_compare_counts_runs_of_one_seed_once_as_evaluate_does(place: Place, rep
 
 
 @pytest.mark.slow
-def test_compare_says_that_files_of_one_task_have_other_ids(place: Place) -> None:
-    rows = pd.DataFrame(product(range(3), range(12)), columns=["seed", "example_id"])
-    rows = rows.assign(task="t", label=rows.example_id % 2, prediction=(rows.example_id + rows.seed) // 2 % 2)
-    rows.to_csv("one.csv", index=False)
-    rows.assign(example_id=rows["example_id"].astype(float)).to_csv("other.csv", index=False)
-    parents = [of_file(place, f"{name}.csv").run_id for name in ("one", "other")]
-    with place.entered(), pytest.raises(ParameterError, match=r"Those with one name differ in test examples: .*ids"):
-        compare(*parents)
+def test_compare_takes_files_of_one_task_name_or_of_the_same_test_examples(place: Place) -> None:
+    rows = pd.DataFrame(product(range(4), range(24)), columns=["seed", "example_id"])
+    rows = rows.assign(label=rows.example_id % 2, prediction=(rows.example_id + rows.seed) // 2 % 2)
+    others = rows.assign(prediction=(rows.example_id * (rows.seed + 1)) // 3 % 2)
+
+    def compared(first: pd.DataFrame, second: pd.DataFrame) -> tuple[ComparedRuns, str]:
+        first.to_csv("one.csv", index=False)
+        second.to_csv("other.csv", index=False)
+        parents = [of_file(place, f"{name}.csv").run_id for name in ("one", "other")]
+        with place.entered():
+            result = compare(*parents)
+        assert isinstance(result, ComparedRuns)
+        return result, " ".join(note for note in result.comparison.notes if "different test examples" in note)
+
+    same, note = compared(rows, others)
+    (found,) = same.comparison.differences
+    assert (found.first, found.second, found.shared_examples, note) == ("one.csv", "other.csv", 24, "")
+    named, less = rows.assign(task="t"), others[others.example_id >= 6].assign(task="t")
+    partly, note = compared(named, less)
+    assert partly.comparison.differences[0].shared_examples == 18
+    assert "(24 and 18, 18 of them in common)" in note
+    apart, note = compared(named, less.assign(example_id=less.example_id.astype(float)))
+    (found,) = apart.comparison.differences
+    assert (found.shared_examples, found.examples) == (0, 42)
+    assert "0 of them in common" in note
+    assert "by equal ids (1 is not 1.0)" in note
+    with pytest.raises(
+        ParameterError, match=r"different tasks .*files need equal test examples, or one name and equal"
+    ):
+        compared(named, less.assign(task="u"))
+    with pytest.raises(ParameterError, match="test example 6 has the labels 0 and 1"):
+        compared(named, less.assign(label=1 - less.label))
+
+
+@pytest.mark.slow
+def test_compare_pairs_the_seeds_of_settings_whatever_the_order_of_rows(place: Place) -> None:
+    draw, rows = np.random.default_rng(3), list(product("AB", (0, 1), range(5)))
+    both = pd.DataFrame(rows, columns=["model", "heat", "seed"])
+    both["accuracy"] = 0.8 + 0.02 * draw.normal(size=len(both))
+    first, second = (part.sort_values("heat", ascending=model == "A") for model, part in both.groupby("model"))
+    parents = sides_of(place, pd.concat([first, second]))
+    with place.entered():
+        compared = compare(*parents)
+    assert isinstance(compared, ComparedRuns)
+    (found,) = compared.comparison.differences
+    assert (found.shared_runs, found.shared_factors) == (5, ("seed",))
+    by_seed = (part.groupby("seed")["accuracy"].mean() for part in (first, second))
+    assert found.error == pytest.approx(stats.sem(np.subtract(*by_seed)))
+    apart = [part.pivot(index="seed", columns="heat", values="accuracy").to_numpy().T for part in (first, second)]
+    ahead = [np.subtract.outer(*heat) > 0 for heat in zip(*apart, strict=True)]
+    other_seeds = ~np.eye(5, dtype=bool)
+    assert found.run_wins.value == pytest.approx(np.mean([wins[other_seeds].mean() for wins in ahead]))
+    assert found.pair_wins.value == pytest.approx(np.mean([wins.diagonal().mean() for wins in ahead]))
 
 
 def test_compare_refuses_crossed_seeds_and_names_the_command_that_takes_them(place: Place) -> None:
@@ -181,6 +228,8 @@ def test_compare_refuses_crossed_seeds_and_names_the_command_that_takes_them(pla
     said = "has crossed seeds .seed and init_seed., .* Evaluate one file with the runs of all systems"
     with place.entered(), pytest.raises(ParameterError, match=said):
         compare(*parents)
+    with place.entered(), pytest.raises(ParameterError, match=r"no such run .* mlflow-l3d evaluate A/scores.csv$"):
+        compare("A/scores.csv", "B/scores.csv")
 
 
 def of_heat(systems: list[pd.DataFrame]) -> Iterable[Any]:

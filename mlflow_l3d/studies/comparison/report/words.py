@@ -167,7 +167,7 @@ def steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step
         needed, used = roughly(one.examples_needed), f"{one.examples:,}"
         yield Step(
             f"{pair}: no number of runs alone settles it. With unlimited runs it takes about {needed} test examples "
-            f"({used} were used): raise test_size of both, if the task has so many."
+            f"({used} were used): raise test_size of both, or evaluate larger files, if there are so many."
         )
     elif source.given:
         ends, unit = (one.joint_low, one.joint_high), unit_of(comparison.metric)

@@ -75,8 +75,9 @@ class Runs:
         failed = missing if statuses is None else int(statuses.eq("FAILED").sum())
         if (deleted := min(analysis.cells_deleted, missing)) == 0 and failed >= missing:
             return f"{missing} runs failed. {RETRY}"
-        why = f"as {deleted} were deleted" if deleted else f"and {failed} of them failed"
-        return f"{missing} runs have no score, {why}. The same command trains them:"
+        why = f": {failed} failed, {missing - failed} did not finish" if failed else ": they did not finish"
+        why = f", as {deleted} were deleted" if deleted else why
+        return f"{missing} runs have no score{why}. The same command trains them:"
 
     def run_ids(self, positions: Iterable[int | None]) -> list[str]:
         """Return run ids; empty texts for unknown runs."""

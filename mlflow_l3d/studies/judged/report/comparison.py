@@ -135,11 +135,12 @@ def _open(pairs: Sequence[Pair]) -> str:
     undecided = [pair for pair in pairs if pair.record.verdict == UNDECIDED]
     if not undecided:
         return "**Nothing:** every comparison is decided."
-    one = min(undecided, key=lambda pair: pair.rows_needed)
+    one = min(undecided, key=lambda pair: (bool(pair.record.obstacle), pair.rows_needed))
     what = f"about **{one.rows_needed:,.0f} rows** settle" if math.isfinite(one.rows_needed) else "no rows settle"
     which = f"{len(undecided)} of {counted(len(pairs), 'comparison')}. On {one.scorer}" * (len(pairs) > 1)
-    settle = f"{which or 'The pair:'} {what} it with 80 % power, if the true difference is the one measured."
-    return f"Nothing can be decided: {one.record.obstacle}." if one.record.obstacle else settle
+    if one.record.obstacle:
+        return f"{which or 'The pair:'} nothing can be decided: {one.record.obstacle}."
+    return f"{which or 'The pair:'} {what} it with 80 % power, if the true difference is the one measured."
 
 
 def _steps(lead: Pair, source: Source, *, several: bool) -> Iterator[Step]:
