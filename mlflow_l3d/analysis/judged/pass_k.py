@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -13,7 +11,7 @@ from mlflow_l3d.analysis.judged.results import PassK
 from mlflow_l3d.analysis.judged.table import mean_interval, usable_judgements
 
 
-def pass_k(successes: npt.ArrayLike, attempts: npt.ArrayLike, k: int) -> PassK:
+def pass_k(successes: npt.ArrayLike, attempts: npt.ArrayLike, k: int, row: npt.ArrayLike | None = None) -> PassK:
     """Return pass^k and pass@k from the answers to each row.
 
     Parameters
@@ -22,6 +20,8 @@ def pass_k(successes: npt.ArrayLike, attempts: npt.ArrayLike, k: int) -> PassK:
         Shape (rows,): answers that passed, and all answers.
     k
         Answers at a time, 1 or more. Rows with fewer are left out.
+    row
+        The row of each number, if rows were answered in several settings; all settings count alike.
 
     Returns
     -------
@@ -41,11 +41,17 @@ def pass_k(successes: npt.ArrayLike, attempts: npt.ArrayLike, k: int) -> PassK:
     (0.3889, 0.6111)
     """
     asked = np.asarray(attempts, dtype=np.int64)
-    passed, asked = np.asarray(successes, dtype=np.int64)[asked >= k], asked[asked >= k]
-    every, some = _chosen(passed, asked, k), 1 - _chosen(asked - passed, asked, k)
-    means = [float(share.mean()) if len(share) else math.nan for share in (every, some)]
-    limits = [mean_interval(share, shares=True) for share in (every, some)]
-    return PassK(k, means[0], *limits[0], means[1], *limits[1], len(asked))
+    rows = pd.DataFrame(
+        {"passed": np.asarray(successes, dtype=np.int64), "asked": np.asarray(attempts, dtype=np.int64)}
+    )
+    rows = rows.assign(row=rows.index if row is None else np.asarray(row)).query("asked >= @k")
+    passed, asked = rows["passed"].to_numpy(), rows["asked"].to_numpy()
+    rows = rows.assign(every=_chosen(passed, asked, k), some=1 - _chosen(asked - passed, asked, k))
+    shares = rows.groupby("row")[["every", "some"]].mean()
+    every, some = (
+        (float(shares[name].mean()), *mean_interval(shares[name].to_numpy(), shares=True)) for name in shares
+    )
+    return PassK(k, *every, *some, len(shares))
 
 
 def _chosen(good: npt.NDArray[np.int64], size: npt.NDArray[np.int64], k: int) -> FloatArray:
@@ -57,7 +63,8 @@ def _chosen(good: npt.NDArray[np.int64], size: npt.NDArray[np.int64], k: int) ->
 def pass_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return pass^k and pass@k of a table of judgements with values 0 and 1: one line per k that all rows have.
 
-    An answer passes if more than half of its judgements are 1. Answers that failed are left out.
+    An answer passes if more than half of its judgements are 1. Answers that failed are left out. The k answers have the
+    same setting, such as prompt and model; the mean over settings is given.
 
     Examples
     --------
@@ -65,8 +72,9 @@ def pass_table(table: pd.DataFrame) -> pd.DataFrame:
     >>> pass_table(frame)[["k", "all_pass", "any_pass"]].values.tolist()
     [[1.0, 0.75, 0.75], [2.0, 0.5, 1.0]]
     """
-    data = usable_judgements(table).table
-    passes = data.groupby(["row", "answer"])["value"].mean().gt(0.5).groupby("row").agg(["sum", "size"])
+    data, settings, *_ = usable_judgements(table)
+    cell = ["row", *settings]
+    passes = data.groupby([*cell, "answer"])["value"].mean().gt(0.5).groupby(cell).agg(["sum", "size"]).reset_index()
     most = int(passes["size"].min() if len(passes) else 0)
-    lines = [pass_k(passes["sum"], passes["size"], k) for k in range(1, most + 1)]
+    lines = [pass_k(passes["sum"], passes["size"], k, passes["row"]) for k in range(1, most + 1)]
     return pd.DataFrame(lines, columns=list(PassK.__dataclass_fields__))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 from judged_app import App
 from scipy.stats import binom
@@ -52,6 +53,13 @@ def test_a_table_counts_an_answer_as_passed_by_the_majority_of_its_judgements():
     assert list(lines["k"]) == [1, 2, 3, 4]
     for k in (1, 4):
         assert lines["all_pass"][k - 1] == pytest.approx(pass_k(passed, np.full(20, 4), k).all_pass)
+
+
+def test_answers_of_other_prompts_are_no_repeats():
+    """One prompt always passes and one never: of two answers to one prompt both pass, or none does."""
+    frame = pd.DataFrame({"row": [*"aaaabbbb"], "answer": range(8), "prompt": [*"xxyyxxyy"], "judge": "exact"})
+    lines = pass_table(frame.assign(value=[1, 1, 0, 0] * 2))
+    assert lines[["k", "all_pass", "any_pass", "rows"]].to_numpy().tolist() == [[1, 0.5, 0.5, 2], [2, 0.5, 0.5, 2]]
 
 
 @pytest.mark.parametrize(("rows", "spread"), [(50, (1.0, 1.0)), (200, (4.0, 1.0))])
