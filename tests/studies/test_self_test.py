@@ -114,6 +114,16 @@ def test_a_seed_that_does_nothing_stops_a_study_of_seeds(script, count):
     assert seeds(**given, self_test="skip").computed == count
 
 
+@pytest.mark.parametrize("also", ["loss", "seed"])
+def test_a_seed_that_moves_another_score_reaches_the_training(tmp_path, also):
+    """Of few test examples the score of another seed is often the same; a seed that is printed is no score."""
+    written = f"{{'acc': 0.5, '{also}': int(sys.argv[1])}}"
+    (tmp_path / "train.py").write_text(f"import json, sys\njson.dump({written}, open('metrics.json', 'w'))")
+    found = mlflow_l3d.self_test_seeds(approach="command", command="python -SE train.py {seed}", executor="inline")
+    assert (found.exit_status, found.effects["seed"][:5]) == ((0, "loss ") if also == "loss" else (1, "nothi"))
+    assert found.effects["replicate"] == "nothing"
+
+
 def test_seeds_that_move_the_test_set_are_found_before_training(tmp_path):
     lines = "print('example_id,label,prediction')\nfor i in range(4): print(f'{(i + SEED) % 9},0,{(i * SEED) % 2}')"
     text = f"import sys; sys.stdout = open('predictions.csv', 'w')\n{lines}"
