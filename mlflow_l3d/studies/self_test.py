@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from mlflow_l3d.approaches.command.written import SAME_EXAMPLES
 from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.cells.factors import REPLICATE
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -94,6 +95,7 @@ def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
     if request.same_examples:
         other = "and only shared ones can be compared"
         problems += [f"{name}: {what}, {other}" for name, what in changes.items() if what == _OTHER_EXAMPLES]
+    problems += [f"{name}: {what}" for name, what in changes.items() if what.endswith(SAME_EXAMPLES)]
     if changes[REPLICATE] and request.setup.deterministic:
         # What else is drawn changes every result, so that nothing is known of the other seeds.
         causes = "either something is drawn that no seed decides, or runs side by side share a file"
@@ -156,6 +158,10 @@ def _change(one: Outcome, other: Outcome, *metrics: str) -> str:
     if not np.array_equal(np.sort(one.example_ids), np.sort(other.example_ids)):
         return _OTHER_EXAMPLES
     places = np.argsort(one.example_ids), np.argsort(other.example_ids)
+    assert one.labels is not None
+    assert other.labels is not None
+    if not np.array_equal(one.labels[places[0]], other.labels[places[1]]):
+        return SAME_EXAMPLES
     differ = int((one.predictions[places[0]] != other.predictions[places[1]]).sum())
     if not differ and one.scores is not None and other.scores is not None:
         return "" if np.array_equal(one.scores[places[0]], other.scores[places[1]]) else "scores, and no prediction"
