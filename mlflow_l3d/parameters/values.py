@@ -193,7 +193,7 @@ def as_text(name: str, value: object) -> str:
 def public_parameter(name: str, value: str) -> str:
     """Return the value of a parameter as it may be shown and logged: no private folder, no credential."""
     text = OWN_PARAMETERS[name].text if name in OWN_PARAMETERS else ""
-    if text == "words":
+    if text == "words" or name == "candidate":
         return public_words(value)
     return public_value(name, public_name(value.removeprefix("file://") if text == "address" else value))
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from mlflow_l3d.approaches.command.scores import ONE_UNIT
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.parameters.local_paths import keep_whole
 from mlflow_l3d.studies.about import About
 from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified, warn_of_unread
 from mlflow_l3d.studies.loop import OPEN, OVER, CellLoop, State
@@ -152,6 +153,7 @@ class CellStudy(Study[C, CellRecord, R]):
             request.card(), CellRecord, request.context_key, request.shared_params(), lambda: request.design().cells()
         )
         self.recorder = open_recorder(work, project_run, beside=beside)
+        keep_whole(request.context_key, request.given)
         self.elsewhere = Elsewhere(self.recorder, studies)
         if self.reused and (not_in_key := self.request.setup.approach.not_in_key):
             logger.warning("%d of %d %ss come from earlier runs. %s", self.reused, self.size, self.unit, not_in_key)

@@ -11,9 +11,11 @@ from typing import Final
 
 import numpy as np
 
+from mlflow_l3d.approaches.command.written import SAME_EXAMPLES
 from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.cells.factors import REPLICATE
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.metrics.known import sounds_like_metric
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.report.numbers import MISSING
 from mlflow_l3d.studies.base import executor_of
@@ -78,7 +80,12 @@ def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
         if first.predictions is None and metric not in first.metrics:
             has = f"has no {metric}, but {', '.join(sorted(first.metrics))}"
             raise L3DError(f"self-test: a trial run before the study {has}. Name one of them by metric.")
-        changes |= {name: _change(first, outcomes[cell.key], metric) for name, cell in drawn.items()}
+        if REPLICATE in drawn:
+            again = outcomes[drawn[REPLICATE].key].metrics
+            same = [name for name, value in first.metrics.items() if again.get(name) == value]
+            repeated = filter(sounds_like_metric, same)
+            compared = {REPLICATE: (metric,), **dict.fromkeys(request.tested_factors, (metric, *repeated))}
+        changes |= {name: _change(first, outcomes[cell.key], *compared[name]) for name, cell in drawn.items()}
         unchanged, cells = [name for name in request.tested_factors if not changes[name]], []
         if changes[REPLICATE] or not unchanged:
             break
@@ -88,6 +95,7 @@ def self_test(request: CellRequest, *, progress: bool) -> SelfTest:
     if request.same_examples:
         other = "and only shared ones can be compared"
         problems += [f"{name}: {what}, {other}" for name, what in changes.items() if what == _OTHER_EXAMPLES]
+    problems += [f"{name}: {what}" for name, what in changes.items() if what.endswith(SAME_EXAMPLES)]
     if changes[REPLICATE] and request.setup.deterministic:
         # What else is drawn changes every result, so that nothing is known of the other seeds.
         causes = "either something is drawn that no seed decides, or runs side by side share a file"
@@ -136,19 +144,24 @@ def _run(request: CellRequest, cells: Sequence[Cell], *, progress: bool) -> dict
     return found
 
 
-def _change(one: Outcome, other: Outcome, metric: str) -> str:
+def _change(one: Outcome, other: Outcome, *metrics: str) -> str:
     """Return how two outcomes differ, in a few words; empty if they do not."""
     if other.error is not None:
         return f"it fails: {other.error}"
     if one.predictions is None or other.predictions is None:
-        before, after = one.metrics.get(metric), other.metrics.get(metric)
-        numbers = [MISSING if each is None else f"{each:.6g}" for each in (before, after)]
-        return "" if before == after else f"{metric} {' to '.join(numbers)}"
+        pairs = ((name, one.metrics.get(name), other.metrics.get(name)) for name in metrics)
+        name, *both = next((pair for pair in pairs if pair[1] != pair[2]), ("",))
+        numbers = [MISSING if each is None else f"{each:.6g}" for each in both]
+        return f"{name} {' to '.join(numbers)}".strip()
     assert one.example_ids is not None
     assert other.example_ids is not None
     if not np.array_equal(np.sort(one.example_ids), np.sort(other.example_ids)):
         return _OTHER_EXAMPLES
     places = np.argsort(one.example_ids), np.argsort(other.example_ids)
+    assert one.labels is not None
+    assert other.labels is not None
+    if not np.array_equal(one.labels[places[0]], other.labels[places[1]]):
+        return SAME_EXAMPLES
     differ = int((one.predictions[places[0]] != other.predictions[places[1]]).sum())
     if not differ and one.scores is not None and other.scores is not None:
         return "" if np.array_equal(one.scores[places[0]], other.scores[places[1]]) else "scores, and no prediction"

@@ -216,6 +216,18 @@ def test_a_function_that_writes_into_the_task_gets_an_error(name):
     np.testing.assert_array_equal(task.labels, before)
 
 
+def test_a_function_that_reorders_the_test_examples_gets_an_error():
+    """Its predictions would be scored in another order than they were made in; training examples may be shuffled."""
+
+    def reorder(task, split, *_):
+        split.train.sort()
+        predictions = task.labels[split.test]
+        split.test[:] = split.test[::-1].copy()
+        return predictions
+
+    assert "read-only" in run(wrap(reorder)).error
+
+
 def test_a_function_that_raises():
     def broken(*_):
         raise ZeroDivisionError("too\nbad")

@@ -107,6 +107,8 @@ def test_a_command_that_fails_says_why(script, why, tmp_path):
 def test_a_program_that_is_not_there(tmp_path):
     with pytest.raises(L3DError, match=r"nothing-of-that-name cannot be started \([^)]*\)$"):
         run(["nothing-of-that-name"], tmp_path, {})
+    with pytest.raises(L3DError, match=r"SEED=1 cannot be started \(.*\). Write env before it, which sets variables"):
+        run(["SEED=1", "python", "ok.py"], tmp_path, {})
     with pytest.raises(L3DError, match=r"python ok.py cannot be started \(.*\). Remove the quotes around the whole"):
         run(["python ok.py"], tmp_path, {})
 
@@ -494,7 +496,17 @@ def test_a_run_that_contradicts_the_first_fails_alone(line, why, tmp_path):
         ("print('hello'); print('bye')", "auto", "it ended with: hello / bye. Print one, such as accuracy: 0.87"),
         ("print('accuracy: 0,81'); print('a'); print('b'); print('c')", "auto", "Write decimals with a point, such as"),
         ("sys.exit('boom')", "auto", r"1: boom\. That was a first run with seed 0, .* Correct its error, then"),
-        ("pass", "auto", "it printed nothing. Print one, such as accuracy: 0.87"),
+        ("pass", "auto", r"it printed nothing. Print one, such as accuracy: 0.87\. That was"),
+        (
+            "os.mkdir('out'); json.dump({'acc': 0.5}, open('out/results.json', 'w'))",
+            "auto",
+            r"accuracy: 0.87. If out/results.json has the score, write it to \{output\}/metrics.json. That was a first",
+        ),
+        (
+            "json.dump({'acc': 0.5}, open(os.environ['L3D_OUTPUT'] + '/all_results.json', 'w'))",
+            "auto",
+            r"If \{output\}/all_results.json has the score, write it to \{output\}/metrics.json",
+        ),
         (
             "print('precision: 16, dim: 2')",
             "auto",
@@ -528,6 +540,8 @@ def test_the_score_may_be_named_after_the_first_run(tmp_path, caplog):
     line = "print(f'accuracy: 0.5 loss={s} reward={s}')"
     assert printing(tmp_path, line)[0].metric == "accuracy"
     assert "The score is accuracy; the command also wrote loss: --metric loss." in caplog.text
+    printing(tmp_path, "for epoch in range(3): print(f'epoch {epoch} val_acc: 0.{epoch}{s % 9}, loss: 1')")
+    assert "The score is val_acc, as it is printed last; the command also wrote loss: --metric loss." in caplog.text
     for name in ("loss", "reward"):
         approach, _, seeds, outcomes = printing(tmp_path, line, metric=name)
         assert approach.metrics == (name,)

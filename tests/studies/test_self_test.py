@@ -114,6 +114,16 @@ def test_a_seed_that_does_nothing_stops_a_study_of_seeds(script, count):
     assert seeds(**given, self_test="skip").computed == count
 
 
+@pytest.mark.parametrize("also", ["loss", "seed"])
+def test_a_seed_that_moves_another_score_reaches_the_training(tmp_path, also):
+    """Of few test examples the score of another seed is often the same; a seed that is printed is no score."""
+    written = f"{{'acc': 0.5, '{also}': int(sys.argv[1])}}"
+    (tmp_path / "train.py").write_text(f"import json, sys\njson.dump({written}, open('metrics.json', 'w'))")
+    found = mlflow_l3d.self_test_seeds(approach="command", command="python -SE train.py {seed}", executor="inline")
+    assert (found.exit_status, found.effects["seed"][:5]) == ((0, "loss ") if also == "loss" else (1, "nothi"))
+    assert found.effects["replicate"] == "nothing"
+
+
 def test_seeds_that_move_the_test_set_are_found_before_training(tmp_path):
     lines = "print('example_id,label,prediction')\nfor i in range(4): print(f'{(i + SEED) % 9},0,{(i * SEED) % 2}')"
     text = f"import sys; sys.stdout = open('predictions.csv', 'w')\n{lines}"
@@ -237,3 +247,19 @@ def test_a_command_that_prints_one_number_needs_no_name_of_it_and_takes_a_direct
     source = GoldenSource.of(MlflowClient(), lower.run_id, {"executor": "inline"}, "auto", **started)
     # What a referee's session records of itself, from which a later call continues it.
     assert not GoldenSource.again(MlflowClient(), source.identity, {"executor": "inline"}).metric.greater_is_better
+
+
+def test_a_seed_that_moves_the_split_of_a_function_is_found_before_training():
+    labels = np.arange(60) % 3 == 0
+
+    def train(seed):
+        test = np.random.default_rng(seed).permutation(60)[:30]
+        return labels[test], np.random.default_rng(seed).random(30) < 0.3
+
+    with pytest.raises(L3DError, match=r"^self-test: seed: .*an id must name the same example .* or give scores alone"):
+        seeds(train, seeds=3, executor="inline")
+    assert not MlflowClient().search_runs(["0"], "tags.`l3d.role` = 'cell'")
+    one = Outcome("a", np.array([0, 1]), np.array([0, 1]), np.array([0, 0]))
+    other = Outcome("b", np.array([1, 0]), np.array([0, 1]), np.array([0, 0]))
+    assert _change(one, other, "accuracy").startswith("an id must name the same example")  # in two processes
+    assert _change(one, replace(one, key="b"), "accuracy") == ""

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.approaches.command import key_files
+from mlflow_l3d.approaches.command import in_place, key_files
 from mlflow_l3d.approaches.command.folder import Stamps, alone_in, changed_name, stamps
 from mlflow_l3d.approaches.command.in_place import FirstRun, logged_metrics, run_in_place, tracking
 from mlflow_l3d.approaches.command.said import is_public, printed_scores
 from mlflow_l3d.approaches.command.scores import Printed, chosen_score, has_result, scale_of, unscaled
-from mlflow_l3d.approaches.command.template import EndedError, Output, Template, environment, last_lines, listed, run
-from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, CommandSession, Written, read, warn_once
+from mlflow_l3d.approaches.command.template import EndedError, Output, Template, environment, listed, run
+from mlflow_l3d.approaches.command.written import CommandSession, Written, read, warn_once
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.own_parameters import CommandParameters
 from mlflow_l3d.cells.cell import content_key
@@ -258,12 +258,15 @@ class Command(Approach):
             words = self.template.arguments(small, folder)
             ready = words[0] == sys.executable and self.template.mentions(b"mlflow")
             store = {} if "MLFLOW_TRACKING_URI" in inherited else tracking(folder, inherited, ready=ready)
+            unread = partial(in_place.unread_file, folder, self.here, time.time_ns())
             variables = {"L3D_OUTPUT": place, "PYTHONDONTWRITEBYTECODE": "1", **store, **inherited}
             printed = run_in_place(words, self.here, folder, variables) if alone else run(words, self.here, variables)
             written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
-            return self._scored(written, printed, logged_metrics(folder))
+            return self._scored(written, printed, logged_metrics(folder), unread)
 
-    def _scored(self, written: Written, printed: Output, logged: Mapping[str, float]) -> Written:
+    def _scored(
+        self, written: Written, printed: Output, logged: Mapping[str, float], unread: Callable[[], str] = str
+    ) -> Written:
         """Return what was written with the scores of all sources, as fractions."""
         others = {name: Printed(value) for name, value in {**logged, **written.metrics}.items()}
         others = {name: value for name, value in others.items() if is_public(name, value)}
@@ -272,17 +275,13 @@ class Command(Approach):
             values = {**printed_scores(printed.stderr, self.factors), **values}
         predicts = written.predictions is not None
         if not values and not predicts:
-            lines = " / ".join(last_lines(printed.stdout.strip() or printed.stderr, 3))
-            looked = f"printed no score (name: value), and wrote neither {', '.join(PREDICTIONS)} nor {METRICS}"
-            looked = f"printed no score, and its {written.unused}" if written.unused else looked
-            ended = f"it ended with: {lines}" if lines else "it printed nothing"
-            fix = "Write decimals with a point" if re.search(r"[:=]\s*[+-]?\d+,\d", printed.stdout) else "Print one"
-            raise EndedError(f"{self.what} {looked}; {ended}. {fix}, such as accuracy: 0.87")
+            raise EndedError(f"{self.what} {in_place.without_score(printed, written.unused)}{unread()}")
         if self.first is None:
             warn_once(written.unused)
             scales = {name: scale_of(name, value) for name, value in values.items()}
-            only = next(iter(values)) if len(values) == 1 else ""
-            self.first = FirstRun(score=chosen_score(values) or only, scales=scales)
+            score = chosen_score(values) or (next(iter(values)) if len(values) == 1 else "")
+            times = sum(score in printed_scores(line, self.factors) for line in printed.stdout.splitlines())
+            self.first = FirstRun(score=score, scales=scales, is_last=times > 1 and score not in others)
         metrics = {"traceback": 1.0} if "Traceback (most recent call last)" in printed.stderr else {}
         for name, value in values.items():
             try:

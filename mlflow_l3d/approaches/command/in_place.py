@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
@@ -14,9 +15,9 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Final
 
-from mlflow_l3d.approaches.command.folder import Stamps, file_stamp
+from mlflow_l3d.approaches.command.folder import Stamps, file_stamp, walk
 from mlflow_l3d.approaches.command.key_files import read_notes, write_whole
-from mlflow_l3d.approaches.command.template import Output, run
+from mlflow_l3d.approaches.command.template import Output, last_lines, run
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, warn_once
 from mlflow_l3d.approaches.project import store
 from mlflow_l3d.metrics.known import sounds_like_metric
@@ -46,6 +47,8 @@ class FirstRun:
         Metric -> how it is written, see :func:`mlflow_l3d.approaches.command.scores.scale_of`.
     alone
         Why runs wait for one another; empty if they may be side by side; None if that is not known.
+    is_last
+        Whether other values of the score were printed before, as in earlier epochs.
     """
 
     classes: Sequence[str] = ()
@@ -54,6 +57,7 @@ class FirstRun:
     score: str = ""
     scales: Mapping[str, str] = field(default_factory=dict)
     alone: str | None = None
+    is_last: bool = False
 
     @classmethod
     def read(cls, path: Path) -> FirstRun | None:
@@ -76,7 +80,7 @@ class FirstRun:
         others = [name for name in self.metrics if name != self.score and sounds_like_metric(name)]
         more = f"; {what} also wrote {', '.join(others[:5])}: --metric {others[0]}" if others else ""
         if chosen:
-            _log.warning("The score is %s%s.", self.score, more)
+            _log.warning("The score is %s%s%s.", self.score, ", as it is printed last" * self.is_last, more)
         if self.alone:
             _log.warning("Runs follow one another, since %s. Write to %s instead.", self.alone, own_folder)
 
@@ -102,6 +106,23 @@ def run_in_place(words: Sequence[str], here: Path, output: Path, variables: Mapp
         else:
             copyfile(here / name, output / name)
     return printed
+
+
+def without_score(printed: Output, unused: str) -> str:
+    """Return what a command did that gave no score, and what to do; `unused` is why its predictions are not read."""
+    lines = " / ".join(last_lines(printed.stdout.strip() or printed.stderr, 3))
+    looked = f"printed no score (name: value), and wrote neither {', '.join(PREDICTIONS)} nor {METRICS}"
+    looked = f"printed no score, and its {unused}" if unused else looked
+    ended = f"it ended with: {lines}" if lines else "it printed nothing"
+    fix = "Write decimals with a point" if re.search(r"[:=]\s*[+-]?\d+,\d", printed.stdout) else "Print one"
+    return f"{looked}; {ended}. {fix}, such as accuracy: 0.87"
+
+
+def unread_file(output: Path, here: Path, began: int) -> str:
+    """Return what to do with a JSON file that a run wrote, since `began` in nanoseconds, and nobody reads."""
+    files = [f"{{output}}/{path.relative_to(output)}" for path in sorted(output.rglob("*.json"))]
+    files += [name for name, status in walk(here) if name.endswith(".json") and status.st_mtime_ns >= began]
+    return f". If {files[0]} has the score, write it to {{output}}/{METRICS}" if files else ""
 
 
 def _stamps_of_results(here: Path) -> Stamps:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from mlflow_l3d.approaches.command.scores import Printed, has_result, is_of_test
+from mlflow_l3d.approaches.command.scores import SPLITS, Printed, has_result, is_of_test, words_of
 from mlflow_l3d.metrics.known import is_share, sounds_like_metric
 from mlflow_l3d.privacy import public_text
 
@@ -38,13 +38,16 @@ _DELIMITER: Final = re.compile(r"[,;:|=\[\]{}<>\"'│]|\s-+\s|\t|\s{3,}")
 _COUNTED: Final = re.compile(
     r"\b(?:epochs?|steps?|iter(?:ation)?|batch)\s+\d+(?:/\d+)?\b|^.*\b(?:info|debug|warning)\b|^\d{3}\s|\d+/\d+"
 )
-_SPLITS: Final = frozenset(
-    {"test", "te", "tst", "val", "valid", "validation", "eval", "evaluation", "dev", "train", "training", "tr", "trn"}
-)
+_BASELINE: Final = "baseline"
+_BASELINES: Final = frozenset({_BASELINE, "dummy", "majority", "chance", "naive"})
 _OF_HEADINGS: Final = frozenset({"results", "result", "metrics", "scores", "performance", "set"})
+_EVALUATED: Final = re.compile(
+    r"(?:^|\b(?:evaluat\w+|results?|scores?|performance) )(?:on|for) (?:the )?(\w+)(?: (?:data|(?:data)?set))?\W*$"
+)
+"""``Evaluating on the test set ...``, a heading, and not ``Training on the train set``."""
 _BY_SPLIT: Final = re.compile(
     r"(?P<name>[a-z][\w @-]{0,60}?)\s{0,9}[:=]\s{0,9}"
-    rf"(?P<values>(?:[,;/]?\s*[\d.]+\s?%?\s*\((?:{'|'.join(_SPLITS)})(?: set)?\))+)",
+    rf"(?P<values>(?:[,;/]?\s*[\d.]+\s?%?\s*\((?:{'|'.join(SPLITS)})(?: set)?\))+)",
     re.IGNORECASE,
 )
 """``accuracy: 0.99 (train), 0.80 (test)``"""
@@ -97,10 +100,8 @@ def printed_scores(text: str, without: Collection[str] = ()) -> dict[str, Printe
             lines |= dict.fromkeys(pairs, "" if is_record else line)
             others = [each for each in scores.items() if each[0] not in pairs]
             scores = dict([*others, *pairs.items()][-MOST:])
-            is_last = (
-                is_record and has_result(pairs) and (any(map(is_of_test, pairs)) or not any(map(is_of_test, scores)))
-            )
-            last = dict([*pairs.items()][-MOST:]) if is_last else {}
+            is_better = any(map(is_of_test, pairs)) or not any(map(is_of_test, scores))
+            last = dict([*pairs.items()][-MOST:]) if is_record and has_result(pairs) and is_better else {}
     return {name: value for name, value in (last or scores).items() if is_public(name, value, lines[name])}
 
 
@@ -125,14 +126,10 @@ def normalised(name: str) -> str:
     return name if len(name) <= 80 and re.search(r"[^\W\d_]", name) else ""
 
 
-def _words(name: str) -> set[str]:
-    return {*re.findall(r"[^\W\d_]+", name.lower())}
-
-
 def _is_no_score(name: str) -> bool:
-    words = _words(name)
+    words = words_of(name)
     others = {word for word in words if not _NO_SCORE.fullmatch(word)}
-    return others <= _SPLITS and others != words
+    return others <= SPLITS and others != words
 
 
 class Heading(NamedTuple):
@@ -156,13 +153,15 @@ class Heading(NamedTuple):
         """Return the heading that holds for a line, or from it on."""
         text = line.strip()
         bare = text.strip("=#*-_~:[] ")
-        words = _words(bare)
+        words = words_of(bare)
         indent = len(line) - len(line.lstrip())
         if has_scores or not text:
             ended = indent <= self.indent if has_scores else self.is_used
             return Heading() if ended else self._replace(is_used=self.is_used or has_scores)
+        if (evaluated := _EVALUATED.search(text.lower())) and evaluated[1] in SPLITS:
+            return Heading(evaluated[1])
         is_decorated = bool(re.match(r"[=*~_-]{2}|#+ ", text))
-        if words - _OF_HEADINGS and words - _OF_HEADINGS <= _SPLITS and not re.search(r"\d", bare):
+        if words - _OF_HEADINGS and words - _OF_HEADINGS <= SPLITS and not re.search(r"\d", bare):
             split = " ".join(sorted(words - _OF_HEADINGS))
             if is_decorated or words & _OF_HEADINGS:
                 return Heading(split)
@@ -172,13 +171,13 @@ class Heading(NamedTuple):
 
     def over(self, name: str) -> str:
         """Return the name of a score below it."""
-        return f"{self.split}_{name}" if self.split and _SPLITS.isdisjoint(_words(name)) else name
+        return f"{self.split}_{name}" if self.split and SPLITS.isdisjoint(words_of(name)) else name
 
 
 def _whole_name(name: str, scores: Collection[str]) -> str:
     """Return a name; if it says only that it is a mean, that of the scores of folds before it follows."""
     folds = [each for each in scores if each.startswith("fold_")]
-    if folds and _words(name) and _words(name) <= {"cv", "mean", "average", "avg", "overall", "score"}:
+    if folds and words_of(name) and words_of(name) <= {"cv", "mean", "average", "avg", "overall", "score"}:
         return f"{name}_{re.sub(r'^fold_[0-9]+_', '', folds[-1])}"
     return name
 
@@ -221,7 +220,7 @@ def _split_at_end(text: str) -> list[str]:
     words = re.findall(r"[a-z]+", text.lower())
     while words and words[-1] in _OF_HEADINGS:
         words.pop()
-    return [word for word in words[-1:] if word in _SPLITS]
+    return [word for word in words[-1:] if word in SPLITS]
 
 
 def _items(record: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Printed]]:
@@ -245,12 +244,12 @@ def _pairs(line: str) -> Iterator[tuple[str, Printed]]:
         fold = _FOLD.findall(before)
         if match["equals"] == "=" and not before.endswith(" "):
             *others, name = re.split(r"[\s(]", name)
-            name = " ".join([*[word for word in others if word.lower() in {*_SPLITS, "cv"}][-1:], name])
+            name = " ".join([*[word for word in others if word.lower() in {*SPLITS, "cv"}][-1:], name])
         if fold and "fold" not in name.lower():
             name = f"{fold[-1]} {name}"
         *_, metric = [metric, *(each for each in _DELIMITER.split(before) if sounds_like_metric(normalised(each)))]
-        if metric and _words(name) and _words(name) <= _SPLITS:  # accuracy train: 0.99, test: 0.90
-            name = f"{name} {' '.join(word for word in metric.split() if word.lower() not in _SPLITS)}"
+        if metric and words_of(name) and words_of(name) <= SPLITS:  # accuracy train: 0.99, test: 0.90
+            name = f"{name} {' '.join(word for word in metric.split() if word.lower() not in SPLITS)}"
         number, whole = float(match["number"]), match["whole"]
         if whole is not None:  # 87/100 correct: a share, and else the place in a list
             if not is_share(normalised(name)) or not 0 <= number <= float(whole) or not float(whole):
@@ -277,10 +276,13 @@ def _name_of(before: str, split: str) -> tuple[str, str]:
         The part of the data that was named before it in the same line.
     """
     *others, name = ["", *filter(str.strip, _DELIMITER.split(before))]
-    for other in others:
-        words = _words(other) - {"epoch", *_OF_HEADINGS}
-        split = " ".join(words) if words and words <= _SPLITS else split
-    return f"{split} {name}".strip() if _SPLITS.isdisjoint(_words(name)) else name, split
+    for words in filter(None, (words_of(other) - {"epoch", *_OF_HEADINGS} for other in others)):
+        if words <= SPLITS:
+            split = " ".join(sorted(words))
+        elif words & _BASELINES or split == _BASELINE:
+            split = _BASELINE if words & _BASELINES else ""
+    is_of_split = split == _BASELINE or SPLITS.isdisjoint(words_of(name))
+    return f"{split} {name}".strip() if is_of_split else name, split
 
 
 def _bare_pairs(line: str, before: Mapping[str, Printed]) -> Iterator[tuple[str, Printed]]:

@@ -14,6 +14,8 @@ _TEST: Final = re.compile(
 )
 _HELD_OUT: Final = frozenset({"val", "valid", "validation", "eval", "evaluation", "dev"})
 _TRAINING: Final = frozenset({"train", "training", "tr", "trn"})
+SPLITS: Final = _HELD_OUT | _TRAINING | {"test", "te", "tst"}
+"""Words that name a part of the data."""
 _IN_SAMPLE: Final = re.compile(r"(?<![^\W_])in[ _-]sample(?![^\W_])")
 _LOSSES: Final = frozenset({"loss", "perplexity"})
 _MEANS: Final = frozenset({"mean", "average", "avg", "cv", "best"})
@@ -65,7 +67,7 @@ def chosen_score(values: Mapping[str, Printed]) -> str:
     'test_acc'
     """
     scores = [name for name, value in values.items() if _is_score(name, value)]
-    words = {name: _words(name.replace("average_precision", "ap")) for name in scores}
+    words = {name: words_of(name.replace("average_precision", "ap")) for name in scores}
 
     def rank(name: str) -> tuple[int | bool, ...]:
         is_mean = bool(words[name] & {"overall", "final"}) or words[name] - _MEANS in [
@@ -80,13 +82,14 @@ def chosen_score(values: Mapping[str, Printed]) -> str:
     return next((name for name in ("f1_macro", *registered()) if name in best), "".join(wholes[-1:]))
 
 
-def _words(name: str) -> frozenset[str]:
+def words_of(name: str) -> frozenset[str]:
+    """Return the words of a name, in lower case."""
     return frozenset(re.findall(r"[^\W\d_]+", name.lower()))
 
 
 def _is_score(name: str, value: Printed) -> bool:
     """Return whether a number has the name of a score and can be one."""
-    words = _words(name)
+    words = words_of(name)
     is_of_a_score = any(map(_NO_SCORE.fullmatch, re.findall(r"[^\W\d_]+", name.lower())[-1:]))
     is_count = is_share(name) and 100 < abs(value.number) < math.inf
     is_count |= words == {"precision"} and value.number in _BITS and not value.has_sign
@@ -95,7 +98,7 @@ def _is_score(name: str, value: Printed) -> bool:
 
 def _standing(name: str) -> int:
     """Return 0 for a score, 1 for a loss of held-out data, 2 for a score of the training data, 3 for another loss."""
-    words = _words(name)
+    words = words_of(name)
     is_training = not _TRAINING.isdisjoint(words) or bool(_IN_SAMPLE.search(name))
     if _LOSSES.isdisjoint(words):
         return 2 * is_training

@@ -259,6 +259,7 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
     _idle[os.getpid()].append(supervisor)
     if reason := answer.get("refused"):
         fix = ". Remove the quotes around the whole command" * (len(arguments) == 1 and " " in arguments[0])
+        fix = fix or ". Write env before it, which sets variables" * bool(re.match(r"\w+=", arguments[0]))
         raise L3DError(f"{Path(arguments[0]).name} cannot be started ({reason}){fix}")
     output, status = Output(answer["stdout"], answer["stderr"]), answer["status"]
     if status:

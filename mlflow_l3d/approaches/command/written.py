@@ -27,6 +27,10 @@ from mlflow_l3d.tasks.table import ROLES, read_columns, roles_of
 
 PREDICTIONS: Final = ("predictions.csv", "predictions.parquet", "predictions.jsonl")
 METRICS: Final = "metrics.json"
+SAME_EXAMPLES: Final = (
+    "an id must name the same example in all runs. Evaluate the same examples in the same order, or give scores alone"
+)
+"""Ends the error of an id that has another label than in a run before."""
 _SCORE: Final = "score_"
 
 _log = logging.getLogger(__name__)
@@ -266,4 +270,4 @@ class CommandSession(CellwiseSession):
         for number, label in zip(written.ids.tolist(), written.labels.tolist(), strict=True):
             if self.seen.setdefault(number, label) != label:
                 what = f"example_id {number} has label {label}, and had {self.seen[number]} in a run before"
-                raise L3DError(f"{what}: an id must name the same example in all runs")
+                raise L3DError(f"{what}: {SAME_EXAMPLES}")

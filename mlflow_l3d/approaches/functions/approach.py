@@ -184,6 +184,7 @@ class CallableSession(CellwiseSession):
         """Call the function for a cell."""
         task, name = self.task, self.approach.name
         split = task.split(cell.seeds)
+        split.test.flags.writeable = False  # predictions are in its order
         seeds = {factor: cell.seeds[factor] for factor in self.approach.factors}
         try:
             returned: Any = self.approach.function(task, split, seeds, dict(self.hyperparameters))

@@ -8,7 +8,7 @@ from typing import Any
 from mlflow_l3d.approaches.command.options import changed_options
 from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.values import check_names, json_of
+from mlflow_l3d.parameters.values import check_names, json_of, public_parameter
 from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRequest
 from mlflow_l3d.studies.investigation.parameters import MAIN
 
@@ -40,10 +40,11 @@ def differences_from(document: Mapping[str, Any], candidate: GoldenRequest) -> d
         "root_seed": (int(parameters["root_seed"]), candidate.root_seed),
         "num_labelled": (document["task"].get("num_labelled"), setup.task.settings.num_labelled),
     }
+    different = {name: map(str, values) for name, values in both.items() if values[0] != values[1]}
+    shown = {name: [public_parameter(name, value) for value in values] for name, values in different.items()}
     changed = {
-        changed_options(str(before), str(after)) if name == "command" else f"{name}={after}": f"{name}={after}"
-        for name, (before, after) in both.items()
-        if after != before
+        changed_options(before, after) if name == "command" else f"{name}={after}": f"{name}={after}"
+        for name, (before, after) in shown.items()
     }
     of_baseline, tuned = document["hyperparameters"], setup.public_hyperparameters
     texts = [f"{name}={value}" for name, value in tuned.items() if of_baseline.get(name) != value]

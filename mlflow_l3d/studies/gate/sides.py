@@ -12,6 +12,7 @@ import pandas as pd
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import typed_name
+from mlflow_l3d.parameters.local_paths import kept_whole, with_whole_paths
 from mlflow_l3d.parameters.sources import OF_RUN, parse
 from mlflow_l3d.parameters.values import as_text
 from mlflow_l3d.studies.gate.changes import differences_from, typed_changes
@@ -143,12 +144,12 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
         allowed = "has no golden runs that finished, and a gate compares golden runs"
         raise ParameterError(name, run.info.run_id, allowed, "Investigate it with golden_runs=20 or more.")
     document = fetch_document(client, str(run.info.run_id), names.INVESTIGATION) or {}
+    title, context = str(run.info.run_name or run_id), run.data.tags.get(names.CONTEXT_KEY)
     typed = {key: value for key, value in document.get("parameters", {}).items() if key in MAIN}
-    parameters = {**typed, "device": own_parameter(run, "device") or "auto"}
+    parameters = {**typed, **kept_whole(context), "device": own_parameter(run, "device") or "auto"}
     if is_pilot:  # `seeds` may choose another metric than `investigate`
         parameters["metric"] = own_parameter(run, "metric") or "auto"
     root_seed = str(parameters.get("root_seed", ""))
-    title, context = str(run.info.run_name or run_id), run.data.tags.get(names.CONTEXT_KEY)
     side = Side(
         name,
         title,
@@ -209,6 +210,8 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
         source = parse(as_text("hyperparameters", changes.pop("hyperparameters")))
         base = hyperparameters if isinstance(hyperparameters, dict) else {}
         hyperparameters = {**base, **source.values, **source.overrides} if source.source == "inline" else source.text
+    if "command" in changes:
+        changes["command"] = with_whole_paths(str(changes["command"]), str(parameters.get("command", "")))
     parameters = {**parameters, "hyperparameters": hyperparameters, **changes}
     try:
         request = specify_golden("candidate", parameters, phase=baseline.phase, **machine)
@@ -243,9 +246,7 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
         raise ParameterError("candidate", candidate.run_id or candidate.title, allowed, "Name what is to differ.")
     for side in (baseline, candidate):  # a study of seeds has no golden run
         if side.request is None and side.cells is not None and side.cells.index.max() < 0:
-            allowed = (
-                f"is a seeds study, of which a gate trains golden runs, and none can be trained here: {side.reason}"
-            )
+            allowed = f"is a seeds study, of which a gate trains golden runs; none can be trained here: {side.reason}"
             fix = (
                 "Keep its files and libraries as they were, and give changed files other names. If both "
                 f"versions have a seeds study, use mlflow-l3d compare --runs {baseline.run_id},RUN_ID."
@@ -290,10 +291,8 @@ def _is_pilot(client: Client, name: str, run: Run) -> bool:
         command, again = investigate_command(source), source.command("seeds")
         if command or not again:
             allowed = "is a seeds study, and golden runs are compared"
-            fix = (
-                f"Train a {name}: {command}" if command else f"Use mlflow-l3d compare --runs {run.info.run_id},RUN_ID."
-            )
-            raise ParameterError(name, run.info.run_id, allowed, fix)
+            compare = f"Use mlflow-l3d compare --runs {run.info.run_id},RUN_ID."
+            raise ParameterError(name, run.info.run_id, allowed, f"Train a {name}: {command}" if command else compare)
     if names.SUPERSEDED_BY in run.data.tags:
         fix = f"Name run {run.data.tags[names.SUPERSEDED_BY]}, which continued it."
         raise ParameterError(name, run.info.run_id, "did not finish", fix)

@@ -264,8 +264,8 @@ class GoldenSource:
         if side.run_id or side.request is None:
             return {"run": side.run_id}
         document, base = side.request.document(), self.baseline.document
-        before, typed = base["parameters"], document["parameters"]
-        changes = {name: value for name, value in typed.items() if name in _CHANGES and value != before.get(name)}
+        before, typed, whole = base["parameters"], document["parameters"], side.request.given
+        changes = {name: typed[name] for name in whole if name in _CHANGES and whole[name] != before.get(name)}
         same = base["hyperparameters"] if typed["approach"] == before["approach"] else {}
         tuned = {name: value for name, value in document["hyperparameters"].items() if same.get(name) != value}
         return {**side.identity, "changes": {**changes, "hyperparameters": tuned} if tuned else changes}

@@ -20,6 +20,7 @@ from mlflow_l3d import FunctionApproach, Hyperparameter, cli, compare, evaluate,
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.parameters.local_paths import with_whole_paths
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.evaluation.deletion import delete
 from mlflow_l3d.studies.gate.conduct import Gate
@@ -437,6 +438,29 @@ print("example_id,label,prediction", *rows[:count], sep="\\n", file=open(f"{out}
         referee(action="start", baseline=study.run_id, baseline_runs=3, executor="inline")
         with pytest.raises(ParameterError, match="has other test examples: 19 of its 19"):
             referee(action="judge", candidate={"command": f"{command} 19"}, executor="inline")
+
+
+def test_the_script_of_another_folder_is_gated_and_no_run_holds_its_folder(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("private", "here"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    script = tmp_path / "private" / "train_it.py"
+    lines = ("import random, sys", "noise = random.Random(sys.argv[1]).gauss(0, 0.02)")
+    script.write_text("\n".join([*lines, "print('acc:', 0.7 + noise - 0.1 * ('--fast' in sys.argv))"]))
+    with place.entered():
+        study = seeds(approach="command", command=f"python {script} {{seed}}", seeds=6, executor="inline")
+        assert "command=python train_it.py {seed}" in study.summary()
+        for command in ("python train_it.py {seed} --fast", f"python {script} {{seed}} --fast"):
+            found = gate(baseline=study.run_id, candidate={"command": command}, most_runs=10, looks=2)
+            assert (found.decision, found.request.candidate.title) == ("worse", "fast=yes")
+            params = place.client.get_run(found.run_id).data.params
+            assert "train_it.py" in params["candidate"]
+            assert str(tmp_path) not in f"{params} {found.summary()}"
+    assert with_whole_paths("python train_it.py 1", f"python {script} {{seed}}") == f"python {script} 1"
+    Path("train_it.py").touch()  # a file of this folder comes first
+    assert with_whole_paths("python train_it.py 1", f"python {script} {{seed}}") == "python train_it.py 1"
 
 
 def test_a_seeds_study_is_no_baseline_and_names_the_command_that_makes_one(place: Place) -> None:

@@ -1,0 +1,47 @@
+"""Parameters with their whole paths, kept on this machine: runs hold the last part of a path outside the folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from mlflow_l3d.approaches.command.key_files import read_notes, write_whole
+from mlflow_l3d.parameters.values import public_parameter, public_words
+from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.privacy import HIDDEN
+
+
+def keep_whole(key: str, given: Mapping[str, str]) -> None:
+    """Keep the parameters of the study with this context key that runs hold with parts of paths; no credentials."""
+    public = {name: public_parameter(name, value) for name, value in given.items()}
+    whole = {name: value for name, value in given.items() if value != public[name] and HIDDEN not in public[name]}
+    if whole:
+        write_whole(_file(key), json.dumps(whole))
+
+
+def kept_whole(key: str | None) -> dict[str, str]:
+    """Return the parameters that were kept for this context key; nothing on another machine."""
+    return read_notes(_file(key)) if key else {}
+
+
+def with_whole_paths(command: str, whole: str) -> str:
+    """Return a command with the paths of another one, if it has their last parts and this folder no such file.
+
+    Examples
+    --------
+    >>> with_whole_paths("python train_x.py --seed {seed} --lr 1", "python /opt/train_x.py --seed {seed}")
+    'python /opt/train_x.py --seed {seed} --lr 1'
+    """
+    for word in shlex.split(whole):
+        last = public_words(word)
+        if last not in ("", word) and not Path(last).exists():
+            path = shlex.quote(word).replace("\\", r"\\")
+            command = re.sub(rf"(?<!\S){re.escape(last)}(?!\S)", path, command)
+    return command
+
+
+def _file(key: str) -> Path:
+    return cache_folder() / "whole_paths" / f"{key}.json"
