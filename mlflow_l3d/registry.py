@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mlflow_l3d.errors import L3DError, unknown_name
+from mlflow_l3d.paths import working_folder
 
 GROUPS: Final = {
     "approach": "mlflow_l3d.approaches",
@@ -50,8 +51,8 @@ def _places() -> tuple[tuple[Path, int], ...]:
 
     That of the working folder does not count: a store or a cache in it changes it all the time.
     """
-    here, folders = Path.cwd(), (path for path in map(Path, sys.path) if path.is_dir())
-    return tuple((path, 0 if path.absolute() == here else path.stat().st_mtime_ns) for path in folders)
+    here, folders = (Path(), working_folder()), (path for path in map(Path, sys.path) if path.is_dir())
+    return tuple((path, 0 if path in here else path.stat().st_mtime_ns) for path in folders)
 
 
 def names(parameter: str) -> list[str]:

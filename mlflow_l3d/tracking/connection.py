@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from mlflow_l3d.errors import L3DError, ParameterError, disk_line
+from mlflow_l3d.paths import working_folder
 from mlflow_l3d.privacy import public_text
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def public_uri(uri: str) -> str:
 
 def public_path(text: str) -> str:
     """Return a text with the user's home folder as ``~`` and the working folder as ``.``."""
-    for folder, sign in ((Path.cwd(), "."), (Path.home(), "~")):
+    for folder, sign in ((working_folder(), "."), (Path.home(), "~")):
         if len(folder.parts) > 1:
             text = re.sub(re.escape(str(folder)) + r"(?![\w.-])", sign, text)
     return text
@@ -222,6 +223,8 @@ def _refusal(error: Exception) -> L3DError | None:
 
 def _unreachable(uri: str, error: Exception) -> L3DError:
     text = error_line(error)
+    if isinstance(error, FileNotFoundError) and (line := disk_line(error)):
+        return L3DError(line)
     if re.match(r"[\w.-]+:\d", uri):
         allowed, fix = "is read as a folder", f"Set MLFLOW_TRACKING_URI=http://{uri}."
     elif uri.endswith("mlruns") or "file store" in text.lower() or "filesystem tracking" in text.lower():

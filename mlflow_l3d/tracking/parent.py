@@ -235,7 +235,7 @@ def log_results(
 
 def _code_tags(code: Path | None, project_run: str | None) -> dict[str, str]:
     """Return whether the source tree differs from its commit, and which commit that is if MLflow would name ours."""
-    folder = Path.cwd() if project_run else code or Path(sys.argv[0]).absolute().parent
+    folder = Path.cwd() if project_run else code or Path(sys.argv[0]).parent
     command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=all"]
     try:
         text = subprocess.check_output(command, cwd=folder, stderr=subprocess.DEVNULL, timeout=10)  # noqa: S603

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
-from run_helpers import CELLS, Place, assert_whole, sqlite_place
+from run_helpers import CELLS, Hooked, Place, assert_whole, sqlite_place
 from search_cases import Climb, Trace
 
 from mlflow_l3d import search
@@ -79,6 +79,18 @@ def half_done(place: Place, study: Callable[[], object]) -> Place:
 def investigated(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path, cut_off: pytest.MonkeyPatch) -> Place:
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("investigated"))
     return half_done(place, place.investigate)
+
+
+def test_a_working_folder_that_is_removed_meanwhile(
+    tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, here = sqlite_place(migrated_store, tmp_path / "place"), tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    found = place.investigate(approach=Hooked(lambda number: here.rmdir() if number == 1 else None))
+    assert not here.exists()
+    assert found.computed == CELLS
+    assert_whole(place, found.run_id, CELLS)
 
 
 def find(place: Place) -> HyperparameterSearch:

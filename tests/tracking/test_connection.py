@@ -226,6 +226,17 @@ def test_users_are_left_out_of_addresses(uri: str, shown: str) -> None:
     assert public_uri(uri) == shown
 
 
+def test_a_working_folder_that_was_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("PWD", str(here))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    here.rmdir()
+    with pytest.raises(L3DError, match=r"^The working folder was removed"):
+        connect()
+
+
 def test_the_home_folder_is_left_out() -> None:
     home = Path.home()
     assert public_path(f"no {home}/data.csv") == "no ~/data.csv"
