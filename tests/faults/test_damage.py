@@ -14,7 +14,8 @@ from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 from run_helpers import CELLS, Hooked, Place, assert_whole, sqlite_place
 from search_cases import Climb, Trace
 
-from mlflow_l3d import search
+from mlflow_l3d import cure, evaluate, search
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.search.run import HyperparameterSearch
 from mlflow_l3d.tracking.children import ChildWriter
 from mlflow_l3d.tracking.recorder import RunRecorder
@@ -79,6 +80,28 @@ def half_done(place: Place, study: Callable[[], object]) -> Place:
 def investigated(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path, cut_off: pytest.MonkeyPatch) -> Place:
     place = sqlite_place(migrated_store, tmp_path_factory.mktemp("investigated"))
     return half_done(place, place.investigate)
+
+
+def test_files_of_runs_on_the_server(tmp_path: Path, migrated_store: Path) -> None:
+    place = sqlite_place(migrated_store, tmp_path)
+    study = place.investigate()
+    cell = place.cells()[0].info.run_id
+    readers: list[tuple[str, str, Callable[[], object]]] = [
+        (cell, "predictions.parquet", lambda: evaluate(study.run_id)),
+        (cell, "predictions.parquet", lambda: place.investigate(mitigation_runs=3)),
+        (study.run_id, "cells.parquet", lambda: evaluate(study.run_id)),
+        (study.run_id, "cells.parquet", lambda: cure(study.run_id)),
+        (study.run_id, "investigation.json", lambda: cure(study.run_id)),
+    ]
+    for run_id, name, read in readers:
+        path = tmp_path / "artifacts" / run_id / "artifacts" / name
+        whole = path.read_bytes()
+        damage([path], "half")
+        with place.entered(), pytest.raises(L3DError, match=rf"Run {run_id}: {name} is damaged .*\. Restore it, or "):
+            read()
+        path.write_bytes(whole)
+    again = place.investigate(mitigation_runs=3)
+    assert (again.computed, again.reused) == (0, CELLS + 3)
 
 
 def test_a_working_folder_that_is_removed_meanwhile(
