@@ -104,6 +104,18 @@ def test_files_of_runs_on_the_server(tmp_path: Path, migrated_store: Path) -> No
     assert (again.computed, again.reused) == (0, CELLS + 3)
 
 
+def test_cells_that_were_deleted(tmp_path: Path, migrated_store: Path) -> None:
+    place = sqlite_place(migrated_store, tmp_path)
+    study = place.investigate()
+    for run in place.cells():
+        place.client.delete_run(run.info.run_id)
+    advice = r"they were deleted.* mlflow runs restore .*or give the command of the study again"
+    with place.entered(), pytest.raises(L3DError, match=advice):
+        evaluate(study.run_id)
+    again = place.investigate()
+    assert (again.computed, again.reused) == (CELLS, 0)
+
+
 def test_a_working_folder_that_is_removed_meanwhile(
     tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,9 @@ def read_investigation(
     if cells.empty:
         allowed = f"has no child runs with the tag {names.ROLE}=cell"
         fix = "Tag the children as docs/runs.md says, or give a filter."
+        if names.INVESTIGATION_KEY in parent.data.tags and not where:
+            allowed = "has no cells left: they were deleted, or none was finished"
+            fix = "Run mlflow runs restore for each, or give the command of the study again."
         raise ParameterError(parameter, run_id, allowed, fix)
     return Recorded(parent, cells)
 
