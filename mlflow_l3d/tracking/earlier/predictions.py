@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.connection import error_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +30,8 @@ def undamaged(name: str, fix: str = "give the command of the study again, and us
     try:
         yield
     except (OSError, ValueError, RecursionError) as error:
-        raise UnreadableError(f"{name} is damaged ({str(error).rstrip('.')}). Restore it, or {fix}.") from error
+        why = error_line(error).rstrip(".")
+        raise UnreadableError(f"{name} is damaged ({why}). Restore it, or {fix}.") from error
 
 
 def read_rows(path: Path, name: str = names.PREDICTIONS, *, scores: bool = False, reference: bool = False) -> pa.Table:
