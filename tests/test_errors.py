@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import pickle
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,14 @@ def test_a_working_folder_that_was_removed(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("PWD", str(tmp_path / "gone"))
     assert disk_line(vanished).startswith("The working folder was removed. Change to another one")
     assert disk_line(FileNotFoundError(errno.ENOENT, "No such file or directory", "a.csv")) == ""
+
+
+def test_a_temporary_folder_that_was_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    vanished = FileNotFoundError(errno.ENOENT, "No such file or directory", str(tmp_path / "gone" / "tmp1"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert disk_line(vanished) == ""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    assert disk_line(vanished).startswith(f"The temporary folder {tmp_path / 'gone'} was removed. Make it, then")
 
 
 def test_kinds() -> None:
