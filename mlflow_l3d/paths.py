@@ -33,6 +33,15 @@ def cache_folder() -> Path:
     return folder
 
 
+def working_folder() -> Path:
+    """Return the working folder; the empty path if it was removed meanwhile, or is the root, in which all paths lie."""
+    try:
+        folder = Path.cwd()
+    except FileNotFoundError:
+        return Path()
+    return folder if folder.name else Path()
+
+
 def private_folder(folder: Path, *, ours: bool = False) -> None:
     """Create a folder that nobody else can write to: its content (features, finished cells) is trusted.
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.errors import L3DError, ParameterError, disk_line, unknown_name
 
 KNOWN = ["data_order", "data_split", "label_selection"]
 
@@ -31,6 +34,23 @@ def test_one_line(error: L3DError, line: str) -> None:
 def test_whatever_was_typed_stays_one_line(name: str, value: str, allowed: str, fix: str) -> None:
     for error in (ParameterError(name, value, allowed, fix), unknown_name(name, value, [allowed, fix])):
         assert len(str(error).splitlines()) <= 1
+
+
+def test_a_working_folder_that_was_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    vanished = FileNotFoundError(errno.ENOENT, "No such file or directory")
+    monkeypatch.setenv("PWD", str(tmp_path))
+    assert disk_line(vanished) == ""  # as of a socket
+    monkeypatch.setenv("PWD", str(tmp_path / "gone"))
+    assert disk_line(vanished).startswith("The working folder was removed. Change to another one")
+    assert disk_line(FileNotFoundError(errno.ENOENT, "No such file or directory", "a.csv")) == ""
+
+
+def test_a_temporary_folder_that_was_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    vanished = FileNotFoundError(errno.ENOENT, "No such file or directory", str(tmp_path / "gone" / "tmp1"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert disk_line(vanished) == ""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    assert disk_line(vanished).startswith(f"The temporary folder {tmp_path / 'gone'} was removed. Make it, then")
 
 
 def test_kinds() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.paths import working_folder
 from mlflow_l3d.privacy import public_text, public_value
 
 
@@ -209,7 +210,7 @@ def public_words(value: str) -> str:
 
     Of a path in the working folder, what follows this folder stays: so it can be typed there.
     """
-    value = re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/(?=[^\s'\"])", "", value)
+    value = re.sub(rf"(?<![\w./-]){re.escape(str(working_folder()))}/(?=[^\s'\"])", "", value)
     path = r"(?:^|(?<=[\s=:'\"|])(?!//)|(?<=://)(?=/[^/])|(?<=:///)(?=/))(?:[/~]|[^\W\d_]:[\\/])[^\s'\"|]*"
     return re.sub(path, lambda found: public_name(found[0]), public_text(value))
 

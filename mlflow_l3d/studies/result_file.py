@@ -26,7 +26,7 @@ from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.shown import OnOneScreen
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
-from mlflow_l3d.tracking.earlier.reader import fetch_artifact, known_document
+from mlflow_l3d.tracking.earlier.reader import fetch_frame, known_document
 
 LEFT_OUT: Final = {"file": ""}
 """Metadata of a field that is not written: its default is read. Another name is a Parquet file of the run."""
@@ -122,8 +122,7 @@ class _Reader:
     def _frame(self, file: str) -> pd.DataFrame | None:
         """Return a Parquet file of the run; None if there is none."""
         with temporary_folder() as folder:
-            path = fetch_artifact(self.client, self.run_id, file, folder)
-            return None if path is None else pd.read_parquet(path)
+            return fetch_frame(self.client, self.run_id, file, folder)
 
     def value(self, kind: Any, value: Any) -> Any:
         """Return the value of a type that :func:`_written` wrote."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from mlflow_l3d.errors import L3DError, ParameterError, disk_line
+from mlflow_l3d.paths import working_folder
 from mlflow_l3d.privacy import public_text
 
 if TYPE_CHECKING:
@@ -41,6 +42,12 @@ _PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 _LONGEST: Final = 30.0
 """No call is tried again after so many seconds."""
 _FINAL: Final = re.compile("Failed to establish a new connection|Connection refused|Failed to resolve|database schema")
+_DRIVERS: Final = {"MySQLdb": "mysqlclient", "psycopg": "psycopg[binary]", "psycopg2": "psycopg2-binary"}
+"""Modules of databases whose packages have other names."""
+STRANGER: Final = (
+    "what answers there is not an MLflow tracking server, or a page to log in is in between",
+    "Check the address in a browser.",
+)
 _NEWER: Final = "a newer", "Upgrade MLflow: pip install --upgrade mlflow"
 _NOISY: Final = ("mlflow.store.db.utils", "mlflow.utils.rest_utils")
 """Loggers of MLflow that show a traceback, or an answer, which the caller reports in one line."""
@@ -53,7 +60,7 @@ def public_uri(uri: str) -> str:
 
 def public_path(text: str) -> str:
     """Return a text with the user's home folder as ``~`` and the working folder as ``.``."""
-    for folder, sign in ((Path.cwd(), "."), (Path.home(), "~")):
+    for folder, sign in ((working_folder(), "."), (Path.home(), "~")):
         if len(folder.parts) > 1:
             text = re.sub(re.escape(str(folder)) + r"(?![\w.-])", sign, text)
     return text
@@ -222,6 +229,8 @@ def _refusal(error: Exception) -> L3DError | None:
 
 def _unreachable(uri: str, error: Exception) -> L3DError:
     text = error_line(error)
+    if isinstance(error, FileNotFoundError) and (line := disk_line(error)):
+        return L3DError(line)
     if re.match(r"[\w.-]+:\d", uri):
         allowed, fix = "is read as a folder", f"Set MLFLOW_TRACKING_URI=http://{uri}."
     elif uri.endswith("mlruns") or "file store" in text.lower() or "filesystem tracking" in text.lower():
@@ -236,6 +245,16 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
     elif uri.startswith("sqlite:") and re.search("already exists|duplicate column", text):
         allowed = "MLflow is making this store in another process, or was stopped while it made it"
         fix = "Try again; if it stays so and the file holds no runs, remove the file."
+    elif driver := re.search(r"No module named '(\w+)'", text):
+        allowed = f"this store needs the Python module {driver[1]}, which is not installed"
+        fix = f"Run pip install {_DRIVERS.get(driver[1], driver[1])}, or set another address."
+    elif status := re.search(r"too many (\d{3}) error responses|error code ([45]\d\d)\b", text):
+        number = int(status[1] or status[2])
+        is_busy = number in _OUTAGES
+        allowed = f"a server answers there, but with HTTP status {number}"
+        fix = "Try again later, or look at the server's log." if is_busy else "Check the address, also its path."
+    elif "not in a valid JSON format" in text:
+        allowed, fix = STRANGER
     else:
         detail = text if len(text) <= 200 else text[:200] + " ..."
         allowed, fix = f"no tracking server answers there ({detail})", "Start it, or set another address."

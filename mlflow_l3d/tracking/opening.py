@@ -19,6 +19,7 @@ from mlflow_l3d.tracking import children, names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.claims import Claims
 from mlflow_l3d.tracking.connection import connect, error_line, is_outage, outage_line
+from mlflow_l3d.tracking.earlier.abandoned import upload_abandoned
 from mlflow_l3d.tracking.earlier.elsewhere import take_finished
 from mlflow_l3d.tracking.pages import link_of
 from mlflow_l3d.tracking.recorder import R, Recovered, RunRecorder, Work, patience_seconds
@@ -134,6 +135,8 @@ def recover(recorder: RunRecorder[Any]) -> None:
     """
     client, spool, work, recovered = recorder.client, recorder.spool, recorder.work, recorder.recovered
     on_server = children.finished_cells(client, work.context_key, work.kind.role)
+    if upload_abandoned(recorder, on_server):
+        on_server = children.finished_cells(client, work.context_key, work.kind.role)
     planned: set[str] | None = None
     if work.cells is not None:
         planned = {cell.key for cell in work.cells()} if on_server or any(True for _ in spool) else set()

@@ -14,11 +14,11 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import batches, condition, found, search
-from mlflow_l3d.tracking.connection import again, public_uri
+from mlflow_l3d.tracking.connection import STRANGER, again, public_uri
 from mlflow_l3d.tracking.pages import Data, log_data, with_links
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ def current_experiment_id(client: MlflowClient, project_run: str | None = None) 
         experiment = found(client.get_experiment, experiment_id)
         if experiment is None:
             raise L3DError(f"{source}: there is no such experiment. Name another.")
+    if not experiment.lifecycle_stage:
+        raise ParameterError("MLFLOW_TRACKING_URI", public_uri(str(client.tracking_uri)), *STRANGER)
     if experiment.lifecycle_stage != "active":
         raise L3DError(f"{source}: the experiment was deleted. Restore it, or name another.")
     return str(experiment.experiment_id)
@@ -241,7 +243,7 @@ def log_results(
 
 def _code_tags(code: Path | None, project_run: str | None) -> dict[str, str]:
     """Return whether the source tree differs from its commit, and which commit that is if MLflow would name ours."""
-    folder = Path.cwd() if project_run else code or Path(sys.argv[0]).absolute().parent
+    folder = Path.cwd() if project_run else code or Path(sys.argv[0]).parent
     command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=all"]
     try:
         text = subprocess.check_output(command, cwd=folder, stderr=subprocess.DEVNULL, timeout=10)  # noqa: S603

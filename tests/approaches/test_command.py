@@ -77,6 +77,8 @@ def test_a_command_is_shown_without_private_folders(monkeypatch):
     here = "python '/home/me/my work/src/train it.py' --data=/home/me/my work/a.csv --out /home/me/my work2"
     monkeypatch.setattr(Path, "cwd", lambda: Path("/home/me/my work"))
     assert public_words(here) == "python 'src/train it.py' --data=a.csv --out my work2"
+    monkeypatch.setattr(Path, "cwd", lambda: Path("/"))
+    assert public_words("python /src/train.py --data=http://host/a.csv") == "python train.py --data=http://host/a.csv"
 
 
 def test_only_the_listed_environment(monkeypatch, tmp_path):

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
-from run_helpers import CELLS, Place, assert_whole, sqlite_place
+from run_helpers import CELLS, Hooked, Place, assert_whole, sqlite_place
 from search_cases import Climb, Trace
 
-from mlflow_l3d import search
+from mlflow_l3d import cure, evaluate, search
+from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.search.run import HyperparameterSearch
 from mlflow_l3d.tracking.children import ChildWriter
+from mlflow_l3d.tracking.parent import end_early
 from mlflow_l3d.tracking.recorder import RunRecorder
 
 pytestmark = pytest.mark.slow
@@ -81,9 +83,55 @@ def investigated(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path,
     return half_done(place, place.investigate)
 
 
-def find(place: Place) -> HyperparameterSearch:
+def test_files_of_runs_on_the_server(tmp_path: Path, migrated_store: Path) -> None:
+    place = sqlite_place(migrated_store, tmp_path)
+    study = place.investigate()
+    cell = place.cells()[0].info.run_id
+    readers: list[tuple[str, str, Callable[[], object]]] = [
+        (cell, "predictions.parquet", lambda: evaluate(study.run_id)),
+        (cell, "predictions.parquet", lambda: place.investigate(mitigation_runs=3)),
+        (study.run_id, "cells.parquet", lambda: evaluate(study.run_id)),
+        (study.run_id, "cells.parquet", lambda: cure(study.run_id)),
+        (study.run_id, "investigation.json", lambda: cure(study.run_id)),
+    ]
+    for run_id, name, read in readers:
+        path = tmp_path / "artifacts" / run_id / "artifacts" / name
+        whole = path.read_bytes()
+        damage([path], "half")
+        with place.entered(), pytest.raises(L3DError, match=rf"Run {run_id}: {name} is damaged .*\. Restore it, or "):
+            read()
+        path.write_bytes(whole)
+    again = place.investigate(mitigation_runs=3)
+    assert (again.computed, again.reused) == (0, CELLS + 3)
+
+
+def test_cells_that_were_deleted(tmp_path: Path, migrated_store: Path) -> None:
+    place = sqlite_place(migrated_store, tmp_path)
+    study = place.investigate()
+    for run in place.cells():
+        place.client.delete_run(run.info.run_id)
+    advice = r"they were deleted.* mlflow runs restore .*or give the command of the study again"
+    with place.entered(), pytest.raises(L3DError, match=advice):
+        evaluate(study.run_id)
+    again = place.investigate()
+    assert (again.computed, again.reused) == (CELLS, 0)
+
+
+def test_a_working_folder_that_is_removed_meanwhile(
+    tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, here = sqlite_place(migrated_store, tmp_path / "place"), tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    found = place.investigate(approach=Hooked(lambda number: here.rmdir() if number == 1 else None))
+    assert not here.exists()
+    assert found.computed == CELLS
+    assert_whole(place, found.run_id, CELLS)
+
+
+def find(place: Place, **parameters: Any) -> HyperparameterSearch:
     with place.entered():
-        return search(approach=Climb(), **SEARCH)
+        return search(approach=Climb(), **{**SEARCH, **parameters})
 
 
 @pytest.fixture(scope="module")
@@ -125,4 +173,34 @@ def test_trials(searched: Place, tmp_path: Path, kind: str) -> None:
     trials = [run for run in place.runs("tags.`l3d.role` = 'trial'") if run.info.status != "KILLED"]
     assert {run.info.status for run in trials} == {"FINISHED"}
     assert sorted(run.data.metrics["score"] for run in trials) == sorted(found.result.trials["score"])
+    assert [run.info.run_name for run in place.runs() if run.info.status == "RUNNING"] == []
+
+
+def test_more_runs_find_what_a_killed_study_left_in_the_spool(investigated: Place, tmp_path: Path) -> None:
+    place = copied(investigated, tmp_path / "place")
+    damage([next(place.cache.glob("spool/*/*/predictions.parquet"))], "half")
+    more = place.investigate(mitigation_runs=3)
+    assert (more.computed, more.reused) == (3 + 1, CELLS - 1)
+    killed = place.parents()[0]
+    assert (killed.info.status, killed.data.tags["l3d.state"]) == ("KILLED", "incomplete")
+    again = place.investigate()
+    assert (again.computed, again.reused) == (0, CELLS)
+    assert [run.info.run_name for run in place.runs() if run.info.status == "RUNNING"] == []
+
+
+@pytest.mark.parametrize("status", ["RUNNING", "KILLED"])
+def test_more_trials_find_what_a_killed_search_left_in_the_spool(searched: Place, tmp_path: Path, status: str) -> None:
+    place = copied(searched, tmp_path / "place")
+    if status == "KILLED":  # by Ctrl-C, while the server was slow
+        [killed] = place.runs("tags.`l3d.role` = 'search'")
+        end_early(place.client, killed.info.run_id, "Interrupted", status)
+    left = len(Trace(place.cache).trained())
+    assert left == len([*place.cache.glob("spool/*/*/cell.json")])
+    more = find(place, fine_trials=1)
+    assert len(Trace(place.cache).trained()) == left + 1
+    trials = more.result.trials
+    assert len(trials) == left + 2  # the best one is on both levels
+    again = find(place)
+    assert len(Trace(place.cache).trained()) == left + 1
+    assert again.result.best_score == trials.loc[trials["level"] == "coarse", "score"].max()
     assert [run.info.run_name for run in place.runs() if run.info.status == "RUNNING"] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import os
+import re
 import shutil
 import socket
 import sqlite3
@@ -23,6 +24,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import connection
 from mlflow_l3d.tracking.children import found
 from mlflow_l3d.tracking.connection import again, connect, error_line, is_outage, own_settings, public_path, public_uri
+from mlflow_l3d.tracking.parent import current_experiment_id
 
 
 @pytest.fixture(autouse=True)
@@ -42,14 +44,15 @@ def refusal(uri: str) -> str:
 
 @pytest.fixture
 def answering(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Give the address of a server that answers everything with one status."""
+    """Give the address of a server that answers everything with one status, or with one text."""
+    status, body = (200, request.param) if isinstance(request.param, str) else (request.param, "no")
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            self.send_response(request.param)
+            self.send_response(status)
             self.send_header("Content-Length", "2")
             self.end_headers()
-            self.wfile.write(b"no")
+            self.wfile.write(body.encode())
 
         do_GET = do_POST
 
@@ -67,7 +70,15 @@ def answering(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("answering", "says"),
-    [(401, "refuses the login"), (403, "denies this user access"), (500, "no tracking server answers there")],
+    [
+        (401, "refuses the login"),
+        (403, "denies this user access"),
+        (404, "a server answers there, but with HTTP status 404. Check the address"),
+        (429, "a server answers there, but with HTTP status 429. Try again later"),
+        (500, "a server answers there, but with HTTP status 500. Try again later"),
+        (503, "a server answers there, but with HTTP status 503. Try again later"),
+        (200, "is not an MLflow tracking server, or a page to log in is in between. Check the address"),
+    ],
     indirect=["answering"],
 )
 def test_a_server_that_refuses(answering: str, says: str) -> None:
@@ -76,6 +87,23 @@ def test_a_server_that_refuses(answering: str, says: str) -> None:
     assert answering in text
     assert "s3cret" not in text
     assert "ann" not in text
+
+
+@pytest.mark.parametrize(
+    ("scheme", "package"), [("mysql", "mysqlclient"), ("mssql", "pyodbc"), ("postgresql+psycopg2", "psycopg2-binary")]
+)
+def test_a_driver_that_is_not_installed(scheme: str, package: str) -> None:
+    text = refusal(f"{scheme}://ann:s3cret@127.0.0.1:1/db")
+    assert re.search(rf"needs the Python module \w+, which is not installed\. Run pip install {package}, or", text)
+    assert "s3cret" not in text
+
+
+@pytest.mark.parametrize("answering", ["{}"], indirect=True)
+def test_a_server_of_something_else(answering: str) -> None:
+    mlflow.set_tracking_uri(f"http://{answering}")
+    client = connect()
+    with pytest.raises(ParameterError, match=r"^MLFLOW_TRACKING_URI=http://127.* is not an MLflow tracking server"):
+        current_experiment_id(client)
 
 
 def test_a_user_who_may_only_read() -> None:
@@ -224,6 +252,17 @@ def test_an_address_that_mlflow_does_not_know(uri: str, tmp_path: Path, monkeypa
 )
 def test_users_are_left_out_of_addresses(uri: str, shown: str) -> None:
     assert public_uri(uri) == shown
+
+
+def test_a_working_folder_that_was_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("PWD", str(here))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    here.rmdir()
+    with pytest.raises(L3DError, match=r"^The working folder was removed"):
+        connect()
 
 
 def test_the_home_folder_is_left_out() -> None:

@@ -28,7 +28,7 @@ from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.predictions import rows_by_cell
-from mlflow_l3d.tracking.earlier.reader import fetch_artifact, read_investigation, read_predictions
+from mlflow_l3d.tracking.earlier.reader import fetch_artifact, fetch_frame, read_investigation, read_predictions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -135,8 +135,8 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
 def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
     """Return the independent runs of one parent run; raise a ParameterError if it has none, or no such metric."""
     with temporary_folder() as folder:
-        path = fetch_artifact(client, parent.run_id, names.CELLS, folder)
-        every = read_investigation(parent.run_id, client).cells if path is None else pd.read_parquet(path)
+        listed = fetch_frame(client, parent.run_id, names.CELLS, folder)
+        every = read_investigation(parent.run_id, client).cells if listed is None else listed
         planned = planned_by(parent.run)
         every = every.assign(**{name: None for name in names.COORDINATES if name not in every})  # a seeds study
         every = every.astype(dict.fromkeys(("row", "column", "index"), "Int64"))

@@ -12,7 +12,6 @@ from typing import Any, Unpack
 
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.system import ANSWERS
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import Outcome
@@ -37,6 +36,7 @@ from mlflow_l3d.studies.self_test import tested
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, logger, progress_bar
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.earlier.predictions import read_rows
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.pages import runs_page
@@ -263,7 +263,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             path, run_id = self.recorder.spool.predictions(key), self.recorder.run_of(key)
             if path is None and run_id:
                 path = fetch_artifact(self.recorder.client, run_id, names.PREDICTIONS, folder)
-            return None if path is None else pd.read_parquet(path, columns=ANSWERS)
+            return None if path is None else read_rows(path, f"Run {run_id}: {names.PREDICTIONS}").to_pandas()
 
     def _result(self, stage_runs: list[StageRun]) -> SearchResult:
         """Compare the best setting with the given one, and join all results."""

@@ -242,7 +242,9 @@ class SweepRequest:
         """Return what the run of the sweep says of itself."""
         params = self.public()
         tags = {names.CONTEXT_KEY: self.key}
-        return Card(role="sweep", key=self.key, title=self.title, tags=tags, params=params)
+        folders = {point.setup.approach.code_folder for point in self.points}
+        code = folders.pop() if len(folders) == 1 else None
+        return Card(role="sweep", key=self.key, title=self.title, tags=tags, params=params, code=code)
 
     def document(self) -> dict[str, Any]:
         """Return what is needed to repeat it, as JSON types."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, own_metrics, search
 from mlflow_l3d.tracking.connection import file_of, is_outage
+from mlflow_l3d.tracking.earlier.predictions import read_rows
 from mlflow_l3d.tracking.records import CellRecord
 
 if TYPE_CHECKING:
@@ -118,6 +119,8 @@ def _fetch(recorder: RunRecorder[CellRecord], cell: Cell, run: Run) -> None:
     with tempfile.TemporaryDirectory() as folder:
         uri = str(run.info.artifact_uri)
         predictions = file_of(uri, names.PREDICTIONS, Path(folder), str(recorder.client.tracking_uri))
+        if predictions is not None:
+            read_rows(predictions, f"Run {run.info.run_id}: {names.PREDICTIONS}")
         ended = int(run.info.end_time or time.time() * 1000)
         record = CellRecord(**asdict(cell), name=cell.name, metrics=own_metrics(run), end_time=ended)
         recorder.spool.add(record, predictions=predictions, run_id=run.info.run_id)

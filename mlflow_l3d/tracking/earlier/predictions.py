@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.connection import error_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,17 +20,32 @@ _ANSWERS: Final = ("example_id", "label", "prediction")
 _ROWS: Final = 1 << 16
 
 
+class UnreadableError(L3DError, ValueError):
+    """A file that a run holds is damaged."""
+
+
+@contextmanager
+def undamaged(name: str, fix: str = "give the command of the study again, and use its new run") -> Iterator[None]:
+    """Raise an UnreadableError if a file of a run cannot be read; `name` is the file for people."""
+    try:
+        yield
+    except (OSError, ValueError, RecursionError) as error:
+        why = error_line(error).rstrip(".")
+        raise UnreadableError(f"{name} is damaged ({why}). Restore it, or {fix}.") from error
+
+
 def read_rows(path: Path, name: str = names.PREDICTIONS, *, scores: bool = False, reference: bool = False) -> pa.Table:
     """Return the predictions in a file; `scores` and `reference` as for `reader.read_predictions`.
 
     Raises
     ------
     L3DError
-        If it lacks a column; `name` is the file for people.
+        If it is damaged, or lacks a column; `name` is the file for people.
     """
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    again = "delete that run: the command of the study trains it again"
+    with undamaged(name, again), pq.ParquetFile(path) as file:
         schema = file.schema_arrow
         for column in _ANSWERS:
             if column not in schema.names:

@@ -17,7 +17,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import batches, children_of, found, own_metrics, runs_named, search, whole_id
 from mlflow_l3d.tracking.connection import error_line, file_of
-from mlflow_l3d.tracking.earlier.predictions import read_rows, rows_by_cell
+from mlflow_l3d.tracking.earlier.predictions import read_rows, rows_by_cell, undamaged
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,6 +81,9 @@ def read_investigation(
     if cells.empty:
         allowed = f"has no child runs with the tag {names.ROLE}=cell"
         fix = "Tag the children as docs/runs.md says, or give a filter."
+        if names.INVESTIGATION_KEY in parent.data.tags and not where:
+            allowed = "has no cells left: they were deleted, or none was finished"
+            fix = "Run mlflow runs restore for each, or give the command of the study again."
         raise ParameterError(parameter, run_id, allowed, fix)
     return Recorded(parent, cells)
 
@@ -217,8 +220,7 @@ def listed_cells(client: MlflowClient, parent: Run) -> pd.DataFrame | None:
     if names.INVESTIGATION_KEY not in parent.data.tags:
         return None
     with tempfile.TemporaryDirectory() as folder:
-        path = fetch_artifact(client, parent.info.run_id, names.CELLS, Path(folder))
-        return None if path is None else pd.read_parquet(path)
+        return fetch_frame(client, parent.info.run_id, names.CELLS, Path(folder))
 
 
 def read_predictions(
@@ -276,15 +278,16 @@ def fetch_artifact(client: MlflowClient, run_id: str, artifact: str, folder: Pat
     return None if run is None else file_of(run.info.artifact_uri, artifact, folder, str(client.tracking_uri))
 
 
-def fetch_document(client: MlflowClient, run_id: str, artifact: str) -> Any:
-    """Return an artifact that is JSON; None if the run has none of that name.
+def fetch_frame(client: MlflowClient, run_id: str, artifact: str, folder: Path) -> pd.DataFrame | None:
+    """Return an artifact that is Parquet; None if the run has none. A damaged one is an UnreadableError."""
+    path = fetch_artifact(client, run_id, artifact, folder)
+    with undamaged(f"Run {run_id}: {artifact}"):
+        return None if path is None else pd.read_parquet(path)
 
-    Raises
-    ------
-    ValueError, OSError, RecursionError
-        If it cannot be read.
-    """
-    with tempfile.TemporaryDirectory() as folder:
+
+def fetch_document(client: MlflowClient, run_id: str, artifact: str) -> Any:
+    """Return an artifact that is JSON; None if the run has none. A damaged one is an UnreadableError."""
+    with tempfile.TemporaryDirectory() as folder, undamaged(f"Run {run_id}: {artifact}"):
         path = fetch_artifact(client, run_id, artifact, Path(folder))
         return None if path is None else json.loads(path.read_text(encoding="utf-8"))
 
@@ -293,6 +296,6 @@ def known_document(client: MlflowClient, run_id: str, artifact: str) -> dict[str
     """Return an artifact that is a JSON object; an empty one if the run has none, or none that can be read."""
     try:
         document = fetch_document(client, run_id, artifact)
-    except (OSError, ValueError, RecursionError):
+    except ValueError:
         return {}
     return document if isinstance(document, dict) else {}

@@ -221,3 +221,12 @@ def test_over_fills_placeholders_and_a_first_run_that_fails_is_not_repeated(tmp_
     alone = asked(**given, over={"lr": [1]}, design="crossed,nested")
     assert [point.key for point in alone.points] == [point.key for point in request.points]
     assert alone.key != request.key
+
+
+def test_the_run_of_a_sweep_has_the_code_of_its_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("print('accuracy: 0.5')")
+    command = "python -SE train.py {rate} {data_order} {data_split}"
+    request = asked(approach="command", metric="accuracy", command=command, over={"rate": [1, 2]})
+    assert request.card().code == tmp_path
+    assert asked(over={"noise": [0, 0.1]}).card().code is None
