@@ -230,10 +230,14 @@ class Classes:
         unread = spelt.pop(UNPARSED, Counter())
         equal = {self.names[place]: each for place, each in sorted(spelt.items()) if len(each) > 1}
         new = Counter({self.names[place]: each.total() for place, each in spelt.items() if place >= self.labelled})
+        never = [
+            repr(self.names[place]) for place in sorted({*range(self.labelled)} - {*self.numbers([*answers]).tolist()})
+        ]
+        other = f" None is {', '.join(never[:_SHOWN])}: write a class alike in labels and answers." if never else ""
         alike = [f"{_listed(each - Counter({name: each[name]}))} as {name!r}" for name, each in equal.items()]
         lines = (
             f"Spellings that are read as one class: {'; '.join(alike)}." if alike else "",
-            f"Answers that no label has, read as classes of their own: {_listed(new)}." if new else "",
+            f"Answers that no label has, read as classes of their own: {_listed(new)}.{other}" if new else "",
             f"Answers that name no class ({unread.total()}), counted as wrong: {_listed(unread)}." if unread else "",
         )
         return [line for line in lines if line]

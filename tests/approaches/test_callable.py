@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.command.written import warn_once
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.cells.factors import stream
@@ -201,6 +202,15 @@ def test_classes_that_are_numbers_are_not_read_as_other_ones():
     assert set(run(wrap(lambda task, split, *_: np.arange(len(split.test)) % 3), three).predictions) == {0, 1, 2}
     same = replace(task, class_names=("0", "1"))
     assert set(run(wrap(lambda task, split, *_: np.ones(len(split.test), dtype=int)), same).predictions) == {1}
+
+
+def test_classes_that_a_model_calls_minus_one_and_one_are_named(caplog):
+    warn_once.cache_clear()
+    two = replace(generate(90, 2), settings=SplitSettings(num_labelled=10, test_size=12))
+    for _ in range(2):
+        found = run(wrap(lambda task, split, *_: np.arange(len(split.test)) % 2 * 2 - 1), two)
+        assert {*found.predictions} == {-1, 1}
+    assert [each for each in caplog.messages if "return (p + 1) // 2" in each] == caplog.messages[:1]
 
 
 @pytest.mark.parametrize("name", ["labels", "example_ids"])

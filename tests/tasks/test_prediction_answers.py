@@ -120,6 +120,9 @@ def test_what_is_read_otherwise_than_written_is_said_with_counts():
         "Answers that no label has, read as classes of their own: 'maybe' (1).",
         "Answers that name no class (2), counted as wrong: (empty) (1), 'I cannot answer' (1).",
     ]
+    coded = Classes.found([{"0", "1"}], ["-1", "1"]).remarks(["0", "1"], Counter({"-1": 3, "1": 4}))
+    assert len(coded) == 1
+    assert coded[0].endswith("own: '-1' (3). None is '0': write a class alike in labels and answers.")
     assert Classes.found([{"0.0", "1.0"}], ["1.0"]).remarks(["0.0", "1.0"], Counter(["1.0"])) == []
 
 

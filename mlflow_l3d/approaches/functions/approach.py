@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session, answered
 from mlflow_l3d.approaches.command.scores import Printed, unscaled
+from mlflow_l3d.approaches.command.written import warn_once
 from mlflow_l3d.approaches.functions.versions import Carried, OwnChanges, content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.cells.cell import Cell, Outcome, content_key
@@ -270,6 +271,10 @@ def _interpret(returned: Any, examples: int, task: Task) -> tuple[npt.NDArray[An
                 "; of classes with numbers as names return texts, task.class_names[number], as these may be either"
             )
         raise ValueError(f"predictions from {array.min()} to {array.max()}; {allowed}")
+    if found == {-1, 1} and classes == 2:
+        warn_once(
+            "Class numbers are 0 and 1, and -1 names no class. If a model calls them -1 and 1, return (p + 1) // 2"
+        )
     return array.astype(np.int64), None
 
 
