@@ -94,4 +94,4 @@ def test_examples_of_other_names_give_what_they_say(tracking_uri: str, monkeypat
 
 @pytest.mark.parametrize("name", sorted(RETURNED - {"L3DError"}))
 def test_class_that_is_returned_or_raised_lists_its_attributes(name: str) -> None:
-    assert re.search(r"\n +Attributes\n +-{10}\n", getattr(mlflow_l3d, name).__doc__), name
+    assert re.search(r"\n *Attributes\n *-{10}\n", getattr(mlflow_l3d, name).__doc__), name

@@ -169,7 +169,7 @@ def test_a_killed_search_draws_and_prunes_as_it_would_have(sampler: str, seeds: 
     for ends in (2, 6):
         before = killed_after(disturbed, 12, ends, **before)
     trials, _ = disturbed.run(12, **before)
-    assert trials == expected
+    assert repr(trials) == repr(expected)  # nan is not equal to itself
     assert "pruned" in {trial.state for trial in trials}
     assert len({trial.params["x"] for trial in expected}) == 12
 
