@@ -58,10 +58,8 @@ def disk_line(error: BaseException | None) -> str:
         number, place = getattr(error, "errno", None), getattr(error, "filename", None)
         if number == errno.ENOENT and not place and not Path(os.environ.get("PWD", ".")).is_dir():
             return "The working folder was removed. Change to another one, then give the same command again."
-        if number == errno.ENOENT and place and not Path(tempfile.gettempdir()).is_dir():
-            return (
-                f"The temporary folder {tempfile.gettempdir()} was removed. Make it, then give the same command again."
-            )
+        if number == errno.ENOENT and place and not Path(folder := tempfile.gettempdir()).is_dir():
+            return f"The temporary folder {folder} was removed. Make it, then give the same command again."
         if number in (errno.ENOSPC, errno.EDQUOT) or "disk is full" in str(error):
             where = f" of {place}" if place else "" if number else " of the tracking database"
             return f"The disk{where} is full. Make room, then give the same command again."

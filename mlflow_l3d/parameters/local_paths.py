@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,14 +31,18 @@ def kept_whole(key: str | None) -> dict[str, str]:
 def with_whole_paths(command: str, whole: str) -> str:
     """Return a command with the paths of another one, if it has their last parts and this folder no such file.
 
+    Last parts that two words have in common stay as they are.
+
     Examples
     --------
     >>> with_whole_paths("python train_x.py --seed {seed} --lr 1", "python /opt/train_x.py --seed {seed}")
     'python /opt/train_x.py --seed {seed} --lr 1'
     """
-    for word in shlex.split(whole):
-        last = public_words(word)
-        if last not in ("", word) and not Path(last).exists():
+    words = dict.fromkeys(shlex.split(whole))
+    lasts = Counter(map(public_words, words))
+    for word in words:
+        last = public_words(word)  # a number is rather the value of an option
+        if last not in ("", word) and lasts[last] == 1 and not last.isdecimal() and not Path(last).exists():
             path = shlex.quote(word).replace("\\", r"\\")
             command = re.sub(rf"(?<!\S){re.escape(last)}(?!\S)", path, command)
     return command

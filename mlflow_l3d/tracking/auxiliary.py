@@ -127,11 +127,9 @@ def _heartbeat() -> dict[str, str]:
 def _end_killed(client: MlflowClient, run: Run) -> None:
     """End a run whose process is dead, with its children that are open: they were of the same process."""
     for child in list(children_of(client, run.info.experiment_id, run.info.run_id)):
-        if child.info.status != "RUNNING":
-            continue
-        if names.CELL_KEY in child.data.tags:  # it may lie in the spool, whole, and be finished from there
+        if child.info.status == "RUNNING" and names.CELL_KEY in child.data.tags:  # it may lie in the spool, whole
             client.set_terminated(str(child.info.run_id), "KILLED")
-        else:
+        elif child.info.status == "RUNNING":
             _end_killed(client, child)
     parents.end_early(client, run.info.run_id, "Its process was killed.", "KILLED")
 

@@ -218,6 +218,14 @@ def found(get: Callable[[str], T], name: str) -> T | None:
         return None
 
 
+def forget_lost_run(client: MlflowClient, spool: Spool[Any], key: str) -> None:
+    """Let a cell of a spool have a new run if its own was deleted, or is another's."""
+    run_id = spool.run_id(key)
+    run = None if run_id is None else found(client.get_run, run_id)
+    if run is None or run.info.lifecycle_stage != "active" or run.data.tags.get(names.CELL_KEY) != key:
+        spool.set_run_id(key, None)
+
+
 def finished_cells(client: MlflowClient, context_key: str, role: str = "cell") -> dict[str, Run]:
     """Return key -> the oldest finished run, of every cell on the server that shares a context, in any experiment.
 

@@ -148,10 +148,7 @@ def recover(recorder: RunRecorder[Any]) -> None:
         if key in on_server:
             spool.set_run_id(key, on_server[key].info.run_id)
         else:
-            run_id = spool.run_id(key)
-            run = None if run_id is None else children.found(client.get_run, run_id)
-            if run is None or run.info.lifecycle_stage != "active" or run.data.tags.get(names.CELL_KEY) != key:
-                spool.set_run_id(key, None)  # somebody deleted it, or it is another's
+            children.forget_lost_run(client, spool, key)
             recorder.submit(key, repeated=True)
     if work.cells is None:
         _note_trials(recovered, client, recorder.parent.experiment_id, work.card.key, on_server)

@@ -140,8 +140,12 @@ def open_parent(client: MlflowClient, card: Card, project_run: str | None, spool
     run = attach(client, project_run, card.title, tags, experiment_id)
     log_params(client, run.info.run_id, card.params, known=run.data.params)
     log_data(client, run.info.run_id, card.data)
-    source_tags: dict[str, str] = {name: run.data.tags[name] for name in _SOURCE_TAGS if name in run.data.tags}
-    return Parent(str(run.info.run_id), str(run.info.experiment_id), source_tags)
+    return Parent(str(run.info.run_id), str(run.info.experiment_id), source_tags(run))
+
+
+def source_tags(run: Run) -> dict[str, str]:
+    """Return what MLflow tells of the user and the code of a run."""
+    return {name: run.data.tags[name] for name in _SOURCE_TAGS if name in run.data.tags}
 
 
 def attach(

@@ -203,9 +203,8 @@ class RunRecorder(Generic[R]):
         tags = {names.STATE: "complete" if complete else "incomplete", names.NOTE: note, **of_others}
 
         client, run_id = self.client, self.parent.run_id
-        self.uploader.submit(
-            "the artifacts of the parent", lambda: parents.log_results(client, run_id, artifacts, tags, tables)
-        )
+        log_results = partial(parents.log_results, client, run_id, artifacts, tags, tables)
+        self.uploader.submit("the artifacts of the parent", log_results)
         self.wait()
         # The end comes last: whoever finds the parent at work goes on with it, and one that has ended left nothing.
         self.spool.clear()
@@ -217,13 +216,10 @@ class RunRecorder(Generic[R]):
         """Return key -> run id of every cell in the spool, after removing what a retried call doubled."""
         run_ids = {key: run_id for key in self.spool if (run_id := self.spool.run_id(key)) is not None}
         children = children_of(self.client, self.parent.experiment_id, self.parent.run_id) if self._repeated else ()
-        doubled = [
-            str(run.info.run_id)
-            for run in children
-            if run_ids.get(run.data.tags.get(names.CELL_KEY, ""), run.info.run_id) != run.info.run_id
-        ]
-        for run_id in doubled:
-            found(self.client.delete_run, run_id)
+        for run in list(children):
+            run_id = str(run.info.run_id)
+            if run_ids.get(run.data.tags.get(names.CELL_KEY, ""), run_id) != run_id:
+                found(self.client.delete_run, run_id)
         return run_ids
 
     def run_of(self, key: str) -> str:

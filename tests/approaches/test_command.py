@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.command import template
+from mlflow_l3d.approaches.command import in_place, template
 from mlflow_l3d.approaches.command.approach import Command
 from mlflow_l3d.approaches.command.template import Output, Template, environment, last_lines, run
 from mlflow_l3d.approaches.command.written import read
@@ -79,6 +79,15 @@ def test_a_command_is_shown_without_private_folders(monkeypatch):
     assert public_words(here) == "python 'src/train it.py' --data=a.csv --out my work2"
     monkeypatch.setattr(Path, "cwd", lambda: Path("/"))
     assert public_words("python /src/train.py --data=http://host/a.csv") == "python train.py --data=http://host/a.csv"
+
+
+def test_of_a_large_folder_only_a_part_is_searched_for_a_file_that_nobody_reads(monkeypatch, tmp_path):
+    output, here = tmp_path / "output", tmp_path / "here"
+    here.mkdir()
+    (here / "a.json").touch()
+    assert in_place.unread_file(output, here, 0).startswith(". If a.json has the score")
+    monkeypatch.setattr(in_place, "MOST_FILES", 1)
+    assert in_place.unread_file(output, here, 0) == ""
 
 
 def test_only_the_listed_environment(monkeypatch, tmp_path):

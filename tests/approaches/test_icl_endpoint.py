@@ -34,6 +34,7 @@ from mlflow_l3d.approaches.icl.endpoint.replies import (
     written,
 )
 from mlflow_l3d.approaches.icl.endpoint.served import _QUESTION
+from mlflow_l3d.approaches.icl.endpoint.served import asked as chat_request
 from mlflow_l3d.approaches.icl.endpoint.store import BudgetError, Endpoint, Store
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -295,6 +296,41 @@ def test_a_limit_of_tokens_per_minute_is_waited_for(server, tmp_path):
     server.faults.extend([429] * 60)
     with pytest.raises(EndpointError, match="Lower hyperparameter concurrency, or wait; the same command continues"):
         asked(client_of(server, tmp_path / "b"), "a")
+
+
+def refusing(server, status, message, code=None):
+    """Let a server refuse each request that has the word `refused`."""
+    reply, refusal = server.reply, ({"error": {"message": message, "code": code}}, status)
+    server.reply = lambda handler, *how: reply(handler, *(refusal if "refused" in str(server.requests[-1]) else how))
+
+
+def sent(client, *texts):
+    async def all_of():
+        requests = [client.send("/chat/completions", chat_request(text, chat=True)) for text in texts]
+        return [(await asyncio.gather(each, return_exceptions=True))[0] for each in requests]
+
+    return asyncio.run(all_of())
+
+
+def test_no_credit_is_not_called_a_limit_that_passes(server, tmp_path):
+    server.retry_after = "0.01"
+    refusing(server, 429, "You exceeded your current quota", "insufficient_quota")
+    (error,) = sent(client_of(server, tmp_path), "refused")
+    assert re.search(r"refuses \(429\): You exceeded your current quota$", str(error))
+
+
+def test_a_refusal_that_quotes_the_name_of_a_field_takes_it_from_no_other_request(server, tmp_path):
+    refusing(server, 400, "blocked: 'plant a seed'")
+    error, _ = sent(client_of(server, tmp_path), "refused", "another")
+    assert "blocked" in str(error)
+    assert "seed" in server.requests[-1]
+
+
+def test_what_is_refused_at_last_is_told(server, tmp_path):
+    server.newer, server.retry_after = True, "0.01"
+    server.faults.extend([429] * 20)
+    (error,) = sent(client_of(server, tmp_path), "a")
+    assert "Unsupported parameter: 'max_tokens'" in str(error)
 
 
 @pytest.mark.slow

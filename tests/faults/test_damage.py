@@ -188,6 +188,20 @@ def test_more_runs_find_what_a_killed_study_left_in_the_spool(investigated: Plac
     assert [run.info.run_name for run in place.runs() if run.info.status == "RUNNING"] == []
 
 
+def test_deleted_children_of_a_killed_study_are_uploaded_anew_with_its_own_commit(
+    investigated: Place, tmp_path: Path
+) -> None:
+    place, commit = copied(investigated, tmp_path / "place"), "mlflow.source.git.commit"
+    [killed] = place.parents()
+    place.client.set_tag(killed.info.run_id, commit, "before")
+    begun = next(place.cache.glob("spool/*/*/run_id"))
+    place.client.delete_run(begun.read_text())
+    more = place.investigate(mitigation_runs=3)
+    assert (more.computed, more.reused) == (3, CELLS)
+    [again] = [run for run in place.cells() if run.data.tags["l3d.cell_key"] == begun.parent.name]
+    assert (again.info.status, again.data.tags[commit]) == ("FINISHED", "before")
+
+
 @pytest.mark.parametrize("status", ["RUNNING", "KILLED"])
 def test_more_trials_find_what_a_killed_search_left_in_the_spool(searched: Place, tmp_path: Path, status: str) -> None:
     place = copied(searched, tmp_path / "place")

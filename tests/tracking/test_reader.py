@@ -10,12 +10,14 @@ from typing import Any, cast
 
 import pandas as pd
 import pytest
+import requests
 from mlflow.store.entities import PagedList
 
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.earlier import reader
 from mlflow_l3d.tracking.earlier.past import own_parameter
-from mlflow_l3d.tracking.earlier.reader import cells_of_runs, read_predictions
+from mlflow_l3d.tracking.earlier.reader import cells_of_runs, fetch_document, parent_run, read_predictions
 
 
 def a_run(number: int, **tags: str) -> Any:
@@ -89,6 +91,28 @@ def test_a_score_is_computed_from_the_test_examples_alone(tmp_path: Path) -> Non
 def test_quotes_around_a_parameter_are_no_part_of_it_and_those_within_are(logged: str, read: str) -> None:
     parent = SimpleNamespace(data=SimpleNamespace(params={"command": logged}))
     assert own_parameter(cast("Any", parent), "command") == read
+
+
+def test_a_server_that_is_away_is_no_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: Any) -> Any:
+        raise requests.ConnectionError("away")
+
+    monkeypatch.setattr(reader, "file_of", away)
+    with pytest.raises(requests.ConnectionError):
+        fetch_document(FolderServer(tmp_path), "a", "a.json")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "is_file"), [("runs.csv", True), ("folder", False), (300 * "a", False)])
+def test_only_a_file_in_place_of_a_run_is_called_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_file: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("runs.csv").touch()
+    monkeypatch.setattr(reader, "found", lambda *_: None)
+    with pytest.raises(ParameterError) as caught:
+        parent_run(cast("Any", FolderServer(tmp_path)), name)
+    assert ("It is a file" in str(caught.value)) == is_file
 
 
 class FolderServer:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -268,26 +269,26 @@ class Command(Approach):
         self, written: Written, printed: Output, logged: Mapping[str, float], unread: Callable[[], str] = str
     ) -> Written:
         """Return what was written with the scores of all sources, as fractions."""
-        others = {name: Printed(value) for name, value in {**logged, **written.metrics}.items()}
-        others = {name: value for name, value in others.items() if is_public(name, value)}
+        numbers = {**logged, **written.metrics}.items()
+        others = {name: each for name, value in numbers if is_public(name, each := Printed(value))}
         values = {**printed_scores(printed.stdout, self.factors), **others}
         if not has_result(values) or self.asked not in (AUTO, *values):
             values = {**printed_scores(printed.stderr, self.factors), **values}
-        predicts = written.predictions is not None
-        if not values and not predicts:
+        if not values and written.predictions is None:
             raise EndedError(f"{self.what} {in_place.without_score(printed, written.unused)}{unread()}")
         if self.first is None:
             warn_once(written.unused)
             scales = {name: scale_of(name, value) for name, value in values.items()}
             score = chosen_score(values) or (next(iter(values)) if len(values) == 1 else "")
-            times = sum(score in printed_scores(line, self.factors) for line in printed.stdout.splitlines())
-            self.first = FirstRun(score=score, scales=scales, is_last=times > 1 and score not in others)
+            lines = (line for line in printed.stdout.splitlines() if score in printed_scores(line, self.factors))
+            is_last = score not in others and len([*islice(lines, 2)]) == 2
+            self.first = FirstRun(score=score, scales=scales, is_last=is_last)
         metrics = {"traceback": 1.0} if "Traceback (most recent call last)" in printed.stderr else {}
         for name, value in values.items():
             try:
                 metrics[name] = unscaled(name, value, self.first.scales.get(name))
             except ValueError as error:
-                if name == self._score and not (predicts and self.metric in registered()):
+                if name == self._score and (written.predictions is None or self.metric not in registered()):
                     raise L3DError(f"{self.what} wrote {error}") from None
         return replace(written, metrics=metrics)
 

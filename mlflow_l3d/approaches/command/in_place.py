@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, fields
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 from shutil import copyfile
 from typing import Final
 
-from mlflow_l3d.approaches.command.folder import Stamps, file_stamp, walk
+from mlflow_l3d.approaches.command.folder import MOST_FILES, Stamps, file_stamp, walk
 from mlflow_l3d.approaches.command.key_files import read_notes, write_whole
 from mlflow_l3d.approaches.command.template import Output, last_lines, run
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, warn_once
@@ -121,7 +122,8 @@ def without_score(printed: Output, unused: str) -> str:
 def unread_file(output: Path, here: Path, began: int) -> str:
     """Return what to do with a JSON file that a run wrote, since `began` in nanoseconds, and nobody reads."""
     files = [f"{{output}}/{path.relative_to(output)}" for path in sorted(output.rglob("*.json"))]
-    files += [name for name, status in walk(here) if name.endswith(".json") and status.st_mtime_ns >= began]
+    near = islice(walk(here), MOST_FILES)
+    files += [name for name, status in near if name.endswith(".json") and status.st_mtime_ns >= began]
     return f". If {files[0]} has the score, write it to {{output}}/{METRICS}" if files else ""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from mlflow_l3d.approaches.command.scores import SPLITS, Printed, has_result, is_of_test, words_of
+from mlflow_l3d.approaches.command.scores import SPLITS, Printed, has_result, is_of_baseline, is_of_test, words_of
 from mlflow_l3d.metrics.known import is_share, sounds_like_metric
 from mlflow_l3d.privacy import public_text
 
@@ -39,7 +39,6 @@ _COUNTED: Final = re.compile(
     r"\b(?:epochs?|steps?|iter(?:ation)?|batch)\s+\d+(?:/\d+)?\b|^.*\b(?:info|debug|warning)\b|^\d{3}\s|\d+/\d+"
 )
 _BASELINE: Final = "baseline"
-_BASELINES: Final = frozenset({_BASELINE, "dummy", "majority", "chance", "naive"})
 _OF_HEADINGS: Final = frozenset({"results", "result", "metrics", "scores", "performance", "set"})
 _EVALUATED: Final = re.compile(
     r"(?:^|\b(?:evaluat\w+|results?|scores?|performance) )(?:on|for) (?:the )?(\w+)(?: (?:data|(?:data)?set))?\W*$"
@@ -244,7 +243,8 @@ def _pairs(line: str) -> Iterator[tuple[str, Printed]]:
         fold = _FOLD.findall(before)
         if match["equals"] == "=" and not before.endswith(" "):
             *others, name = re.split(r"[\s(]", name)
-            name = " ".join([*[word for word in others if word.lower() in {*SPLITS, "cv"}][-1:], name])
+            parts = [word for word in others if word.lower() in {*SPLITS, "cv"}][-1:]
+            name = " ".join([*[word for word in others if word == _BASELINE], *parts, name])
         if fold and "fold" not in name.lower():
             name = f"{fold[-1]} {name}"
         *_, metric = [metric, *(each for each in _DELIMITER.split(before) if sounds_like_metric(normalised(each)))]
@@ -276,11 +276,12 @@ def _name_of(before: str, split: str) -> tuple[str, str]:
         The part of the data that was named before it in the same line.
     """
     *others, name = ["", *filter(str.strip, _DELIMITER.split(before))]
-    for words in filter(None, (words_of(other) - {"epoch", *_OF_HEADINGS} for other in others)):
-        if words <= SPLITS:
+    for other in others:
+        words = words_of(other) - {"epoch", *_OF_HEADINGS}
+        if words and words <= SPLITS:
             split = " ".join(sorted(words))
-        elif words & _BASELINES or split == _BASELINE:
-            split = _BASELINE if words & _BASELINES else ""
+        elif is_of_baseline(other) or (words and split == _BASELINE):
+            split = _BASELINE if is_of_baseline(other) else ""
     is_of_split = split == _BASELINE or SPLITS.isdisjoint(words_of(name))
     return f"{split} {name}".strip() if is_of_split else name, split
 

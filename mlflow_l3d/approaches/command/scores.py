@@ -20,9 +20,10 @@ _IN_SAMPLE: Final = re.compile(r"(?<![^\W_])in[ _-]sample(?![^\W_])")
 _LOSSES: Final = frozenset({"loss", "perplexity"})
 _MEANS: Final = frozenset({"mean", "average", "avg", "cv", "best"})
 _REWARDS: Final = frozenset({"reward", "return", "pearson", "spearman", "correlation"})
+_BASELINES: Final = r"baseline|dummy|majority(?![ _-]vot)|chance(?![ _-]correct)|naive(?![ _-]bayes)"
 # A fold, a class, a baseline, the first five answers: part of a score, or the score of something else.
 _PART: Final = re.compile(
-    r"(?<![^\W_])(?:fold|class|label|baseline|dummy|majority|chance|naive|teacher|human|before)(?![^\W\d_])"
+    rf"(?<![^\W_])(?:fold|class|label|{_BASELINES}|teacher|human|before)(?![^\W\d_])"
     r"|(?:top|acc_at)[_-]?(?:[2-9]|1\d)|(?:^|/)\d+/"
 )
 # Last words of names that a score has part in: accuracy_std, best_f1_epoch.
@@ -50,6 +51,11 @@ def has_result(values: Mapping[str, Printed]) -> bool:
 def is_of_test(name: str) -> bool:
     """Return whether a name says that a number is of the test part of the data."""
     return bool(_TEST.search(name))
+
+
+def is_of_baseline(name: str) -> bool:
+    """Return whether a name says that a number is of a baseline, such as a majority class, and not of naive Bayes."""
+    return bool(re.search(rf"\b(?:{_BASELINES})\b", name.lower()))
 
 
 def chosen_score(values: Mapping[str, Printed]) -> str:

@@ -83,11 +83,8 @@ class Question:
             raise ParameterError("hyperparameters.judge_words", error.value, error.allowed, error.fix) from None
         input_slots = slots(columns)
         if template == AUTO:
-            inputs = (
-                ("Question: {text}",)
-                if columns == 1
-                else (f"Text {at}: {slot}" for at, slot in enumerate(input_slots, 1))
-            )
+            inputs = [f"Text {at}: {slot}" for at, slot in enumerate(input_slots, 1)]
+            inputs = inputs if columns > 1 else ["Question: {text}"]
             return cls("\n".join((*inputs, _ENDS)), verdicts)
         text = template.replace("\\n", "\n").strip()
         allowed_slots = (*input_slots, _REFERENCE, _ANSWER, _OPTIONS)

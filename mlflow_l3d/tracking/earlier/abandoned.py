@@ -6,8 +6,8 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import ChildWriter, condition, search
-from mlflow_l3d.tracking.parent import end_early
+from mlflow_l3d.tracking.children import ChildWriter, condition, forget_lost_run, search
+from mlflow_l3d.tracking.parent import end_early, source_tags
 from mlflow_l3d.tracking.spool import Spool, cells_in
 
 if TYPE_CHECKING:
@@ -44,10 +44,11 @@ def _upload(recorder: RunRecorder[Any], folder: Path, on_server: Container[str])
     [*_, parent] = [None, *search(client, [experiment_id], theirs)]
     if parent is None:
         return False
-    shared = work.context_key, work.shared_params, recorder.parent.source_tags
+    shared = work.context_key, work.shared_params, source_tags(parent)
     writer = ChildWriter(client, experiment_id, parent.info.run_id, *shared)
     for key in spool:
         if key not in on_server and spool.has(key) and spool.record(key).status == "FINISHED":
+            forget_lost_run(client, spool, key)
             writer.write(spool, key, repeated=True)
     if parent.info.status == "RUNNING":
         end_early(client, parent.info.run_id, "Its process was killed. The same command continues it.", "KILLED")

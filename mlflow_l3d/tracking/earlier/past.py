@@ -226,7 +226,7 @@ def _document(client: MlflowClient, run: Run, text: str) -> dict[str, Any]:
     value = run_id if text == run_id else f"{text} (run {run_id})"
     try:
         document = fetch_document(client, run_id, names.HYPERPARAMETERS)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         allowed = f"its artifact {names.HYPERPARAMETERS} cannot be read ({error_line(error.__cause__ or error)})"
         raise ParameterError(_PARAMETER, value, allowed) from error
     if not isinstance(document, dict):

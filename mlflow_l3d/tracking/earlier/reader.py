@@ -98,18 +98,16 @@ def read_listed(parent_run_id: str, client: MlflowClient) -> Recorded:
 
 
 def parent_run(client: MlflowClient, run_id: str, parameter: str = "parent_run_id") -> Run:
-    """Return a parent run, which was given as `parameter` by its id, or by the beginning of it.
+    """Return the run that was given as `parameter` by its id, or the beginning of it.
 
-    Raises
-    ------
-    ParameterError
-        If there is no such run, or it was deleted.
+    If there is none, or it was deleted, raise a ParameterError.
     """
     run = found(client.get_run, whole_id(client, run_id, parameter))
     if run is None:
-        short = "Give its whole id, which mlflow-l3d view lists."
-        fix = "Set MLFLOW_TRACKING_URI to the server that has it." if len(run_id) == 32 else short
-        if Path(run_id).exists():
+        fix = "Give its whole id, which mlflow-l3d view lists."
+        if len(run_id) == 32:
+            fix = "Set MLFLOW_TRACKING_URI to the server that has it."
+        elif len(run_id) < 256 and Path(run_id).is_file():
             fix = f"It is a file: name the run that this makes of it: mlflow-l3d evaluate {run_id}"
         raise ParameterError(parameter, run_id, "no such run on the tracking server", fix)
     if run.info.lifecycle_stage != "active":
@@ -143,8 +141,7 @@ def cells_of_runs(runs: Iterable[Run]) -> pd.DataFrame:
         if run.data.tags.get(names.ROLE) != "cell":
             continue
         row = _row(run)
-        place = row["cell_key"] or _place(row)
-        earlier = rows.get(place)
+        earlier = rows.get(place := row["cell_key"] or _place(row))
         if earlier is not None and row["cell_key"] is None and earlier["status"] == row["status"] == "FINISHED":
             where = ", ".join(f"{name} {row[name]}" for name in names.COORDINATES if row[name] is not None)
             raise L3DError(f"Runs {earlier['run_id']} and {row['run_id']} are one cell ({where}). Delete one of them.")
@@ -165,14 +162,13 @@ def _place(row: Mapping[str, Any]) -> str:
 
 
 def _row(run: Run) -> dict[str, Any]:
-    tags = run.data.tags
-    finished = run.info.status == "FINISHED"
+    tags, finished = run.data.tags, run.info.status == "FINISHED"
     if not tags.get(names.PHASE):
         raise L3DError(f"Run {run.info.run_id}: the tag {names.PHASE} is missing. Set it to investigation or golden.")
     return {
         "phase": tags.get(names.PHASE),
         # Phases of cells that belong to the table of no single factor.
-        "factor": None if tags.get(names.PHASE) in ("golden", "base", None) else tags.get(names.FACTOR),
+        "factor": None if tags.get(names.PHASE) in ("golden", "base") else tags.get(names.FACTOR),
         **{name: _coordinate(run, name) for name in _NUMBERS},
         "run_id": run.info.run_id,
         "experiment_id": str(run.info.experiment_id),
@@ -206,11 +202,12 @@ def _with_shared(client: MlflowClient, parent: Run, cells: pd.DataFrame) -> pd.D
         return cells
     if any(str(each).startswith(f"{parent.info.run_id}/") for each in listed["run_id"]):  # runs of files
         return listed
-    run_ids = set() if cells.empty else set(cells["run_id"])
-    missing = [run_id for run_id in listed["run_id"].dropna() if run_id not in run_ids]
-    shared = cells_of_runs(runs_named(client, missing))
-    if cells.empty or shared.empty:
-        return shared if cells.empty else cells
+    run_ids = listed["run_id"].dropna()
+    if cells.empty:
+        return cells_of_runs(runs_named(client, run_ids.tolist()))
+    shared = cells_of_runs(runs_named(client, run_ids[~run_ids.isin(cells["run_id"])].tolist()))
+    if shared.empty:
+        return cells
     shared = shared[~shared["cell_key"].isin(set(cells.loc[cells["status"] == "FINISHED", "cell_key"]))]
     return pd.concat([cells, shared], ignore_index=True)
 
@@ -287,15 +284,16 @@ def fetch_frame(client: MlflowClient, run_id: str, artifact: str, folder: Path) 
 
 def fetch_document(client: MlflowClient, run_id: str, artifact: str) -> Any:
     """Return an artifact that is JSON; None if the run has none. A damaged one is an UnreadableError."""
-    with tempfile.TemporaryDirectory() as folder, undamaged(f"Run {run_id}: {artifact}"):
+    with tempfile.TemporaryDirectory() as folder:
         path = fetch_artifact(client, run_id, artifact, Path(folder))
-        return None if path is None else json.loads(path.read_text(encoding="utf-8"))
+        with undamaged(f"Run {run_id}: {artifact}"):
+            return None if path is None else json.loads(path.read_text(encoding="utf-8"))
 
 
 def known_document(client: MlflowClient, run_id: str, artifact: str) -> dict[str, Any]:
     """Return an artifact that is a JSON object; an empty one if the run has none, or none that can be read."""
     try:
         document = fetch_document(client, run_id, artifact)
-    except ValueError:
+    except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}

@@ -459,6 +459,8 @@ def test_the_script_of_another_folder_is_gated_and_no_run_holds_its_folder(
             assert "train_it.py" in params["candidate"]
             assert str(tmp_path) not in f"{params} {found.summary()}"
     assert with_whole_paths("python train_it.py 1", f"python {script} {{seed}}") == f"python {script} 1"
+    same = "python train_it.py a.csv a.csv --fold 1"  # which of both is which, nobody knows
+    assert with_whole_paths(same, "python train_it.py /a/a.csv /b/a.csv --fold 1 --out /runs/1") == same
     Path("train_it.py").touch()  # a file of this folder comes first
     assert with_whole_paths("python train_it.py 1", f"python {script} {{seed}}") == "python train_it.py 1"
 

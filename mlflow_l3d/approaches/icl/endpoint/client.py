@@ -29,7 +29,6 @@ _SECONDS: Final = 600.0
 _NEW_LIMIT: Final = "max_completion_tokens"  # what newer models of OpenAI's call `max_tokens`, and insist on
 _INSTEAD: Final = {"max_tokens": _NEW_LIMIT, "seed": ""}
 """Field -> the one that is sent in its place if a refusal names that, or nothing if it names the field."""
-_NO_CREDIT: Final = "insufficient_quota"  # a limit that does not pass
 _PER_MESSAGE: Final = 64  # tokens that a chat template may put around a prompt
 
 Read = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -63,7 +62,7 @@ class Client:
         self._free = asyncio.Semaphore(endpoint.concurrency)
         self._flying: dict[str, asyncio.Task[dict[str, Any]]] = {}
         self._stopped: L3DError | None = None
-        self._renamed: Mapping[str, str] = {}
+        self._renamed: dict[str, str] = {}
 
     def _connected(self) -> Any:
         """Return the client of `openai`, which counts attempts at a request before they are sent."""
@@ -184,6 +183,7 @@ class Client:
             whole = {"model": self.endpoint.name, **{name: each for name, each in fields.items() if name}}
             try:
                 answer = await self._openai.post(path, body=whole, cast_to=object)
+                self._renamed = self._renamed | renamed
                 if not (fault := replies.stated_fault(answer)):
                     return read(answer), most, self._cost(answer, most)
             except replies.MALFORMED as error:
@@ -194,10 +194,9 @@ class Client:
                 refusal = replies.server_message(error) if "messages" in body else ""
                 words = re.findall(r"\w+", refusal) if replies.status_of(error) in replies.BAD_REQUESTS else []
                 others = {name: new for name, new in _INSTEAD.items() if (new or name) in words and name not in renamed}
-                limited = replies.status_of(error) == replies.TOO_MANY and attempt + 1 < _READS
-                if not others and not (limited and getattr(error, "code", None) != _NO_CREDIT):
+                if attempt + 1 == _READS or not (others or replies.is_limit_that_passes(error)):
                     raise self._final(error) from None
-                self._renamed = renamed = {**renamed, **others}
+                renamed = renamed | others
         where = f"{self.endpoint.base_url}{path}"
         raise RefusedError(f"{where} gave no answer of that protocol {_READS} times ({fault})")
 

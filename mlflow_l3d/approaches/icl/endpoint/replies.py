@@ -182,8 +182,8 @@ def first_token_scores(
     return scores, int(unseen.sum())
 
 
-TOO_MANY: Final = 429
-_GATEWAY: Final = frozenset({408, TOO_MANY, 502, 503, 504})
+_TOO_MANY: Final = 429
+_GATEWAY: Final = frozenset({408, _TOO_MANY, 502, 503, 504})
 _BAD_REQUEST: Final = 400
 BAD_REQUESTS: Final = frozenset({_BAD_REQUEST, 422})
 _NOT_FOUND: Final = 404
@@ -235,9 +235,14 @@ def final_error(error: Exception, base_url: str, secret: str) -> L3DError:
         line = f"{line.rstrip('.')}. Set hyperparameter temperature."
     if status == _NOT_FOUND:
         line = f"{line.rstrip('.')}. Correct base_url (most end in /v1) or the name of the model."
-    if status == TOO_MANY:
+    if is_limit_that_passes(error):
         line = f"{line.rstrip('.')}. Lower hyperparameter concurrency, or wait; the same command continues."
-    return EndpointError(line) if status in {_NOT_FOUND, TOO_MANY} else RefusedError(line)
+    return EndpointError(line) if status in {_NOT_FOUND, _TOO_MANY} else RefusedError(line)
+
+
+def is_limit_that_passes(error: Exception) -> bool:
+    """Return whether a server has too much to do, and not that the user has no credit left."""
+    return status_of(error) == _TOO_MANY and getattr(error, "code", None) != "insufficient_quota"
 
 
 def server_message(error: Exception, secret: str = "") -> str:

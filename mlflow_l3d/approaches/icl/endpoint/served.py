@@ -97,16 +97,15 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
         more = listed(served.top or _TOP[0], chat=served.chat) if again and score else {}
         with suppress(RefusedError, *replies.MALFORMED):
             reply = await client.send(CHAT if served.chat else TEXT, _probe(recipe, chat=served.chat) | more)
-            same_gives = not more or ("top" in replies.if_given(replies.first_tokens, reply)) == (
-                served.gives == "first"
-            )
+            lists_tokens = "top" in replies.if_given(replies.first_tokens, reply)
+            same_gives = not more or lists_tokens == (served.gives == "first")
             said = {"model": served.model, "fingerprint": served.fingerprint}
             if same_gives and _names(replies.common(reply)) == said:
                 return served
     refused: RefusedError | EndpointError | None = None
     for chat in tried:
         try:
-            reply, gives, top, refusal = await _tried(client, _probe(recipe, chat=chat), chat=chat, score=score)
+            reply, gives, top, refusal = await _tried(client, recipe, chat=chat)
         except UnreachableError:
             raise
         except (RefusedError, EndpointError) as error:
@@ -145,11 +144,9 @@ def _probe(recipe: Recipe, *, chat: bool) -> dict[str, Any]:
     return asked(_QUESTION, chat=chat, tokens=1 + recipe.thought_tokens, temperature=recipe.temperature)
 
 
-async def _tried(
-    client: Client, body: dict[str, Any], *, chat: bool, score: bool
-) -> tuple[Mapping[str, Any], Gives, int, str]:
+async def _tried(client: Client, recipe: Recipe, *, chat: bool) -> tuple[Mapping[str, Any], Gives, int, str]:
     """Return a reply, what can be had of log-probabilities, how many, and why none."""
-    path = CHAT if chat else TEXT
+    path, body, score = CHAT if chat else TEXT, _probe(recipe, chat=chat), recipe.decision == "score"
     if score and not chat:
         try:
             return await _echo(client, path, body), "prompt", 0, ""
