@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import errno
-import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -56,7 +55,7 @@ def disk_line(error: BaseException | None) -> str:
     """Return what to do about a disk that is full, or that may not be written; the empty text for any other error."""
     while error is not None:
         number, place = getattr(error, "errno", None), getattr(error, "filename", None)
-        if number == errno.ENOENT and not place and not Path(os.environ.get("PWD", ".")).is_dir():
+        if number == errno.ENOENT and not place and not _has_working_folder():
             return "The working folder was removed. Change to another one, then give the same command again."
         if number == errno.ENOENT and place and not Path(folder := tempfile.gettempdir()).is_dir():
             return f"The temporary folder {folder} was removed. Make it, then give the same command again."
@@ -71,6 +70,13 @@ def disk_line(error: BaseException | None) -> str:
             return "The database is read-only. Copy it, and set MLFLOW_TRACKING_URI to the copy."
         error = error.__cause__
     return ""
+
+
+def _has_working_folder() -> bool:
+    try:
+        return Path.cwd().is_dir()
+    except FileNotFoundError:
+        return False
 
 
 def leave_out(what: str, label_column: str, classes: Iterable[str]) -> str:

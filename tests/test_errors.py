@@ -38,9 +38,11 @@ def test_whatever_was_typed_stays_one_line(name: str, value: str, allowed: str, 
 
 def test_a_working_folder_that_was_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     vanished = FileNotFoundError(errno.ENOENT, "No such file or directory")
-    monkeypatch.setenv("PWD", str(tmp_path))
+    monkeypatch.setenv("PWD", str(tmp_path / "stale"))
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
     assert disk_line(vanished) == ""  # as of a socket
-    monkeypatch.setenv("PWD", str(tmp_path / "gone"))
+    (tmp_path / "gone").rmdir()
     assert disk_line(vanished).startswith("The working folder was removed. Change to another one")
     assert disk_line(FileNotFoundError(errno.ENOENT, "No such file or directory", "a.csv")) == ""
 

@@ -258,7 +258,6 @@ def test_a_working_folder_that_was_removed(monkeypatch: pytest.MonkeyPatch, tmp_
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
-    monkeypatch.setenv("PWD", str(here))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     here.rmdir()
     with pytest.raises(L3DError, match=r"^The working folder was removed"):
