@@ -259,8 +259,7 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         about = request.about(recorder.parent.run_id, address, settings, (*self.failure_notes, *request.notes(cells)))
         runs = tuple(finished["run_id"])
         result = SeedsRun(request=request, about=about, study=study, runs=runs, failed=failed, **self.result())
-        report = result.report()
-        write = partial(write_scores, study=study, cells=cells, predictions=predictions, report=report)
+        write = partial(write_scores, study=study, cells=cells, predictions=predictions, report=result.report())
         finish_parent(recorder, result, document, write, failed=failed)
         return result
 
