@@ -251,8 +251,7 @@ def plan_search(
         counts = _count_trials(request, *recovered_trials(client, request.key, finished))
         rows = [(part, cells, cells - left, left, seconds) for part, (cells, left) in counts.items()]
         plan = study_plan(request.title, rows, expected_workers(setup), request.remarks)
-        record_plan(client, project_run.run_id, plan, request.title, request.given)
-    return plan
+        return record_plan(client, project_run.run_id, plan, request.title, request.given)
 
 
 def _count_trials(

@@ -226,8 +226,7 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
             request: SeedsRequest = specified(cls.specify, approach, task, parameters)
             client = connect()
             plan = plan_cells(client, request.title, {f"{cls.unit}s": request})
-            record_plan(client, project_run.run_id, plan, request.title, request.given)
-        return plan
+            return record_plan(client, project_run.run_id, plan, request.title, request.given)
 
     @property
     def progress_title(self) -> str:
