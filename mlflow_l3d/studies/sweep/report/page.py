@@ -59,11 +59,7 @@ _LINK: Final = Markup('<a href="{}" target="_blank" rel="noopener">{}</a>')
 
 
 def sweep_document(
-    sweep: Sweep,
-    *,
-    title: str,
-    source: Source | None = None,
-    links: Mapping[str, str] | None = None,
+    sweep: Sweep, *, title: str, source: Source | None = None, links: Mapping[str, str] | None = None
 ) -> Document:
     """Return a sweep as people read it.
 
