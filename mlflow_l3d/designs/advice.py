@@ -41,8 +41,7 @@ def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice
         text = "Compare the predictions of the equal rows or columns."
         return Advice("look_at_runs", f"{text} If they differ, there are few test examples: raise test_size.")
     if not verdict.needs_runs:
-        text = "Look at the lowest and highest runs: more runs of the same kind do not help."
-        return Advice("look_at_runs", text)
+        return Advice("look_at_runs", "Look at the lowest and highest runs: more runs of the same kind do not help.")
     if verdict.doubt == "no_interval":
         columns = max(design.model.least_columns, 3) if design.has_columns and not design.lists else 2
         if record.rows_used < 3 or with_scores(record.table).shape[1] < columns:

@@ -106,8 +106,7 @@ class RandomDesign(_Baseline):
 
     def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:
         """Return column `column` of the members; a draw of its own of all others."""
-        of_members = dict.fromkeys(members, INVESTIGATION_BASE + column)
-        return of_members | self.mitigated(members, column, RANDOM_BASE)
+        return dict.fromkeys(members, INVESTIGATION_BASE + column) | self.mitigated(members, column, RANDOM_BASE)
 
 
 @dataclass(frozen=True)
@@ -128,5 +127,4 @@ class FixedDesign(_Baseline):
 
     def configurations(self, members: Sequence[str], row: int, column: int) -> Mapping[str, int]:
         """Return column `column` of the members; row 0 of all others."""
-        of_members = dict.fromkeys(members, INVESTIGATION_BASE + column)
-        return of_members | self.mitigated(members, 0, MITIGATION_BASE)
+        return dict.fromkeys(members, INVESTIGATION_BASE + column) | self.mitigated(members, 0, MITIGATION_BASE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from operator import eq
 from typing import Any, Final
@@ -77,10 +78,6 @@ def ndcg(ranking: Sequence[Hashable], gains: Mapping[Any, float], depth: int) ->
     return gained / ideal
 
 
-def _ndcg(ranking: Sequence[str], gains: Mapping[str, float]) -> float:
-    return ndcg(ranking, gains, _DEPTH)
-
-
 def _reciprocal_rank(ranking: Sequence[str], gains: Mapping[str, float]) -> float:
     return next((1 / rank for rank, each in enumerate(ranking, 1) if gains.get(each, 0) > 0), 0.0)
 
@@ -137,7 +134,12 @@ METRICS: Final = (
             agreement=agreement,
         )
         for name, score, words, agreement in (
-            (f"ndcg_at_{_DEPTH}", _ndcg, f"normalised discounted cumulative gain of the first {_DEPTH} ids", "ndcg"),
+            (
+                f"ndcg_at_{_DEPTH}",
+                partial(ndcg, depth=_DEPTH),
+                f"normalised discounted cumulative gain of the first {_DEPTH} ids",
+                "ndcg",
+            ),
             ("mrr", _reciprocal_rank, "mean reciprocal rank of the first relevant id", "rbo"),
             ("average_precision", _average_precision, "mean average precision", "rbo"),
             (

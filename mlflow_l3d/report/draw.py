@@ -175,8 +175,7 @@ def difference_cell(value: float, low: float, high: float, axis: Axis, label: st
         letters[last] = "\N{BOX DRAWINGS LIGHT VERTICAL AND LEFT}" if math.isfinite(high) else ">"
     letters[zero] = "\N{BOX DRAWINGS LIGHT VERTICAL}"
     letters[point] = "\N{BLACK CIRCLE}" if math.isfinite(value) else letters[point]
-    picture = difference_bar(value, low, high, axis, label, margin=margin)
-    return Drawn(picture, letters=f"`{''.join(letters)}`")
+    return Drawn(difference_bar(value, low, high, axis, label, margin=margin), letters=f"`{''.join(letters)}`")
 
 
 def amount_bar(value: float, low: float, high: float, words: str) -> Markup:

@@ -126,7 +126,7 @@ def remedy_bars(predictions: Sequence[Prediction], metric: Metric, notes: Sequen
     others = any(math.isnan(each.ratio.high) and math.isfinite(each.std.high) for each in predictions)
     note = f"Predicted from stored runs. Now {unit.typical(std)}; in brackets: % of it{', or the interval' * others}."
     ranges = [each for prediction in predictions for each in (prediction.std, prediction.mean_change)]
-    if any(math.isfinite(each.value) and math.isnan(each.low) for each in ranges):
+    if any(0 < abs(each.value) < math.inf and math.isnan(each.low) for each in ranges):
         note += " No interval: if one of two is left out, none remains to compare it with. Use mitigation_runs=3"
         note += " (crossed: investigation_runs=3, too) and golden_runs=5, or more."
     note = " ".join([note + labels_note([each.remedy for each in predictions]), *notes])

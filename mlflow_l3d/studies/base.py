@@ -158,12 +158,7 @@ class Study(ABC, Generic[S, K, R]):
 
     @classmethod
     def conduct(
-        cls,
-        parameters: Mapping[str, object],
-        *,
-        approach: Approach | str | None,
-        task: TaskLike,
-        progress: bool | None,
+        cls, parameters: Mapping[str, object], *, approach: Approach | str | None, task: TaskLike, progress: bool | None
     ) -> R:
         """Specify and run a study: what its function in the Python API does."""
         with entry_point() as project_run:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,7 @@ from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import similar_cells
 from mlflow_l3d.tracking.opening import spooled_cells
 
+P = TypeVar("P", bound=OnOneScreen)
 SENT: Final = "Only a few requests of one token were sent now, to learn which model answers and how."
 
 
@@ -183,12 +184,10 @@ def mean_seconds(runs: Iterable[Run]) -> float:
     return float(np.mean(values)) if values else math.nan
 
 
-def record_plan(
-    client: Client, run_id: str | None, plan: OnOneScreen, title: str, parameters: Mapping[str, str]
-) -> None:
-    """Write a plan to the run that `mlflow run` made for it, if there is one."""
+def record_plan(client: Client, run_id: str | None, plan: P, title: str, parameters: Mapping[str, str]) -> P:
+    """Write a plan to the run that `mlflow run` made for it, if there is one, and return the plan."""
     if run_id is None:
-        return
+        return plan
     with (
         temporary_folder() as folder,
         auxiliary_run(client, run_id, role="plan", title=f"plan: {title}", parameters=parameters) as run,
@@ -196,3 +195,4 @@ def record_plan(
         text = f"```text\n{plan.summary()}```\n"
         (folder / "plan.md").write_text(text, encoding="utf-8")
         run.finish(folder, metrics={}, tags={names.NOTE: text[:5000]})
+    return plan

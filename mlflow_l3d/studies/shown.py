@@ -84,8 +84,7 @@ def under_way(what: str, *, shown: bool, left: Callable[[], int] | None = None) 
     shape: dict[str, Any] = {"bar_format": "{desc}: {elapsed} {postfix}", "leave": False}
     with _kind()(desc=what, file=sys.stderr, **shape) as bar:
         if _looked_at():
-            going = lambda: not bar.disable  # noqa: E731
-            threading.Thread(target=_tick, args=(bar, going, text), daemon=True).start()
+            threading.Thread(target=_tick, args=(bar, lambda: not bar.disable, text), daemon=True).start()
         yield
 
 

@@ -116,6 +116,10 @@ def test_golden_runs_that_vary_more_leave_a_factor_undecided() -> None:
         assert found.word == verdict
         assert found.needs_runs == ("L3D006" in codes)
     assert "golden_runs" in next(check.message for check in checks if check.severity == "info")
+    # Four golden runs confirm no more than five do, which bound the deviation above.
+    record, checks = record_and_checks(table, 0.8 * generator.standard_normal(4))
+    assert verdict_of(record, checks).doubt == "L3D006"
+    assert "may have any standard deviation (4 scores; five that differ bound it)" in str(checks)
     # Where a strategy mitigates a factor in the tables, golden runs vary more by design.
     assert verdict_of(*record_and_checks(table, golden, mitigated=True)).word == "dominates"
 

@@ -561,6 +561,8 @@ def test_the_interval_of_the_spread_says_what_it_cannot_count(judged):
     assert details(1)[0].startswith("The 95 % interval of the standard deviation is 1.00 to 2.00")
     assert details(1)[1] == "It leaves out collapses that no run shows: up to 7 % of all."
     assert "collapses" not in " ".join(details(5))
+    below = Check("L3D005", "warning", "Golden runs below chance", "x")
+    assert "that no run shows" not in " ".join(details(1, below)), "the tail of the others, if not apart from them"
     for factor, is_said in ((None, True), ("dominates", False)):
         text = " ".join(details(1, Check("L3D013", "warning", "Long tails", "x", factor)))
         assert ("it covers 60 to 95 %" in text) == is_said

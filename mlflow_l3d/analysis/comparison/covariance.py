@@ -102,8 +102,7 @@ def mean_scores(systems: Sequence[System]) -> Means:
                 pairings[j, i] = pairing
             of_runs[i, j] = of_runs[j, i] = _of_runs(other, one, pairing)
             of_examples[i, j] = of_examples[j, i] = _of_examples(other, one, pairing)
-    means = np.array([each.scores.mean() for each in systems])
-    return Means(tuple(systems), means, of_runs, of_examples, pairings)
+    return Means(tuple(systems), np.array([each.scores.mean() for each in systems]), of_runs, of_examples, pairings)
 
 
 def _of_runs(one: System, other: System, pairing: Pairing) -> float:

@@ -80,7 +80,8 @@ def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examp
     variance /= len(values) ** 2
     fewest = min(one.runs, other.runs)
     variance += _density(np.concatenate(gaps), fewest) ** 2 * of_examples
-    return _share(float(np.mean(values)), variance, fewest, level, t_quantile(fewest - 1, level))
+    degrees = min(each.runs - max(1, len(np.unique(each.setting))) for each in (one, other))
+    return _share(float(np.mean(values)), variance, fewest, level, t_quantile(degrees, level))
 
 
 def _by_setting(one: System, other: System, pairing: Pairing) -> Iterator[_OfSetting]:
@@ -115,8 +116,11 @@ def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_exam
         gaps.append(sign * (first.scores[partners.first] - second.scores[partners.second]))
         wins = _points(gaps[-1])
         values.append(float(wins.mean()))
-        moved += np.bincount(runs[partners.first], (wins - values[-1]) / len(wins), minlength=one.runs)
-    variance = float(moved @ moved) * count / (count - 1) / len(values) ** 2
+        pairs = len(wins)
+        moved += np.bincount(
+            runs[partners.first], (wins - values[-1]) / np.sqrt(pairs * (pairs - 1)), minlength=one.runs
+        )
+    variance = float(moved @ moved) / len(values) ** 2
     variance += _density(np.concatenate(gaps), count) ** 2 * of_examples
     return _share(float(np.mean(values)), variance, count, level)
 

@@ -184,12 +184,7 @@ def pairs(predictions: Sequence[Prediction], *, most_trainings: int = 20) -> lis
 
 
 def _predictions(
-    table: Table,
-    over: Sequence[str],
-    golden: Range,
-    most_members: int,
-    why: str,
-    reason: str,
+    table: Table, over: Sequence[str], golden: Range, most_members: int, why: str, reason: str
 ) -> Iterator[Prediction]:
     rows = table.rows
     if why:

@@ -12,16 +12,7 @@ import numpy as np
 from mlflow_l3d.analysis.cure.ensembles import MOST_CHOICES
 from mlflow_l3d.analysis.cure.extrapolate import DOUBT, extended
 from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Basis, Kind, Prediction, Range, Remedy
-from mlflow_l3d.analysis.cure.spread import (
-    CONSISTENCY,
-    FRAGILE,
-    MEAN,
-    MOMENTS,
-    OVERSTATEMENT,
-    TOTAL,
-    WITHIN,
-    Table,
-)
+from mlflow_l3d.analysis.cure.spread import CONSISTENCY, FRAGILE, MEAN, MOMENTS, OVERSTATEMENT, TOTAL, WITHIN, Table
 from mlflow_l3d.analysis.intervals import FloatArray, combined_error, t_quantile
 
 _NONE: Final = 1e-18

@@ -255,8 +255,7 @@ class Table:
 def _some(row: Members, members: IntArray) -> Members:
     """Return some members of a row, in this order."""
     scores, validation = (None if part is None else part[members] for part in (row.scores, row.validation))
-    chosen = row.predictions[members]
-    return replace(row, predictions=chosen, scores=scores, validation=validation, columns=None)
+    return replace(row, predictions=row.predictions[members], scores=scores, validation=validation, columns=None)
 
 
 def _compared(masks: Masks, k: int) -> IntArray:

@@ -97,8 +97,7 @@ def importance(
         record = record.estimated(estimate)
     low, high = published_interval(rows, finite_golden, model, level=level)
     low, high = min(low, published.importance), max(high, published.importance)
-    unevenness = uneven_rows(rows, model)[0]
-    return replace(record, importance_ci_low=low, importance_ci_high=high, unevenness=unevenness)
+    return replace(record, importance_ci_low=low, importance_ci_high=high, unevenness=uneven_rows(rows, model)[0])
 
 
 def radial_importance(

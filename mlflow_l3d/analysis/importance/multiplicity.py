@@ -12,12 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.estimate import (
-    Estimate,
-    excludes_zero,
-    importances_of_variances,
-    smallest_tail,
-)
+from mlflow_l3d.analysis.importance.estimate import Estimate, excludes_zero, importances_of_variances, smallest_tail
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, combined_error, t_quantile
 

@@ -266,5 +266,4 @@ def strategy_table(results: Iterable[StrategyResult], *, scale: int = 100) -> pd
         text = f"{scale * result.std:.3f}{' (*)' if result.important else ''}"
         columns: Sequence[str] = STRATEGIES if result.strategy == "golden" else (result.strategy,)
         texts.setdefault(result.factor, dict.fromkeys(STRATEGIES, "")).update(dict.fromkeys(columns, text))
-    table = pd.DataFrame.from_dict(texts, orient="index", columns=list(STRATEGIES))
-    return table.rename_axis(index="factor")
+    return pd.DataFrame.from_dict(texts, orient="index", columns=list(STRATEGIES)).rename_axis(index="factor")

@@ -40,7 +40,6 @@ def pass_k(successes: npt.ArrayLike, attempts: npt.ArrayLike, k: int, row: npt.A
     >>> round(found.all_pass, 4), round(found.any_pass, 4)
     (0.3889, 0.6111)
     """
-    asked = np.asarray(attempts, dtype=np.int64)
     rows = pd.DataFrame(
         {"passed": np.asarray(successes, dtype=np.int64), "asked": np.asarray(attempts, dtype=np.int64)}
     )

@@ -156,8 +156,7 @@ class JudgedDifference:
         if self.obstacle:
             return UNDECIDED
         gain = self.difference if self.higher_is_better else -self.difference
-        limits = self.joint_low, self.joint_high
-        return decide(gain, self.p_adjusted, limits, self.smallest_effect, self.level)
+        return decide(gain, self.p_adjusted, (self.joint_low, self.joint_high), self.smallest_effect, self.level)
 
     @property
     def not_worse(self) -> bool | None:

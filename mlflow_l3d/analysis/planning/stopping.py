@@ -187,10 +187,7 @@ class IntervalRule(_Rule):
         return 1 - self.spent(number)
 
     def analyse(
-        self,
-        total: int,
-        estimate: Callable[[int], Estimate | None],
-        long_tails: Callable[[int], bool] | None = None,
+        self, total: int, estimate: Callable[[int], Estimate | None], long_tails: Callable[[int], bool] | None = None
     ) -> InterimAnalysis:
         """Return the decision after the rows run so far.
 

@@ -134,8 +134,7 @@ def read_scores(
     shift = 0.0 if bound > 0 else 1.0  # losses of 0 and 1 come as 0 and -1
     if not is_difference and 0 < bound + shift < 1 and {score + shift for score in every} <= {0.0, 1.0}:
         passed, before = (round(math.fsum(runs) + shift * len(runs)) for runs in (values, others))
-        outcomes = (before, len(others) - before)
-        return read_outcomes(passed, len(values) - passed, outcomes, bound + shift, checks)
+        return read_outcomes(passed, len(values) - passed, (before, len(others) - before), bound + shift, checks)
     # Remembered runs do not lend their spread: one that rarely diverges would look as if it could not by chance.
     below = _evidence(_estimate(values), -1.0, bound)
     met = _evidence(_unskewed(every, bound), 1.0, bound)

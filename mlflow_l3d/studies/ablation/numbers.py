@@ -90,8 +90,7 @@ class Answers:
 
 def from_predictions() -> list[str]:
     """Return the metrics that can be computed again from fewer predictions."""
-    every = registered().values()
-    return [metric.name for metric in every if metric.function is not None and not metric.secondary]
+    return [metric.name for metric in registered().values() if metric.function is not None and not metric.secondary]
 
 
 def rescored(scores: Tables, answers: Answers, metric: Metric, *, size: int | None = None, rank: IntArray) -> Tables:

@@ -108,8 +108,7 @@ def _headline(fewer: pd.DataFrame, whole: pd.DataFrame) -> str:
         return "Nothing smaller than all runs was tried."
     if whole.empty:
         return "Fewer runs may give an importance of the other sign."
-    share = 100 * whole["share_of_baseline"].iloc[0]
-    return f"With {share:.3g} % of the work, every importance has the same sign."
+    return f"With {100 * whole['share_of_baseline'].iloc[0]:.3g} % of the work, every importance has the same sign."
 
 
 def _enough(whole: pd.DataFrame) -> str:
@@ -122,8 +121,7 @@ def _first_lost(lost: pd.DataFrame) -> str:
     if lost.empty:
         return "No factor changes its sign."
     row = lost.iloc[-1]
-    limits = between(row["low"], row["high"])
-    return f"**{row['factor']}**: with {_setting(row)} its importance is **{limits}**."
+    return f"**{row['factor']}**: with {_setting(row)} its importance is **{between(row['low'], row['high'])}**."
 
 
 def _fewer_examples(fewer: pd.DataFrame) -> str:

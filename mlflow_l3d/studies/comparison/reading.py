@@ -255,8 +255,7 @@ def _of_pair(one: Runs, other: Runs, metric: Metric, level: float) -> Mapping[st
     design = one.planned.design_of(one.cells)
     if other.planned.design_of(other.cells) is not design or design.baseline or not design.ablates:
         return {}
-    place = list(names.COORDINATES)
-    both = one.cells.merge(other.cells, on=place, suffixes=("", ".other"))
+    both = one.cells.merge(other.cells, on=[*names.COORDINATES], suffixes=("", ".other"))
     shared = [
         name
         for name in one.cells

@@ -159,8 +159,7 @@ def compare_into(client: Client, run_id: str, run_ids: Sequence[str], options: M
 
 
 def _tags(compared: ComparedRuns) -> dict[str, str]:
-    run_ids = ",".join(each.run_id for each in compared.parents)
-    return {names.INVESTIGATIONS: run_ids, names.NOTE: note(compared)}
+    return {names.INVESTIGATIONS: ",".join(each.run_id for each in compared.parents), names.NOTE: note(compared)}
 
 
 def matched(client: Client, run_ids: Sequence[str], arguments: Arguments) -> _Matched:

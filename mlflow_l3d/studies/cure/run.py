@@ -95,9 +95,7 @@ def plan_cure(parent_run_id: Any = "latest", **options: Unpack[CureOptions]) -> 
     with entry_point() as project_run:
         client = connect()
         request = specify_cure(parent_run_id, options, client)
-        plan = study_plan_of(client, request)
-        record_plan(client, project_run.run_id, plan, request.title, request.texts)
-    return plan
+        return record_plan(client, project_run.run_id, study_plan_of(client, request), request.title, request.texts)
 
 
 def _carry_out(

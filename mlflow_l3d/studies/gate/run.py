@@ -159,8 +159,7 @@ def plan_gate(**parameters: Unpack[GateOptions]) -> GatePlan:
     with entry_point() as project_run:
         client = connect()
         plan, _ = _planned(parameters, client)
-        record_plan(client, project_run.run_id, plan, plan.request.title, plan.request.given)
-    return plan
+        return record_plan(client, project_run.run_id, plan, plan.request.title, plan.request.given)
 
 
 def _planned(parameters: Mapping[str, Any], client: Client) -> tuple[GatePlan, GateAnswer | None]:

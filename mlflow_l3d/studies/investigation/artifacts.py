@@ -28,12 +28,7 @@ if TYPE_CHECKING:
 
 
 def write_artifacts(
-    folder: Path,
-    scored: Scored,
-    cells: pd.DataFrame,
-    *,
-    document: Mapping[str, Any],
-    report: Document,
+    folder: Path, scored: Scored, cells: pd.DataFrame, *, document: Mapping[str, Any], report: Document
 ) -> None:
     """Write the artifacts of the parent run into `folder`: tables, report and pictures.
 

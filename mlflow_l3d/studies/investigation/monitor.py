@@ -70,8 +70,7 @@ class Stopping:
         ]
         if not frames:
             return pd.DataFrame(columns=["factor", *IntervalRule(0.5).history_frame().columns])
-        frame = pd.concat(frames, ignore_index=True)
-        ordered = frame.sort_values("rows", kind="stable", ignore_index=True)
+        ordered = pd.concat(frames, ignore_index=True).sort_values("rows", kind="stable", ignore_index=True)
         return ordered[["factor", *(name for name in ordered if name != "factor")]]
 
     def _estimate(self, scores: Tables, factor: str, rows: int) -> Estimate | None:

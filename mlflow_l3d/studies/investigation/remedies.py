@@ -68,13 +68,7 @@ def why_not(members: MemberRows, metric: Metric, std: float) -> str:
 
 
 def predicted(
-    members: MemberRows,
-    metric: Metric,
-    classes: int,
-    spread: Range,
-    golden: FloatArray,
-    *,
-    most_members: int = 10,
+    members: MemberRows, metric: Metric, classes: int, spread: Range, golden: FloatArray, *, most_members: int = 10
 ) -> tuple[list[Prediction], list[str]]:
     """Return what is predicted of ensembles, and in one line each what is not.
 

@@ -83,7 +83,8 @@ class ScorerNumbers(OfScorer):
     @property
     def is_rated_once(self) -> bool:
         """Whether there is one judgement of each row and version, so that no verdict can change."""
-        return all(self.components.design[part] <= 1 for part in ("repeat", "judge", "judgement"))
+        design = self.components.design  # means: some rows may be repeated if others miss a version
+        return self.unstable.empty and all(design[part] <= 1 for part in ("repeat", "judge", "judgement"))
 
     def summary(self) -> dict[str, float]:
         """Return what a line of a table holds: the mean with its interval, and what counts."""

@@ -33,12 +33,7 @@ R = TypeVar("R", JudgedEvaluation, JudgedComparison)
 
 
 def evaluate_judged(
-    run_id: str,
-    *,
-    metric: str = "auto",
-    project_run: str | None = None,
-    log: bool = True,
-    progress: bool | None = None,
+    run_id: str, *, metric: str = "auto", project_run: str | None = None, log: bool = True, progress: bool | None = None
 ) -> JudgedEvaluation:
     """Determine how much of the scores of an evaluation is luck, and of which kind.
 

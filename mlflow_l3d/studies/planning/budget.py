@@ -14,13 +14,7 @@ from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.metrics.known import pseudo_values
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
-from mlflow_l3d.studies.planning.numbers import (
-    FEWEST_RUNS,
-    ScoreVariances,
-    best,
-    projection,
-    score_variances,
-)
+from mlflow_l3d.studies.planning.numbers import FEWEST_RUNS, ScoreVariances, best, projection, score_variances
 from mlflow_l3d.tasks.resolve import unused_test_examples
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import read_investigation, read_predictions

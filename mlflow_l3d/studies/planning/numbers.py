@@ -146,13 +146,7 @@ def _products(
     return means, pairs
 
 
-def projection(
-    variances: ScoreVariances,
-    budget: float,
-    *,
-    per_run: float,
-    per_example: float,
-) -> pd.DataFrame:
+def projection(variances: ScoreVariances, budget: float, *, per_run: float, per_example: float) -> pd.DataFrame:
     """Say for each number of test examples how many runs a budget allows, and how well they tell the mean score.
 
     Parameters

@@ -167,8 +167,7 @@ def pilot_parameters(request: InvestigationRequest) -> dict[str, Any]:
 def _variances(request: InvestigationRequest, recorded: Recorded) -> dict[str, FactorPilot]:
     check_metric(recorded.cells, request.metric)
     planned = planned_by(recorded.parent)
-    cells = planned.select(recorded.cells)
-    analysis = analyse(cells, replace(planned, classes=None), metric=request.metric)
+    analysis = analyse(planned.select(recorded.cells), replace(planned, classes=None), metric=request.metric)
     run_id, same = str(recorded.parent.info.run_id), _same(request, recorded)
     return {
         factor: FactorPilot(

@@ -182,10 +182,7 @@ def _record(made: Plan, client: Client, run_id: str, pilot: str, budget: str) ->
     frames = (made.counts, made.factors, made.designs, made.projection)
     title = f"plan: {request.title}"
     given = {**request.given, "pilot": pilot, "assurance": f"{made.assurance:g}", "budget": budget}
-    with (
-        temporary_folder() as folder,
-        auxiliary_run(client, run_id, role="plan", title=title, parameters=given) as run,
-    ):
+    with temporary_folder() as folder, auxiliary_run(client, run_id, role="plan", title=title, parameters=given) as run:
         tables = write_tables(folder, dict(zip(PLAN_TABLES, frames, strict=True)))
         write_json(folder / "plan.json", made.document())
         (folder / "plan.md").write_text(page, encoding="utf-8")

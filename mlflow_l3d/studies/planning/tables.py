@@ -43,8 +43,7 @@ def cell_table(request: InvestigationRequest, done: Collection[str]) -> pd.DataF
     places = ((cell.phase, cell.factor, 1, cell.key in done, cell.key) for cell in request.design().cells())
     cells = pd.DataFrame(places, columns=["phase", "factor", "cells", "done", "key"])
     cells["to_compute"] = ~cells["done"] & ~cells["key"].duplicated()
-    counts = cells.drop(columns="key").groupby(["phase", "factor"], dropna=False, sort=False)
-    return counts.sum().reset_index()
+    return cells.drop(columns="key").groupby(["phase", "factor"], dropna=False, sort=False).sum().reset_index()
 
 
 def factor_table(request: InvestigationRequest, pilots: Mapping[str, FactorPilot], assurance: float) -> pd.DataFrame:

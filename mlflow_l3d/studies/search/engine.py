@@ -141,8 +141,7 @@ class StageRun:
                     self._finish(twin, repeated.with_end_of(finished_trial, "repeated"))
         self.finished.sort(key=lambda trial: trial.number)
         if all(trial.state == "failed" for trial in self.finished):
-            first = self.finished[0]
-            error = str(first.error).rstrip(".")
+            error = str(self.finished[0].error).rstrip(".")
             failed = f"all {len(self.finished)} {self.stage} trials failed; the first: {error}"
             raise L3DError(f"{failed}. Mend that, and give the same command again.")
         return self.finished
@@ -252,8 +251,7 @@ def plan_search(
         counts = _count_trials(request, *recovered_trials(client, request.key, finished))
         rows = [(part, cells, cells - left, left, seconds) for part, (cells, left) in counts.items()]
         plan = study_plan(request.title, rows, expected_workers(setup), request.remarks)
-        record_plan(client, project_run.run_id, plan, request.title, request.given)
-    return plan
+        return record_plan(client, project_run.run_id, plan, request.title, request.given)
 
 
 def _count_trials(

@@ -160,8 +160,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         with temporary_folder() as folder:
             result = self._result(self._run_stages())
             recorder.log_metrics(result.metrics(), self.ended)
-            address = runs_page(recorder.client, recorder.parent.experiment_id)
-            about = request.about(result.run_id, address, {})
+            about = request.about(result.run_id, runs_page(recorder.client, recorder.parent.experiment_id), {})
             finished = HyperparameterSearch(result.run_id, result.best, result, about, request)
             hyperparameters = search_document(
                 request.setup.subject,

@@ -31,8 +31,7 @@ def recorded_cells(recorder: RunRecorder[Any], cells: Iterable[Cell]) -> tuple[p
         row |= {"cell_key": cell.key, "status": record.status}
         rows.append({**row, **({} if record.error else record.metrics)})
         if path is not None and not record.error:
-            predictions = read_rows(path, reference=True).to_pandas()
-            tables.append(predictions.assign(seed=seed, cell_key=cell.key))
+            tables.append(read_rows(path, reference=True).to_pandas().assign(seed=seed, cell_key=cell.key))
     return pd.DataFrame(rows), pd.concat(tables, ignore_index=True) if tables else None
 
 

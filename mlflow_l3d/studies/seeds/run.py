@@ -226,8 +226,7 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
             request: SeedsRequest = specified(cls.specify, approach, task, parameters)
             client = connect()
             plan = plan_cells(client, request.title, {f"{cls.unit}s": request})
-            record_plan(client, project_run.run_id, plan, request.title, request.given)
-        return plan
+            return record_plan(client, project_run.run_id, plan, request.title, request.given)
 
     @property
     def progress_title(self) -> str:
@@ -259,8 +258,7 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         about = request.about(recorder.parent.run_id, address, settings, (*self.failure_notes, *request.notes(cells)))
         runs = tuple(finished["run_id"])
         result = SeedsRun(request=request, about=about, study=study, runs=runs, failed=failed, **self.result())
-        report = result.report()
-        write = partial(write_scores, study=study, cells=cells, predictions=predictions, report=report)
+        write = partial(write_scores, study=study, cells=cells, predictions=predictions, report=result.report())
         finish_parent(recorder, result, document, write, failed=failed)
         return result
 

@@ -208,9 +208,7 @@ def plan_strategies(
     with entry_point() as project_run:
         requests, title, texts = _specified(approach, task, parameters)
         client = connect()
-        plan = plan_cells(client, title, requests)
-        record_plan(client, project_run.run_id, plan, title, texts)
-    return plan
+        return record_plan(client, project_run.run_id, plan_cells(client, title, requests), title, texts)
 
 
 def _specified(

@@ -154,9 +154,7 @@ def plan_sweep(task: Any = None, *, approach: Any = None, **parameters: Any) -> 
     with entry_point() as project_run:
         client, request = connect(), specify_sweep(parameters, approach=approach, task=task, searches=find_search)
         say(request.remarks)
-        plan = make_plan(request, client)
-        record_plan(client, project_run.run_id, plan, request.title, request.given)
-    return plan
+        return record_plan(client, project_run.run_id, make_plan(request, client), request.title, request.given)
 
 
 class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from comparison_cases import answers, scored, system
 from scipy.stats import norm
+from scipy.stats import t as student
 
-from mlflow_l3d.analysis.comparison.system import Pairing, paired
+from mlflow_l3d.analysis.comparison.covariance import within_settings
+from mlflow_l3d.analysis.comparison.system import Pairing, System, paired
 from mlflow_l3d.analysis.comparison.wins import example_wins, pair_wins, run_wins
+from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
 
 NONE = Pairing(np.zeros(0, dtype=int), np.zeros(0, dtype=int), ())
 
@@ -53,6 +56,25 @@ def test_the_interval_of_few_shared_runs_holds(rng, runs, gap):
         found = run_wins(one, other, paired(one, other), 1, 0, 0.95)
         held += found.low <= truth <= found.high
     assert 0.92 <= held / 600 <= 0.99
+
+
+def test_settings_with_seeds_of_their_own_add_their_variances():
+    """Each setting loses a degree of freedom to its own share: of six runs in two settings four are left."""
+    scores, setting, seeds = np.array([[3, 1, 5, 2, 9, 4], [2, 4, 1, 6, 3, 5.0]]), np.repeat([0, 1], 3), np.arange(6)
+
+    def expected(moved, quantile):
+        value = np.mean([wins.mean() for wins in moved[0]])
+        variance = sum(wins.var(ddof=1) / 3 for side in moved for wins in side) / 2**2
+        draws = value * (1 - value) / variance
+        return value, *wilson_interval(value * draws, draws, quantile)
+
+    one, other = (within_settings(System("", each, {"seed": seeds}), setting, seeds) for each in scores)
+    ahead = points(*scores).reshape(2, 3)
+    assert pair_wins(one, other, paired(one, other), 1, 0, 0.95) == pytest.approx(expected([ahead], None))
+    one, other = (within_settings(System("", each), setting, seeds) for each in scores)
+    wins = [points(first[:, None], second) for first, second in scores.reshape(2, 2, 3).swapaxes(0, 1)]
+    moved = [[each.mean(axis=axis) for each in wins] for axis in (1, 0)]
+    assert run_wins(one, other, NONE, 1, 0, 0.95) == pytest.approx(expected(moved, student.ppf(0.975, 4)))
 
 
 def test_a_system_that_always_wins_has_a_share_of_one_and_an_open_interval():

@@ -78,6 +78,15 @@ def test_two_rows_have_no_interval_and_the_table_says_what_one_needs(rows, colum
     assert ("no interval" in str(table.rows)) == ("mitigation_runs=3" in table.note) != expected
 
 
+def test_a_remedy_after_which_nothing_varies_asks_for_no_more_rows() -> None:
+    """The logarithm of 0 has no error, however many rows there are."""
+    nothing = replace(
+        of(predict(rows_of(4, 3), over=["a"], metric=F1, classes=3, test_size=40), "mean", 2), std=Range(0.0)
+    )
+    assert math.isfinite(nothing.mean_change.low)
+    assert "mitigation_runs" not in remedy_bars([nothing], F1).note
+
+
 def test_the_reason_names_rows_that_lack_runs() -> None:
     [whole, other] = rows_of(2, 3)
     alone = replace(other, predictions=other.predictions[:1], scores=other.scores[:1], validation=other.validation[:1])

@@ -66,3 +66,13 @@ def test_verdicts_of_different_prompts_say_nothing_of_verdicts_that_change(table
     page = " ".join(JudgedEvaluation("", ("run",), "app", (one,), ()).summary().split())
     assert ("Do verdicts change? Not known: each answer has one judgement" in page) == (repeats == 1)
     assert ("points/unstable_rows" in one.metrics()) == (repeats == 2)
+
+
+def test_repeats_of_some_rows_are_seen_although_others_miss_a_version() -> None:
+    """Four of ten rows are asked twice and have a second prompt: 0.9 answers per row and prompt."""
+    asked = [(str(row), "x", repeat) for row in range(10) for repeat in range(2 if row < 4 else 1)]
+    asked += [(str(row), "y", 0) for row in range(4)]
+    frame = pd.DataFrame(asked, columns=["row", "prompt", "value"]).assign(judge="exact", scorer="points")
+    one = score_scorer(frame.assign(answer=range(len(frame)), value=frame["value"].astype(float)))
+    assert one.components.design["repeat"] < 1
+    assert one.metrics()["points/unstable_rows"] == 4

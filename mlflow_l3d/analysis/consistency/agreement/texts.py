@@ -72,8 +72,7 @@ class TokenMatch(Scoring):
             hits = list(map(eq, form, truth))
             right[place, : len(hits)] = hits
         lengths = np.maximum.outer(longest, longest) if forms else np.ones((0, 0))
-        shared = right @ right.T
-        return np.where(lengths > 0, shared / np.maximum(lengths, 1), 1.0)
+        return np.where(lengths > 0, right @ right.T / np.maximum(lengths, 1), 1.0)
 
 
 class EntityF1(Similarity):
@@ -87,8 +86,7 @@ class EntityF1(Similarity):
 
     def prepare(self, prediction: Any) -> Hashable:
         """Return the entities as a frozen set of (type, begin, end)."""
-        tags = [_bio(tag) for tag in items(prediction, "a sequence of tags")]
-        return entities(tags, "scoring", self.name)
+        return entities([_bio(tag) for tag in items(prediction, "a sequence of tags")], "scoring", self.name)
 
     def similarity(self, answer: Any, reference: Any) -> float:
         """Return F1 of two sets of entities."""

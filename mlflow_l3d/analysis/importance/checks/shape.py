@@ -71,11 +71,7 @@ class Tails(NamedTuple):
 
     def metrics(self) -> dict[str, float]:
         """Return the numbers of the golden runs, as ``importance.json`` names them."""
-        return {
-            "score_skewness": self.skewness,
-            "score_kurtosis": self.kurtosis,
-            "score_bimodality": self.bimodality,
-        }
+        return {"score_skewness": self.skewness, "score_kurtosis": self.kurtosis, "score_bimodality": self.bimodality}
 
 
 def tails(scores: FloatArray) -> Tails | None:

@@ -117,12 +117,15 @@ def golden_runs_vary_more(record: Importance, evidence: Evidence) -> Iterator[Ch
     """L3D006 of levels: golden runs may show a long tail that the rows lack, so the factor seems to dominate."""
     if evidence.model is not LEVELS or evidence.plan.mitigated or record.components is None:
         return
-    most = std_interval(record.golden[np.isfinite(record.golden)], level=GOLDEN_LEVEL)[1]
-    if record.importance_corrected_ci_low > 0 and record.components.contributed < most**2 / 2:
-        deviation = in_unit(most, percent=evidence.metric.percent)
+    golden = record.golden[np.isfinite(record.golden)]
+    most = std_interval(golden, level=GOLDEN_LEVEL)[1]
+    if record.importance_corrected_ci_low > 0 and not record.components.contributed >= most**2 / 2:
+        deviation = f"a standard deviation of {in_unit(most, percent=evidence.metric.percent)}. If so"
+        if math.isnan(most):
+            deviation = f"any standard deviation ({counted(len(golden), 'score')}; five that differ bound it). If large"
         message = (
-            f"The golden runs may have a standard deviation of {deviation}. If so, {record.factor} makes up less than "
-            "half of the variance, and the rows lack a long tail: raise golden_runs or mitigation_runs."
+            f"The golden runs may have {deviation}, {record.factor} makes up less than half of the "
+            "variance, and the rows lack a long tail: raise golden_runs or mitigation_runs."
         )
         yield Check("L3D006", "info", "Golden runs may vary more", message, record.factor)
 

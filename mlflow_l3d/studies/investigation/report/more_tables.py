@@ -48,8 +48,7 @@ def agreement_table(shown: Shown) -> Table | None:
 
 
 def _agreement_row(shown: Shown, name: str) -> dict[str, str]:
-    analysis = shown.analysis
-    group, numbers = shown.agreement(name), analysis.regression.get(name, {})
+    group, numbers = shown.agreement(name), shown.analysis.regression.get(name, {})
     every = "pooled runs" if shown.golden_word == "pooled" else shown.design.words.examples
 
     def shared(attribute: str) -> float:

@@ -59,12 +59,7 @@ def investigation_document(
     opens = any(factor["predicted"] for factor in data["factors"].values())
     voters = "pooled runs" if shown.golden_word == "pooled" else shown.golden_runs
     examples = fragile_examples(
-        worst,
-        classes=source.classes,
-        texts=source.texts,
-        runs=voters,
-        opens=opens,
-        are_rows=source.are_numbered,
+        worst, classes=source.classes, texts=source.texts, runs=voters, opens=opens, are_rows=source.are_numbered
     )
     reading, checks = {"shown": shown, "level": percent(shown.level)}, len(by_code(analysis.checks))
     sections = [

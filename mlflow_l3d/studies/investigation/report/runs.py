@@ -101,8 +101,7 @@ def _places(factor: str, row: int, column: int) -> list[Place]:
 
 def rows_shown(shown: Shown) -> int:
     """Return how many rows of each table a page shows."""
-    width = sum(int(record.table.shape[1]) for record in shown.records)
-    return max(5, MOST_CELLS // max(1, width))
+    return max(5, MOST_CELLS // max(1, sum(int(record.table.shape[1]) for record in shown.records)))
 
 
 def scores_table(shown: Shown, record: Importance, source: Source) -> Snippet:
@@ -128,8 +127,7 @@ def scores_table(shown: Shown, record: Importance, source: Source) -> Snippet:
         rows.append((number + 1, Markup("").join(cells), shown.unit.text(mean, 1)))
     left_out = len(record.table) - len(table)
     more = f"{counted(left_out, 'more row')}: in cells.json" if left_out > 0 else ""
-    values = {"rows": rows, "heads": heads, "factor": record.factor, "more": more}
-    return Snippet("scores.html", values)
+    return Snippet("scores.html", {"rows": rows, "heads": heads, "factor": record.factor, "more": more})
 
 
 def _range(shown: Shown) -> tuple[float, float]:

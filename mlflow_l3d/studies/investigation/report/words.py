@@ -145,7 +145,9 @@ def _kinds(shown: Shown, records: Sequence[Importance]) -> str:
         names[shown.verdict(record)].append(record.factor)
     above, below, open_ = names["dominates"], names["minor"], names["undecided"]
     if len(records) == 1:
-        verdict = f"{records[0].factor} {_is(shown.verdict(records[0]))}{details.by_tests_text(shown, above)}"
+        verdict = (
+            f"{records[0].factor} {'is ' * (not above)}{shown.verdict(records[0])}{details.by_tests_text(shown, above)}"
+        )
         return f"**{verdict}:** it is [[involved in|share]] **{shown.share_text(records[0])}** of the variance."
     rest = [f"{listed(each)} {_be(each)} {word}" for each, word in ((below, "minor"), (open_, "undecided")) if each]
     tail = f" {'; '.join(rest)}." if rest else ""
@@ -165,14 +167,9 @@ def _why_open(shown: Shown, records: Sequence[Importance]) -> str:
     verdicts = {record.factor: shown.analysis.verdict(record.factor) for record in records}
     reason = next((verdict.reason for verdict in verdicts.values() if not verdict.needs_runs), "")
     if not reason:
-        rows = max(record.rows_used for record in records)
-        return f": {rows} {shown.design.words.row} are too few"
+        return f": {max(record.rows_used for record in records)} {shown.design.words.row} are too few"
     alike = [factor for factor, verdict in verdicts.items() if verdict.reason == reason]
     return f": {reason}" if len(alike) == len(records) else f". {listed(alike)}: {reason}"
-
-
-def _is(word: str) -> str:
-    return word if word == "dominates" else f"is {word}"
 
 
 def _be(names: Sequence[str]) -> str:

@@ -77,8 +77,7 @@ def _headline(pairs: Sequence[Pair]) -> str:
         return f"No verdict on {_scorers(lossy, 'or')}: {lossy[0].record.obstacle}."
     both, effect = listed(list(dict.fromkeys(name for pair in pairs for name in pair.sides))), pairs[0].record
     if all(pair.record.verdict == EQUIVALENT for pair in pairs):
-        size = pairs[0].unit.size(effect.smallest_effect)
-        return f"{both} are equivalent on {_scorers(pairs)} within {size}."
+        return f"{both} are equivalent on {_scorers(pairs)} within {pairs[0].unit.size(effect.smallest_effect)}."
     tied = ": all rows tie" if all(1 < pair.record.rows == pair.record.ties for pair in pairs) else ""
     return f"No difference between {both} is established on {_scorers(pairs, 'or')}{tied}."
 

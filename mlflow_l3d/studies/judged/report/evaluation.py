@@ -105,8 +105,7 @@ def _main_luck(one: ScorerNumbers) -> Answer:
 
 
 def _change(one: ScorerNumbers) -> Answer:
-    counts = one.components
-    said = f"**{len(one.unstable)} of {counted(counts.rows, 'row')}** get different verdicts."
+    said = f"**{len(one.unstable)} of {counted(one.components.rows, 'row')}** get different verdicts."
     if most := [str(number) for number in one.unstable.get("number", ())][:3]:
         said += f" Those of row{'s' * (len(most) > 1)} {listed(most)} change most."
     if one.is_rated_once:

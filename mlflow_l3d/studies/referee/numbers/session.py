@@ -126,8 +126,7 @@ class Session:
         fresh = self.champion.fresh() if paired and self.champion.paired else {}
         order = sorted(candidate)
         scores = np.array([candidate[number] for number in order])
-        same_seeds = np.array([fresh.get(number, math.nan) for number in order])
-        self.noise.add_candidate(scores, same_seeds)
+        self.noise.add_candidate(scores, np.array([fresh.get(number, math.nan) for number in order]))
         if assessment.verdict != "keep":
             return
         width, error = self.rules.effect**2, assessment.error**2

@@ -122,10 +122,7 @@ def without_each(estimate: Estimate | None) -> LeftOut | None:
 
 
 def importances(
-    points: Sequence[SweptPoint],
-    clusters: Sequence[object],
-    factor: str,
-    left_out: Mapping[tuple[int, str], LeftOut],
+    points: Sequence[SweptPoint], clusters: Sequence[object], factor: str, left_out: Mapping[tuple[int, str], LeftOut]
 ) -> tuple[npt.NDArray[np.int64], Measured]:
     """Return the corrected importance of a factor at the points that have one with an error.
 

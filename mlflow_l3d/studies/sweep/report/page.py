@@ -59,11 +59,7 @@ _LINK: Final = Markup('<a href="{}" target="_blank" rel="noopener">{}</a>')
 
 
 def sweep_document(
-    sweep: Sweep,
-    *,
-    title: str,
-    source: Source | None = None,
-    links: Mapping[str, str] | None = None,
+    sweep: Sweep, *, title: str, source: Source | None = None, links: Mapping[str, str] | None = None
 ) -> Document:
     """Return a sweep as people read it.
 
@@ -227,8 +223,7 @@ def trend_table(shown: ShownSweep) -> Table | None:
         }
         for one in sorted(shown.sweep.trends, key=lambda one: not shown.claimed(one.p_holm))
     ]
-    note = _TREND_NOTE.format(tests=shown.tests)
-    return Table.of(rows, note, texts=frozenset({1, 2, 6, 8})) if rows else None
+    return Table.of(rows, _TREND_NOTE.format(tests=shown.tests), texts=frozenset({1, 2, 6, 8})) if rows else None
 
 
 def interaction_table(shown: ShownSweep) -> Table | None:
