@@ -307,7 +307,9 @@ def refusing(server, status, message, code=None):
 def sent(client, *texts):
     async def all_of():
         requests = [client.send("/chat/completions", chat_request(text, chat=True)) for text in texts]
-        return [(await asyncio.gather(each, return_exceptions=True))[0] for each in requests]
+        found = [(await asyncio.gather(each, return_exceptions=True))[0] for each in requests]
+        await client.close()
+        return found
 
     return asyncio.run(all_of())
 
