@@ -71,9 +71,7 @@ def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examp
         value, wins = _independent_wins(*scores, partners)
         values.append(value)
         for at, each in enumerate(wins):
-            moved[at] += np.bincount(
-                runs[at], (each - value) / np.sqrt(len(each) * (len(each) - 1)), minlength=len(moved[at])
-            )
+            moved[at] += _moved(each, value, runs[at], len(moved[at]))
         gaps.append(np.subtract.outer(*(np.quantile(each, _middles(min(len(each), _MOST))) for each in scores)).ravel())
     variance = sum(float(each @ each) for each in moved)
     variance += 2 * float(moved[0][pairing.first] @ moved[1][pairing.second])
@@ -116,13 +114,16 @@ def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_exam
         gaps.append(sign * (first.scores[partners.first] - second.scores[partners.second]))
         wins = _points(gaps[-1])
         values.append(float(wins.mean()))
-        pairs = len(wins)
-        moved += np.bincount(
-            runs[partners.first], (wins - values[-1]) / np.sqrt(pairs * (pairs - 1)), minlength=one.runs
-        )
+        moved += _moved(wins, values[-1], runs[partners.first], one.runs)
     variance = float(moved @ moved) / len(values) ** 2
     variance += _density(np.concatenate(gaps), count) ** 2 * of_examples
     return _share(float(np.mean(values)), variance, count, level)
+
+
+def _moved(wins: FloatArray, value: float, runs: IntArray, size: int) -> FloatArray:
+    """Return what each of `size` runs adds to the error of a mean of wins, whose variance is the sum of the squares."""
+    share = (wins - value) / np.sqrt(len(wins) * (len(wins) - 1))
+    return np.bincount(runs, share, minlength=size).astype(np.float64)
 
 
 def _points(differences: FloatArray) -> FloatArray:
