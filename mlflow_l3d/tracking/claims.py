@@ -24,13 +24,18 @@ _PRESENT: Final = 1 << 62
 
 
 class Claims:
-    """The claims of one recorder. Threads may share it; they and other recorders of a process are never refused.
+    """The claims of one recorder. Threads may share it.
+
+    Other recorders of a process are refused only if they ask to be alone.
 
     Parameters
     ----------
     path
         The file; its folder is made. It goes with the last process that has it open.
     """
+
+    _here: ClassVar[set[tuple[int, str]]] = set()
+    """The file and key of what this process has claimed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -42,9 +47,9 @@ class Claims:
         with suppress(OSError):  # without a file that can be locked everything is free
             self._file = _Shared.open(path)
 
-    def take(self, key: str) -> bool:
+    def take(self, key: str, *, alone: bool = False) -> bool:
         """Claim a cell; return whether nobody else trains it, and nobody has since this was opened."""
-        if not self.lock(key):
+        if not self.lock(key, alone=alone):
             return False
         if self._file < 0:
             return True
@@ -58,11 +63,16 @@ class Claims:
             return False
         return True
 
-    def lock(self, key: str) -> bool:
-        """Claim a cell, whether or not it was done; return False if another process has claimed it."""
-        if self._file >= 0 and not _locked(self._file, _byte(key)):
+    def lock(self, key: str, *, alone: bool = False) -> bool:
+        """Claim a cell, whether or not it was done; return False if another process has claimed it.
+
+        With `alone` also if another recorder of this process, which may run in another thread, has claimed it.
+        """
+        here = alone and (self._file, key) in self._here
+        if self._file >= 0 and (here or not _locked(self._file, _byte(key))):
             return False
         self._held.add(key)
+        self._here.add((self._file, key))
         return True
 
     def release(self, key: str, *, done: bool = False) -> None:
@@ -73,6 +83,7 @@ class Claims:
             if key in self._held and self._file >= 0:
                 fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _byte(key))
         self._held.discard(key)
+        self._here.discard((self._file, key))
 
     def __contains__(self, key: object) -> bool:
         """Return whether this recorder has claimed a cell."""

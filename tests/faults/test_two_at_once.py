@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,24 @@ def test_points_of_a_sweep_take_what_a_killed_investigation_leaves(place: Place)
     parents = {run.info.run_id: run.data for run in place.parents() if "l3d.sweep" in run.data.tags}
     assert [data.tags["l3d.state"] for data in parents.values()] == ["complete"] * 2
     assert list((place.cache / "claims").iterdir()) == []
+
+
+def test_what_a_third_uploads_of_a_killed_one_is_not_trained_by_those_that_were_open_before(place: Place) -> None:
+    slow = {**SHARED, "executor": "inline", "hyperparameters": "duration=0.05"}
+
+    def kill_one_and_begin_another(number: int) -> None:
+        if number == 0:
+            killed = place.start(factor="label_selection", **slow)
+            wait_until(lambda: len(place.spooled()) > 0, "its first cell")
+            with closing(sqlite3.connect(place.uri.removeprefix("sqlite:///"))) as store:
+                store.execute("BEGIN EXCLUSIVE")  # so that it uploads nothing
+                wait_until(lambda: len(place.spooled()) >= OWN + 4, "golden runs")
+                os.killpg(killed.pid, signal.SIGKILL)
+                killed.communicate()
+            place.investigate(factor="data_split", **slow)
+
+    place.investigate(factor="data_order", approach=Hooked(kill_one_and_begin_another), **slow)
+    assert set(finished(place).values()) == {1}
 
 
 def test_on_several_machines(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,22 @@ def test_recorders_of_one_process_do_not_end_each_other_s_claims(tmp_path: Path)
     mine.close()
 
 
+def test_a_recorder_is_refused_what_another_of_its_process_has_claimed_if_it_asks_to_be_alone(tmp_path: Path) -> None:
+    mine, too = Claims(tmp_path / "claims" / "context"), Claims(tmp_path / "claims" / "context")
+    assert mine.take(FIRST)
+    assert too.take(FIRST)
+    too.release(FIRST)
+    assert mine.take(SECOND)
+    assert not too.take(SECOND, alone=True)
+    assert not too.lock(SECOND, alone=True)
+    mine.release(SECOND, done=True)
+    assert too.lock(SECOND, alone=True)
+    too.release(SECOND)
+    assert not too.take(SECOND, alone=True)
+    for each in (mine, too):
+        each.close()
+
+
 def test_where_no_file_can_be_written_everything_is_free(tmp_path: Path) -> None:
     (tmp_path / "claims").touch()
     claims = Claims(tmp_path / "claims" / "context")

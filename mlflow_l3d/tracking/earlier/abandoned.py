@@ -47,9 +47,11 @@ def _upload(recorder: RunRecorder[Any], folder: Path, on_server: Container[str])
     shared = work.context_key, work.shared_params, source_tags(parent)
     writer = ChildWriter(client, experiment_id, parent.info.run_id, *shared)
     for key in spool:
-        if key not in on_server and spool.has(key) and spool.record(key).status == "FINISHED":
+        is_finished = key not in on_server and spool.has(key) and spool.record(key).status == "FINISHED"
+        if is_finished and recorder.claims.take(key, alone=True):
             forget_lost_run(client, spool, key)
             writer.write(spool, key, repeated=True)
+            recorder.claims.release(key, done=True)
     if parent.info.status == "RUNNING":
         end_early(client, parent.info.run_id, "Its process was killed. The same command continues it.", "KILLED")
     return True

@@ -55,7 +55,8 @@ class Elsewhere:
     def settled(self, cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
         """Return those of the cells of other processes that are done now, and those given back, which are claimed."""
         done, claims = self._recorder.recovered.metrics, self._recorder.claims
-        locked = {cell.key for cell in cells if claims.lock(cell.key)}  # before the look: what ends here is found
+        # Before the look: what ends here is found.
+        locked = {cell.key for cell in cells if claims.lock(cell.key, alone=True)}
         for whole in (False, True):
             if not whole or locked - done.keys():
                 self.look_now(locked, whole=whole)
