@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
@@ -18,11 +19,11 @@ MOST: Final = 50  # scores that are kept
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 _NUMBER: Final = r"(?P<number>[+-]?(?>(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?))"
 # The number may be wrapped: np.float64(0.5), '0.5', [0.5].
-# Not meant are 3.2s, 1.2.3, 10:50:09, x.py:3:, 0,87, 1 234, 45%|.
+# Not meant are 3.2s, 1.2.3, 10:50:09, x.py:3:, 0,87, 1 234, 45%|, 5-fold, 0.8 / 0.9.
 _VALUE: Final = re.compile(
     r"(?P<equals>[:=│])\s*(?:[a-z_][\w.]*\(|[\"']|\[\s*(?=[\w.+-]+\s*\]))?"
     rf"(?![+-]?\d{{1,3}}[ \xa0\u202f']\d{{3}}\b){_NUMBER}"
-    r"(?:(?P<percent>\s?%)(?!\|)|/(?P<whole>\d+)(?![\w.])|(?!\s?%|[\w:]|[.,/-]\d))",
+    r"(?:(?P<percent>\s?%)(?!\|)|/(?P<whole>\d+)(?![\w.])|(?!\s?%|[\w:]|[.,/]\d|-\w|\s+/\s))",
     re.IGNORECASE,
 )
 _BARE: Final = re.compile(
@@ -36,20 +37,23 @@ _JSON_START: Final = re.compile(r"\{\s*[\"}]")
 _FRACTION: Final = re.compile(r"\.\d|\d\s?%")
 _DELIMITER: Final = re.compile(r"[,;:|=\[\]{}<>\"'│]|\s-+\s|\t|\s{3,}")
 _COUNTED: Final = re.compile(
-    r"\b(?:epochs?|steps?|iter(?:ation)?|batch)\s+\d+(?:/\d+)?\b|^.*\b(?:info|debug|warning)\b|^\d{3}\s|\d+/\d+"
+    r"\b(?:(?:for|at|after)\s+)?(?:(?:epochs?|steps?|iter(?:ation)?|batch|seed)[\s=#]+\d+(?:/\d+)?|\d+\s+epochs?)\b"
+    r"|^.*\b(?:info|debug|warning)\b|^\d{3}\s|\d+/\d+"
 )
 _BASELINE: Final = "baseline"
-_OF_HEADINGS: Final = frozenset({"results", "result", "metrics", "scores", "performance", "set"})
+_OF_HEADINGS: Final = frozenset({"results", "result", "report", "metrics", "scores", "performance", "set"})
 _EVALUATED: Final = re.compile(
-    r"(?:^|\b(?:evaluat\w+|results?|scores?|performance) )(?:on|for) (?:the )?(\w+)(?: (?:data|(?:data)?set))?\W*$"
+    r"(?:(?:^|\b(?:evaluat\w+|results?|scores?|performance) )(?:on|for) (?:the )?|\w \()"
+    r"(\w+)(?: data| (?:data)?set)?\W*$"
 )
-"""``Evaluating on the test set ...``, a heading, and not ``Training on the train set``."""
+"""``Evaluating on the test set ...``, ``Report (test set):``, headings, and not ``Training on the train set``."""
 _BY_SPLIT: Final = re.compile(
     r"(?P<name>[a-z][\w @-]{0,60}?)\s{0,9}[:=]\s{0,9}"
     rf"(?P<values>(?:[,;/]?\s*[\d.]+\s?%?\s*\((?:{'|'.join(SPLITS)})(?: set)?\))+)",
     re.IGNORECASE,
 )
 """``accuracy: 0.99 (train), 0.80 (test)``"""
+_MEAN: Final = re.compile(r"\s\(\s?([\d.]+)\)")
 _FOLD: Final = re.compile(r"\bfold\W*\d+", re.IGNORECASE)
 # Words in names of other numbers.
 _NO_SCORE: Final = re.compile(
@@ -197,8 +201,11 @@ def _lines(text: str) -> Iterator[tuple[str, dict[str, Any] | None]]:
             if "{" in line:
                 document, stop = _mapping_at(text, brace, ends.get(brace, 0))
                 if not text[stop:].partition("\n")[0].strip():
-                    *_, split = "", *_split_at_end(text[match.start() : brace])
-                    record, line, end = {split: document} if split else document, text[match.start() : stop], stop
+                    before = re.findall("[a-z]+", text[match.start() : brace].lower())  # INFO test results:
+                    *_, split = ["", *(word for word in before if word not in _OF_HEADINGS)]
+                    record, line, end = document, text[match.start() : stop], stop
+                    if split in SPLITS:
+                        record = {split: document}
         yield line, record
 
 
@@ -212,14 +219,6 @@ def _mapping_at(text: str, start: int, end: int) -> tuple[dict[Any, Any], int]:
         raise ValueError
     with warnings.catch_warnings(action="ignore"):
         return dict(ast.literal_eval(re.sub(r"[a-zA-Z_][\w.]*\(([^(),]*)\)", r"\1", literal))), end
-
-
-def _split_at_end(text: str) -> list[str]:
-    """Return the part of the data that a text ends with, as ``INFO test results:``, if it does."""
-    words = re.findall(r"[a-z]+", text.lower())
-    while words and words[-1] in _OF_HEADINGS:
-        words.pop()
-    return [word for word in words[-1:] if word in SPLITS]
 
 
 def _items(record: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Printed]]:
@@ -238,7 +237,7 @@ def _pairs(line: str) -> Iterator[tuple[str, Printed]]:
     end, split, metric = 0, "", ""
     line = _BY_SPLIT.sub(_named_each, line.replace("[%]", "(%)"))
     for match in _VALUE.finditer(line):
-        before, end = line[end : match.start()], match.end()
+        before, end = _MEAN.sub("", line[end : match.start()]), match.end()
         name, split = _name_of(before, split)
         fold = _FOLD.findall(before)
         if match["equals"] == "=" and not before.endswith(" "):
@@ -250,7 +249,7 @@ def _pairs(line: str) -> Iterator[tuple[str, Printed]]:
         *_, metric = [metric, *(each for each in _DELIMITER.split(before) if sounds_like_metric(normalised(each)))]
         if metric and words_of(name) and words_of(name) <= SPLITS:  # accuracy train: 0.99, test: 0.90
             name = f"{name} {' '.join(word for word in metric.split() if word.lower() not in SPLITS)}"
-        number, whole = float(match["number"]), match["whole"]
+        number, whole = _number(match, name), match["whole"]
         if whole is not None:  # 87/100 correct: a share, and else the place in a list
             if not is_share(normalised(name)) or not 0 <= number <= float(whole) or not float(whole):
                 continue
@@ -268,16 +267,11 @@ def _named_each(match: re.Match[str]) -> str:
 def _name_of(before: str, split: str) -> tuple[str, str]:
     """Return the name at the end of a text, and the part of the data that it is of: ``Test: loss 0.3, acc``.
 
-    Parameters
-    ----------
-    before
-        The text.
-    split
-        The part of the data that was named before it in the same line.
+    `split` is the part that was named before the text in the same line.
     """
     *others, name = ["", *filter(str.strip, _DELIMITER.split(before))]
     for other in others:
-        words = words_of(other) - {"epoch", *_OF_HEADINGS}
+        words = words_of(other) - {"epoch", "on", "the", *_OF_HEADINGS}
         if words and words <= SPLITS:
             split = " ".join(sorted(words))
         elif is_of_baseline(other) or (words and split == _BASELINE):
@@ -291,10 +285,15 @@ def _bare_pairs(line: str, before: Mapping[str, Printed]) -> Iterator[tuple[str,
     end, split = 0, ""
     for match in _BARE.finditer(line) if _FRACTION.search(line) else ():
         typed, split = _name_of(f"{line[end : match.start()]}|{match['name']}", split)
-        name, number, end = normalised(typed), float(match["number"]), match.end()
-        if average := re.match(r"\s\(([\d.]+)\)", line[end:]) if "@" in typed else None:  # Acc@1 60.00 (70.10)
-            number = float(average[1])
-        digits = len(match["number"].partition(".")[2])
-        is_rounded = name in before and round(before[name].number, digits) == number
+        name, end = normalised(typed), match.end()
+        value = Printed(_number(match, typed), match["percent"] is not None)
+        digits, known = len(match["number"].partition(".")[2]), before.get(name, Printed(math.nan))
+        is_rounded = round(known.number * 100.0 ** (value.has_sign - known.has_sign), digits) == value.number
         if sounds_like_metric(re.sub(r"_at_\d+$", "", name).rpartition("_")[2]) and not is_rounded:
-            yield name, Printed(number, match["percent"] is not None)
+            yield name, value
+
+
+def _number(match: re.Match[str], name: str) -> float:
+    """Return a number, or the mean behind it that loops over batches print: ``Acc@1 60.00 (70.10)``."""
+    mean = _MEAN.match(match.string, match.end()) if "@" in name else None
+    return float(mean[1] if mean else match["number"])

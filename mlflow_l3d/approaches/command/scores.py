@@ -17,13 +17,13 @@ _TRAINING: Final = frozenset({"train", "training", "tr", "trn"})
 SPLITS: Final = _HELD_OUT | _TRAINING | {"test", "te", "tst"}
 """Words that name a part of the data."""
 _IN_SAMPLE: Final = re.compile(r"(?<![^\W_])in[ _-]sample(?![^\W_])")
-_LOSSES: Final = frozenset({"loss", "perplexity"})
+_LOSSES: Final = frozenset({"loss", "perplexity", "brier"})
 _MEANS: Final = frozenset({"mean", "average", "avg", "cv", "best"})
 _REWARDS: Final = frozenset({"reward", "return", "pearson", "spearman", "correlation"})
 _BASELINES: Final = r"baseline|dummy|majority(?![ _-]vot)|chance(?![ _-]correct)|naive(?![ _-]bayes)"
 # A fold, a class, a baseline, the first five answers: part of a score, or the score of something else.
 _PART: Final = re.compile(
-    rf"(?<![^\W_])(?:fold|class|label|{_BASELINES}|teacher|human|before)(?![^\W\d_])"
+    rf"(?<![^\W_])(?:fold|class|label|{_BASELINES}|teacher|human|before|worst)(?![^\W\d_])"
     r"|(?:top|acc_at)[_-]?(?:[2-9]|1\d)|(?:^|/)\d+/"
 )
 # Last words of names that a score has part in: accuracy_std, best_f1_epoch.
@@ -85,7 +85,10 @@ def chosen_score(values: Mapping[str, Printed]) -> str:
 
     best = [name for name in scores if rank(name) == min(map(rank, scores))]
     wholes = [name for name in best if not any(words[other] < words[name] for other in best)]
-    return next((name for name in ("f1_macro", *registered()) if name in best), "".join(wholes[-1:]))
+    ours = (words_of(metric) for metric in ("f1_macro", *registered()))
+    return next(
+        (name for metric in ours for name in best if words[name] - SPLITS - {"top"} == metric), "".join(wholes[-1:])
+    )
 
 
 def words_of(name: str) -> frozenset[str]:
