@@ -6,12 +6,14 @@ import os
 import signal
 import sqlite3
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from run_helpers import SMALL, Hooked, Place, sqlite_place, wait_until
+from warm_start import WarmStart
 
 from mlflow_l3d.tracking.earlier import elsewhere
 
@@ -29,6 +31,17 @@ def place(tmp_path: Path, migrated_store: Path) -> Place:
 
 def finished(place: Place) -> Counter[str]:
     return Counter(run.data.tags["l3d.cell_key"] for run in place.cells() if run.info.status == "FINISHED")
+
+
+def kill_before_its_uploads(place: Place, parameters: Mapping[str, Any]) -> None:
+    """Start an investigation, and kill it when all of its own cells and some golden runs are in the spool alone."""
+    killed = place.start(factor="label_selection", **parameters)
+    wait_until(lambda: len(place.spooled()) > 0, "its first cell")
+    with closing(sqlite3.connect(place.uri.removeprefix("sqlite:///"))) as store:
+        store.execute("BEGIN EXCLUSIVE")
+        wait_until(lambda: len(place.spooled()) >= OWN + 4, "golden runs")
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.communicate()
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["both end", "one is killed"])
@@ -69,17 +82,28 @@ def test_what_a_third_uploads_of_a_killed_one_is_not_trained_by_those_that_were_
 
     def kill_one_and_begin_another(number: int) -> None:
         if number == 0:
-            killed = place.start(factor="label_selection", **slow)
-            wait_until(lambda: len(place.spooled()) > 0, "its first cell")
-            with closing(sqlite3.connect(place.uri.removeprefix("sqlite:///"))) as store:
-                store.execute("BEGIN EXCLUSIVE")  # so that it uploads nothing
-                wait_until(lambda: len(place.spooled()) >= OWN + 4, "golden runs")
-                os.killpg(killed.pid, signal.SIGKILL)
-                killed.communicate()
+            kill_before_its_uploads(place, slow)
             place.investigate(factor="data_split", **slow)
 
     place.investigate(factor="data_order", approach=Hooked(kill_one_and_begin_another), **slow)
     assert set(finished(place).values()) == {1}
+
+
+def test_what_a_killed_one_left_is_not_uploaded_while_another_trains_it(place: Place) -> None:
+    slow = {**SHARED, "executor": "inline", "hyperparameters": "duration=0.05"}
+    again: list[WarmStart] = []
+
+    def kill_one_and_continue_it(number: int) -> None:
+        if number == 0:
+            kill_before_its_uploads(place, slow)
+        elif number == OWN:  # the first golden run, which the killed one has in its spool
+            again.append(place.start(factor="label_selection", **slow))
+            wait_until(lambda: len(finished(place)) > OWN + OWN, "uploads")
+
+    place.investigate(factor="data_order", approach=Hooked(kill_one_and_continue_it), **slow)
+    _, stderr = again[0].communicate()
+    assert again[0].returncode == 0, stderr
+    assert list(finished(place).values()) == [1] * (2 * OWN + GOLDEN)
 
 
 def test_on_several_machines(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
