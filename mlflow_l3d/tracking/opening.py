@@ -118,7 +118,8 @@ def _lock(folder: Path, role: str) -> BaseFileLock:
     lock = FileLock(folder.with_suffix(".lock"), thread_local=False)  # a point of a sweep ends in another thread
     try:
         private_folder(folder.parent, ours=True)
-        lock.acquire(timeout=0)
+        with FileLock(folder.with_suffix(".upload"), timeout=60):  # another command uploads what ours left
+            lock.acquire(timeout=0)
     except Timeout:
         what = f"The same {role} is running in another process on this machine"
         raise L3DError(f"{what}: wait for it, or change a parameter.") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
@@ -15,6 +16,8 @@ import pytest
 from run_helpers import SMALL, Hooked, Place, sqlite_place, wait_until
 from warm_start import WarmStart
 
+from mlflow_l3d.tracking import opening
+from mlflow_l3d.tracking.children import ChildWriter
 from mlflow_l3d.tracking.earlier import elsewhere
 
 pytestmark = pytest.mark.slow
@@ -87,6 +90,26 @@ def test_what_a_third_uploads_of_a_killed_one_is_not_trained_by_those_that_were_
 
     place.investigate(factor="data_order", approach=Hooked(kill_one_and_begin_another), **slow)
     assert set(finished(place).values()) == {1}
+
+
+def test_a_command_waits_for_another_that_uploads_what_it_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = {**SHARED, "executor": "inline", "hyperparameters": "duration=0.05"}
+    kill_before_its_uploads(place, slow)
+    [folder] = {path.parent.parent for path in place.cache.glob("spool/*/*/cell.json")}
+    write, locks = ChildWriter.write, []
+    begins = threading.Thread(target=lambda: locks.append(opening._lock(folder, "investigation")))
+
+    def write_while_it_begins(*arguments: Any, **more: Any) -> str:
+        if not begins.ident:
+            begins.start()
+            begins.join(1.0)
+        return write(*arguments, **more)
+
+    monkeypatch.setattr(ChildWriter, "write", write_while_it_begins)
+    place.investigate(factor="data_order", **slow)
+    begins.join()
+    assert [lock.is_locked for lock in locks] == [True]
+    locks[0].release()
 
 
 def test_what_a_killed_one_left_is_not_uploaded_while_another_trains_it(place: Place) -> None:
