@@ -169,6 +169,15 @@ def test_all_that_a_command_started_ends_with_the_worker(send, how, tmp_path):
     assert all_gone(tmp_path)
 
 
+def test_a_process_leaves_no_supervisor_to_the_end_of_python(tmp_path):
+    program = (
+        "from pathlib import Path; from mlflow_l3d.approaches.command.template import run; "
+        f"run(['true'], Path({str(tmp_path)!r}), {{'PATH': '/usr/bin:/bin'}})"
+    )
+    command = [sys.executable, "-W", "default::ResourceWarning", "-c", program]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux finds what left its group")
 def test_what_a_command_leaves_running_ends_with_it(tmp_path):
     words = with_company(tmp_path)
