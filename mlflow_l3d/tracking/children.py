@@ -79,6 +79,17 @@ class ChildWriter:
         self.client.set_terminated(info.run_id, record.status, end_time=record.end_time)
         return str(info.run_id)
 
+    def take_other(self, spool: Spool[Any], key: str) -> bool:
+        """Let a cell of the spool have its finished run of another parent; return whether there is one."""
+        wanted = condition({names.CELL_KEY: key, names.CONTEXT_KEY: self.context_key}, "FINISHED")
+        other = next(search(self.client, None, wanted), None)
+        if other is not None:
+            begun = spool.run_id(key)
+            if begun is not None and begun != other.info.run_id:
+                self.client.set_terminated(begun, "KILLED")
+            spool.set_run_id(key, other.info.run_id)
+        return other is not None
+
     def _create(self, record: RunRecord) -> Run:
         tags = {
             **record.tags_logged,

@@ -16,6 +16,7 @@ import pytest
 from run_helpers import SMALL, Hooked, Place, sqlite_place, wait_until
 from warm_start import WarmStart
 
+from mlflow_l3d.studies.search.run import HyperparameterSearch, search
 from mlflow_l3d.tracking import opening
 from mlflow_l3d.tracking.children import ChildWriter
 from mlflow_l3d.tracking.earlier import elsewhere
@@ -148,3 +149,19 @@ def test_on_several_machines(place: Place, monkeypatch: pytest.MonkeyPatch) -> N
     tags = place.client.get_run(found.run_id).data.tags
     assert tags["l3d.cells_of"] == other[0].run_id
     assert f"{GOLDEN - golden} of its cells are children of [run {other[0].run_id[:8]}]" in tags["mlflow.note.content"]
+
+
+def test_searches_upload_a_trial_once_that_both_train(place: Place) -> None:
+    parameters: dict[str, Any] = {"metric": "synthetic_score", "space": "a_data_order=0|3|6|9", "executor": "inline"}
+    others: list[HyperparameterSearch] = []
+
+    def begin_another(number: int) -> None:
+        if number == 2:
+            others.append(search(approach="synthetic", fine_trials=0, **parameters))
+
+    with place.entered():
+        found = search(approach=Hooked(begin_another), fine_trials=2, **parameters)
+    done = Counter(run.data.tags["l3d.cell_key"] for run in place.runs("tags.`l3d.role` = 'trial'"))
+    assert set(done.values()) == {1}
+    both = [each.result.trials.query("level == 'coarse'")["run_id"] for each in (found, *others)]
+    assert (both[0] == both[1]).all()

@@ -14,6 +14,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
+from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.tracking import uploader as module
 from mlflow_l3d.tracking.claims import Claims
 from mlflow_l3d.tracking.recorder import RunRecorder
@@ -206,7 +207,7 @@ def test_submit_and_stop_do_not_wait_for_a_server_that_is_away() -> None:
 def test_a_recorder_says_whether_a_try_to_write_a_run_went_before(
     uploader: Uploader, earlier: bool, tmp_path: Path
 ) -> None:
-    flags: list[bool] = []
+    flags, key = list[bool](), content_key("k")
 
     class Writer:
         def write(self, _spool: object, key: str, *, repeated: bool) -> str:
@@ -218,7 +219,8 @@ def test_a_recorder_says_whether_a_try_to_write_a_run_went_before(
     recorder: Any = object.__new__(RunRecorder)
     recorder.uploader, recorder._writer, recorder.spool = uploader, Writer(), None
     recorder.claims, recorder._repeated = Claims(tmp_path / "claims"), False
-    recorder.submit("k", repeated=earlier)
+    assert recorder.claims.take(key)
+    recorder.submit(key, repeated=earlier)
     assert uploader.wait(patience=5)
     assert flags == [earlier, True, True]
     assert uploader.refused == []
