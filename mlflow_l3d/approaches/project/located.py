@@ -143,7 +143,12 @@ def _by_mlflow(address: str, uri: str, version: str, env_manager: str, cache: Pa
         if not place.is_dir():
             private_folder(place.parent)
             shutil.copytree(copied, partial := place.with_name(f".{folder.name}"))
-            partial.rename(place)
+            try:
+                partial.rename(place)
+            except OSError:
+                shutil.rmtree(partial)
+                if not place.is_dir():  # of another process, which was first
+                    raise
     if env_manager == LOCAL:
         return Located(place, environment, files, _version())
     return Located(place, environment, files, content_key({"PATH": environment["PATH"].split(os.pathsep)[0]}))
