@@ -202,8 +202,7 @@ def whole_id(client: MlflowClient, run_id: str, parameter: str = "parent_run_id"
 
 def experiment_ids(client: MlflowClient) -> list[str]:
     """Return the id of every active experiment of a server."""
-    found = every_page(lambda token: client.search_experiments(page_token=token))
-    return [str(experiment.experiment_id) for experiment in found]
+    return [str(each.experiment_id) for each in every_page(lambda token: client.search_experiments(page_token=token))]
 
 
 def every_page(page_after: Callable[[str | None], PagedList[T]]) -> Iterator[T]:

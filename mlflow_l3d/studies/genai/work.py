@@ -84,9 +84,8 @@ class Work:
             self._recorded: dict[str, list[Run]] = {}
             for run in runs:
                 self._recorded.setdefault(run.data.tags.get(names.CELL_KEY, ""), []).append(run)
-            parents = {run.data.tags.get(names.PARENT_RUN_ID, "") for run in runs}
-            ended = (run for run in runs_named(self.client, [*parents]) if run.info.status == "FINISHED")
-            self._ended = {run.info.run_id for run in ended}
+            parents = runs_named(self.client, [*{run.data.tags.get(names.PARENT_RUN_ID, "") for run in runs}])
+            self._ended = {run.info.run_id for run in parents if run.info.status == "FINISHED"}
             for cell in self.request.cells:
                 self._carry_out(cell)
                 bar.update(self.computed + self.reused + self.missing - bar.n)
