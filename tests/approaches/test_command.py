@@ -169,13 +169,23 @@ def test_all_that_a_command_started_ends_with_the_worker(send, how, tmp_path):
     assert all_gone(tmp_path)
 
 
-def test_a_process_leaves_no_supervisor_to_the_end_of_python(tmp_path):
-    program = (
-        "from pathlib import Path; from mlflow_l3d.approaches.command.template import run; "
-        f"run(['true'], Path({str(tmp_path)!r}), {{'PATH': '/usr/bin:/bin'}})"
-    )
+@pytest.mark.parametrize("forks", [False, True])
+def test_a_process_leaves_no_supervisor_to_the_end_of_python(forks, tmp_path):
+    """Nor does it wait for a fork of its own, which has the pipes of the supervisor, too."""
+    program = f"""
+import os, time
+from pathlib import Path
+from mlflow_l3d.approaches.command.template import run
+run(['true'], Path({str(tmp_path)!r}), {{'PATH': '/usr/bin:/bin'}})
+parent = os.getpid()
+if {forks} and os.fork() == 0:
+    os.close(1), os.close(2)
+    while os.getppid() == parent:
+        time.sleep(0.01)
+    os._exit(0)
+"""
     command = [sys.executable, "-W", "default::ResourceWarning", "-c", program]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
+    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stderr == ""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux finds what left its group")

@@ -279,8 +279,9 @@ def _answer(supervisor: subprocess.Popen[bytes], request: Mapping[str, Any]) -> 
 
 @atexit.register
 def _end_idle() -> None:
-    """End the supervisors of this process, whose stdin ends."""
+    """End the supervisors of this process; a fork of it may keep their stdin open."""
     for supervisor in _idle.pop(os.getpid(), ()):
+        supervisor.kill()
         supervisor.communicate()
 
 
