@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from mlflow_l3d.approaches.command.key_files import write_whole
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import condition, search
@@ -28,8 +29,7 @@ def read_memory(folder: Path) -> None:
         files = json.loads(path.read_text(encoding="utf-8")) if path else {}
     for name, text in files.items():
         if re.fullmatch(r"seed-\d+/[0-9a-f]+\.json", name) and not (place := folder / name).exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text, encoding="utf-8")
+            write_whole(place, text)
 
 
 def write_suite(summary: Mapping[str, Any], folder: Path) -> None:

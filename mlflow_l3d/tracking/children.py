@@ -79,6 +79,17 @@ class ChildWriter:
         self.client.set_terminated(info.run_id, record.status, end_time=record.end_time)
         return str(info.run_id)
 
+    def take_other(self, spool: Spool[Any], key: str) -> bool:
+        """Let a cell of the spool have its finished run of another parent; return whether there is one."""
+        wanted = condition({names.CELL_KEY: key, names.CONTEXT_KEY: self.context_key}, "FINISHED")
+        other = next(search(self.client, None, wanted), None)
+        if other is not None:
+            begun = spool.run_id(key)
+            if begun is not None and begun != other.info.run_id:
+                self.client.set_terminated(begun, "KILLED")
+            spool.set_run_id(key, other.info.run_id)
+        return other is not None
+
     def _create(self, record: RunRecord) -> Run:
         tags = {
             **record.tags_logged,
@@ -191,8 +202,7 @@ def whole_id(client: MlflowClient, run_id: str, parameter: str = "parent_run_id"
 
 def experiment_ids(client: MlflowClient) -> list[str]:
     """Return the id of every active experiment of a server."""
-    found = every_page(lambda token: client.search_experiments(page_token=token))
-    return [str(experiment.experiment_id) for experiment in found]
+    return [str(each.experiment_id) for each in every_page(lambda token: client.search_experiments(page_token=token))]
 
 
 def every_page(page_after: Callable[[str | None], PagedList[T]]) -> Iterator[T]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Final
@@ -36,6 +37,7 @@ class Claims:
 
     _here: ClassVar[set[tuple[int, str]]] = set()
     """The file and key of what this process has claimed."""
+    _one_by_one = threading.Lock()
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -63,16 +65,25 @@ class Claims:
             return False
         return True
 
+    def take_soon(self, key: str) -> bool:
+        """Do the same alone, and wait for others, which should be uploading it; after a minute they are ignored."""
+        for _ in range(600):
+            if self.lock(key, alone=True):
+                return self.take(key)
+            time.sleep(0.1)
+        return True
+
     def lock(self, key: str, *, alone: bool = False) -> bool:
         """Claim a cell, whether or not it was done; return False if another process has claimed it.
 
         With `alone` also if another recorder of this process, which may run in another thread, has claimed it.
         """
-        here = alone and (self._file, key) in self._here
-        if self._file >= 0 and (here or not _locked(self._file, _byte(key))):
-            return False
-        self._held.add(key)
-        self._here.add((self._file, key))
+        with self._one_by_one:
+            here = alone and (self._file, key) in self._here
+            if self._file >= 0 and (here or not _locked(self._file, _byte(key))):
+                return False
+            self._held.add(key)
+            self._here.add((self._file, key))
         return True
 
     def release(self, key: str, *, done: bool = False) -> None:

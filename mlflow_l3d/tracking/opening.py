@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -118,7 +118,8 @@ def _lock(folder: Path, role: str) -> BaseFileLock:
     lock = FileLock(folder.with_suffix(".lock"), thread_local=False)  # a point of a sweep ends in another thread
     try:
         private_folder(folder.parent, ours=True)
-        lock.acquire(timeout=0)
+        with FileLock(folder.with_suffix(".upload"), timeout=60):  # another command uploads what ours left
+            lock.acquire(timeout=0)
     except Timeout:
         what = f"The same {role} is running in another process on this machine"
         raise L3DError(f"{what}: wait for it, or change a parameter.") from None
@@ -140,7 +141,7 @@ def recover(recorder: RunRecorder[Any]) -> None:
     planned: set[str] | None = None
     if work.cells is not None:
         planned = {cell.key for cell in work.cells()} if on_server or any(True for _ in spool) else set()
-    spooled = sorted(key for key in list(spool) if _usable(spool, key, planned))
+    spooled = sorted(key for key in list(spool) if _usable(recorder, key, planned, on_server))
     taken_over = take_over(recorder, set(spooled))
     _tell_holders(recorder, [on_server[key] for key in sorted(planned or ()) if key in on_server], taken_over)
     for key in spooled:
@@ -194,13 +195,18 @@ def _note_trials(
         recovered.runs.setdefault(key, str(run.info.run_id))
 
 
-def _usable(spool: Spool[Any], key: str, planned: set[str] | None) -> bool:
-    """Keep what is planned, whole and did not fail; set aside what is not whole, and remove any other."""
+def _usable(recorder: RunRecorder[Any], key: str, planned: set[str] | None, on_server: Container[str]) -> bool:
+    """Keep what is planned, whole and did not fail; set aside what is not whole, and remove any other.
+
+    A cell that another process trains by now, or has uploaded, is removed, too: it is taken from there.
+    """
+    spool = recorder.spool
     if not spool.has(key):
         _logger.warning("The record %s in the spool is broken (a power cut?): set aside, and computed again.", key)
         spool.set_aside(key)
         return False
-    if (planned is None or key in planned) and spool.record(key).status != "FAILED":
+    is_wanted = (planned is None or key in planned) and spool.record(key).status != "FAILED"
+    if is_wanted and (planned is None or key in on_server or recorder.claims.take(key, alone=True)):
         return True
     spool.discard(key)
     return False

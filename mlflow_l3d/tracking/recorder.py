@@ -233,8 +233,11 @@ class RunRecorder(Generic[R]):
         def writing() -> None:
             again = next(attempts) > 0
             self._repeated |= again
-            self._writer.write(self.spool, key, repeated=again)
-            self.claims.release(key, done=True)
+            # Trials are claimed only now: two searches may train one, and the first to have it uploads it.
+            is_claimed = key in self.claims or self.spool.record(key).status != "FINISHED"
+            if is_claimed or self.claims.take_soon(key) or not self._writer.take_other(self.spool, key):
+                self._writer.write(self.spool, key, repeated=again)
+                self.claims.release(key, done=True)
 
         self.uploader.submit(f"run {key}", writing)
 

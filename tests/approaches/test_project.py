@@ -295,7 +295,18 @@ def test_what_mlflow_fetched_is_kept_with_its_environment(folder, tmp_path, monk
         )
 
     monkeypatch.setattr("mlflow_l3d.approaches.project.located.run", mlflow_run)
+    copy, first = shutil.copytree, []
+
+    def copy_after_another(source, target):
+        if not first:
+            first.append(target)
+            first.append(located("https://host/shop.git", "v1", "uv", folder, tmp_path / "cache"))
+        return copy(source, target)
+
+    monkeypatch.setattr(shutil, "copytree", copy_after_another)
     place = located("https://host/shop.git", "v1", "uv", folder, tmp_path / "cache")
+    assert place == first[1]
+    assert [*place.folder.parent.iterdir()] == [place.folder]
     assert sorted(path.name for path in place.folder.iterdir()) == ["MLproject", "train.py"] == list(place.files)
     assert (place.environment["VIRTUAL_ENV"], "HOME" in place.environment) == ("/e", False)
     assert located("https://host/shop.git", "v1", "uv", folder, tmp_path / "cache") == place

@@ -41,7 +41,7 @@ def gone(process):
     return state in "ZX"
 
 
-def wait_until(condition, seconds=20.0):
+def wait_until(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -74,7 +74,7 @@ def start(tmp_path):
         if not gone(worker):
             os.kill(worker, signal.SIGKILL)
     for process in started:
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
 
 # "stuck" holds the interpreter lock, so that no thread of the worker can look after the parent; the kernel does, which
@@ -93,8 +93,8 @@ def test_workers_in_long_cells_end_with_their_parent(tmp_path, start, kind, thre
     time.sleep(0.2)
     assert not any(gone(worker) for worker in workers)
     parent.send_signal(number)
-    parent.wait(10)
-    wait_until(lambda: all(gone(worker) for worker in workers), 5.0)
+    parent.wait(60)
+    wait_until(lambda: all(gone(worker) for worker in workers))
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def test_ctrl_c_in_the_terminal_reaches_the_parent_alone(tmp_path, start):
     parent = start("hang")
     wait_until(lambda: len(list(tmp_path.glob("attempt-*"))) == 2)
     os.killpg(parent.pid, signal.SIGINT)
-    _, errors = parent.communicate(timeout=10)
+    _, errors = parent.communicate(timeout=60)
     assert parent.returncode == -signal.SIGINT
     assert errors.count("KeyboardInterrupt") == 1
     assert "SpawnProcess" not in errors
@@ -115,7 +115,7 @@ def test_ctrl_c_while_workers_start(tmp_path, start, delay):
     parent = start("hang")
     time.sleep(delay)
     os.killpg(parent.pid, signal.SIGINT)
-    _, errors = parent.communicate(timeout=10)
+    _, errors = parent.communicate(timeout=60)
     assert parent.returncode == -signal.SIGINT
     assert errors.count("KeyboardInterrupt") == 1
     assert "SpawnProcess" not in errors

@@ -84,7 +84,7 @@ def test_a_worker_killed_while_it_idles(tmp_path):
     def cells():
         yield one_cell(FACTORS, 0)
         yield one_cell(FACTORS, 1)
-        released.wait(10)
+        released.wait(120)
         yield one_cell(FACTORS, 2)
 
     outcomes = ProcessExecutor(job=bench_job(Trouble(), tmp_path), workers=2).run(cells())

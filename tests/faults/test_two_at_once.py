@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import threading
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from run_helpers import SMALL, Hooked, Place, sqlite_place, wait_until
+from warm_start import WarmStart
 
+from mlflow_l3d.studies.search.run import HyperparameterSearch, search
+from mlflow_l3d.tracking import opening
+from mlflow_l3d.tracking.children import ChildWriter
 from mlflow_l3d.tracking.earlier import elsewhere
 
 pytestmark = pytest.mark.slow
@@ -29,6 +35,17 @@ def place(tmp_path: Path, migrated_store: Path) -> Place:
 
 def finished(place: Place) -> Counter[str]:
     return Counter(run.data.tags["l3d.cell_key"] for run in place.cells() if run.info.status == "FINISHED")
+
+
+def kill_before_its_uploads(place: Place, parameters: Mapping[str, Any]) -> None:
+    """Start an investigation, and kill it when all of its own cells and some golden runs are in the spool alone."""
+    killed = place.start(factor="label_selection", **parameters)
+    wait_until(lambda: len(place.spooled()) > 0, "its first cell")
+    with closing(sqlite3.connect(place.uri.removeprefix("sqlite:///"))) as store:
+        store.execute("BEGIN EXCLUSIVE")
+        wait_until(lambda: len(place.spooled()) >= OWN + 4, "golden runs")
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.communicate()
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["both end", "one is killed"])
@@ -69,17 +86,48 @@ def test_what_a_third_uploads_of_a_killed_one_is_not_trained_by_those_that_were_
 
     def kill_one_and_begin_another(number: int) -> None:
         if number == 0:
-            killed = place.start(factor="label_selection", **slow)
-            wait_until(lambda: len(place.spooled()) > 0, "its first cell")
-            with closing(sqlite3.connect(place.uri.removeprefix("sqlite:///"))) as store:
-                store.execute("BEGIN EXCLUSIVE")  # so that it uploads nothing
-                wait_until(lambda: len(place.spooled()) >= OWN + 4, "golden runs")
-                os.killpg(killed.pid, signal.SIGKILL)
-                killed.communicate()
+            kill_before_its_uploads(place, slow)
             place.investigate(factor="data_split", **slow)
 
     place.investigate(factor="data_order", approach=Hooked(kill_one_and_begin_another), **slow)
     assert set(finished(place).values()) == {1}
+
+
+def test_a_command_waits_for_another_that_uploads_what_it_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = {**SHARED, "executor": "inline", "hyperparameters": "duration=0.05"}
+    kill_before_its_uploads(place, slow)
+    [folder] = {path.parent.parent for path in place.cache.glob("spool/*/*/cell.json")}
+    write, locks = ChildWriter.write, []
+    begins = threading.Thread(target=lambda: locks.append(opening._lock(folder, "investigation")))
+
+    def write_while_it_begins(*arguments: Any, **more: Any) -> str:
+        if not begins.ident:
+            begins.start()
+            begins.join(1.0)
+        return write(*arguments, **more)
+
+    monkeypatch.setattr(ChildWriter, "write", write_while_it_begins)
+    place.investigate(factor="data_order", **slow)
+    begins.join()
+    assert [lock.is_locked for lock in locks] == [True]
+    locks[0].release()
+
+
+def test_what_a_killed_one_left_is_not_uploaded_while_another_trains_it(place: Place) -> None:
+    slow = {**SHARED, "executor": "inline", "hyperparameters": "duration=0.05"}
+    again: list[WarmStart] = []
+
+    def kill_one_and_continue_it(number: int) -> None:
+        if number == 0:
+            kill_before_its_uploads(place, slow)
+        elif number == OWN:  # the first golden run, which the killed one has in its spool
+            again.append(place.start(factor="label_selection", **slow))
+            wait_until(lambda: len(finished(place)) > OWN + OWN, "uploads")
+
+    place.investigate(factor="data_order", approach=Hooked(kill_one_and_continue_it), **slow)
+    _, stderr = again[0].communicate()
+    assert again[0].returncode == 0, stderr
+    assert list(finished(place).values()) == [1] * (2 * OWN + GOLDEN)
 
 
 def test_on_several_machines(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,3 +149,19 @@ def test_on_several_machines(place: Place, monkeypatch: pytest.MonkeyPatch) -> N
     tags = place.client.get_run(found.run_id).data.tags
     assert tags["l3d.cells_of"] == other[0].run_id
     assert f"{GOLDEN - golden} of its cells are children of [run {other[0].run_id[:8]}]" in tags["mlflow.note.content"]
+
+
+def test_searches_upload_a_trial_once_that_both_train(place: Place) -> None:
+    parameters: dict[str, Any] = {"metric": "synthetic_score", "space": "a_data_order=0|3|6|9", "executor": "inline"}
+    others: list[HyperparameterSearch] = []
+
+    def begin_another(number: int) -> None:
+        if number == 2:
+            others.append(search(approach="synthetic", fine_trials=0, **parameters))
+
+    with place.entered():
+        found = search(approach=Hooked(begin_another), fine_trials=2, **parameters)
+    done = Counter(run.data.tags["l3d.cell_key"] for run in place.runs("tags.`l3d.role` = 'trial'"))
+    assert set(done.values()) == {1}
+    both = [each.result.trials.query("level == 'coarse'")["run_id"] for each in (found, *others)]
+    assert (both[0] == both[1]).all()

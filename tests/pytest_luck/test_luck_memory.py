@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from threading import Barrier, Thread
 
+import pytest
+
 from mlflow_l3d.pytest_luck.case import Case
 from mlflow_l3d.pytest_luck.experiment import read_memory, write_suite
 from mlflow_l3d.pytest_luck.memory import MOST, Memory
@@ -55,6 +57,17 @@ def test_an_experiment_remembers_for_a_machine_without_disk(tracking_uri: str, t
     here.add("a", {0: 1.0}, **RATE)
     case = {"case": "a", "verdict": "passed", "runs": 1, "seconds": 0.5}
     write_suite(sum_up([case], 0.05), here.folder.parent)
+    killed, write = [True], Path.write_text
+
+    def write_half(path: Path, text: str, **more: str) -> int:
+        if killed:
+            write(path, text[: len(text) // 2], **more)
+            raise KeyboardInterrupt(killed.pop())
+        return write(path, text, **more)
+
+    monkeypatch.setattr(Path, "write_text", write_half)
+    with pytest.raises(KeyboardInterrupt):
+        read_memory(there.folder.parent)
     read_memory(there.folder.parent)
     assert other.read("a").runs == {}  # the seeds of another root
     assert there.read("a") == here.read("a")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,8 @@ from mlflow_l3d.tracking.claims import Claims
 claims = Claims(Path(sys.argv[1]))
 for line in sys.stdin:
     what, key = line.split()
-    print({"take": claims.take, "release": lambda key: claims.release(key, done=True)}[what](key), flush=True)
+    does = {"take": claims.take, "leave": claims.release, "release": lambda key: claims.release(key, done=True)}
+    print(does[what](key), flush=True)
 """
 
 
@@ -115,6 +117,22 @@ def test_a_recorder_is_refused_what_another_of_its_process_has_claimed_if_it_ask
     assert not too.take(SECOND, alone=True)
     for each in (mine, too):
         each.close()
+
+
+@pytest.mark.parametrize(("given_back", "is_free"), [("release", False), ("leave", True)])
+def test_what_is_wanted_soon_is_waited_for(given_back: str, is_free: bool, tmp_path: Path) -> None:
+    mine, found = Claims(tmp_path / "claims" / "context"), list[bool]()
+    waits = threading.Thread(target=lambda: found.append(mine.take_soon(FIRST)))
+    with another(tmp_path / "claims" / "context") as other:
+        assert other.does("take", FIRST) == "True"
+        waits.start()
+        waits.join(0.3)
+        assert found == []
+        other.does(given_back, FIRST)
+        waits.join()
+    assert found == [is_free]
+    assert (FIRST in mine) == is_free
+    mine.close()
 
 
 def test_where_no_file_can_be_written_everything_is_free(tmp_path: Path) -> None:

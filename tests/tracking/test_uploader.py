@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
+from run_helpers import wait_until
 
+from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.tracking import uploader as module
 from mlflow_l3d.tracking.claims import Claims
 from mlflow_l3d.tracking.recorder import RunRecorder
@@ -66,9 +68,8 @@ def test_an_outage_drops_nothing(uploader: Uploader) -> None:
     server.away.set()
     for number in range(50):
         uploader.submit(str(number), server.take(number))
-    time.sleep(0.1)
+    wait_until(lambda: uploader.outage_seconds > 0, "the outage")
     assert server.held == []
-    assert uploader.outage_seconds > 0
     server.away.clear()
     assert uploader.wait(patience=5)
     assert sorted(server.held) == list(range(50))
@@ -76,11 +77,11 @@ def test_an_outage_drops_nothing(uploader: Uploader) -> None:
 
 
 def test_one_thread_at_a_time_probes_a_server_that_is_away(uploader: Uploader) -> None:
-    under_way, most = 0, [0]
+    under_way, most, attempts = 0, [0], 0
     lock, first = threading.Lock(), threading.Event()
 
     def work() -> None:
-        nonlocal under_way
+        nonlocal under_way, attempts
         if not first.is_set():
             first.set()
             raise ConnectionError
@@ -89,14 +90,14 @@ def test_one_thread_at_a_time_probes_a_server_that_is_away(uploader: Uploader) -
             most[0] = max(most[0], under_way)
         time.sleep(0.01)
         with lock:
-            under_way -= 1
+            under_way, attempts = under_way - 1, attempts + 1
         raise ConnectionError
 
     uploader.submit("first", work)
-    time.sleep(0.005)
+    wait_until(lambda: uploader.outage_seconds > 0, "the outage")
     for number in range(10):
         uploader.submit(str(number), work)
-    time.sleep(0.3)
+    wait_until(lambda: attempts >= 10, "some attempts")
     assert most[0] == 1
 
 
@@ -185,9 +186,10 @@ def test_patience_counts_from_the_beginning_of_the_wait(uploader: Uploader) -> N
     server = Server()
     server.away.set()
     uploader.submit("one", server.take(1))
-    time.sleep(0.4)
+    wait_until(lambda: uploader.outage_seconds > 0, "the outage")
+    uploader._line.outage_since -= 3600
     threading.Timer(0.15, server.away.clear).start()
-    assert uploader.wait(patience=0.3)
+    assert uploader.wait(patience=60)
 
 
 def test_submit_and_stop_do_not_wait_for_a_server_that_is_away() -> None:
@@ -197,7 +199,7 @@ def test_submit_and_stop_do_not_wait_for_a_server_that_is_away() -> None:
         uploader.submit(str(number), server.take(number))
     uploader.stop()
     for thread in uploader._line.threads:
-        thread.join(2)
+        thread.join(60)
         assert not thread.is_alive()
     assert server.held == []
 
@@ -206,7 +208,7 @@ def test_submit_and_stop_do_not_wait_for_a_server_that_is_away() -> None:
 def test_a_recorder_says_whether_a_try_to_write_a_run_went_before(
     uploader: Uploader, earlier: bool, tmp_path: Path
 ) -> None:
-    flags: list[bool] = []
+    flags, key = list[bool](), content_key({"cell": "k"})
 
     class Writer:
         def write(self, _spool: object, key: str, *, repeated: bool) -> str:
@@ -218,7 +220,8 @@ def test_a_recorder_says_whether_a_try_to_write_a_run_went_before(
     recorder: Any = object.__new__(RunRecorder)
     recorder.uploader, recorder._writer, recorder.spool = uploader, Writer(), None
     recorder.claims, recorder._repeated = Claims(tmp_path / "claims"), False
-    recorder.submit("k", repeated=earlier)
+    assert recorder.claims.take(key)
+    recorder.submit(key, repeated=earlier)
     assert uploader.wait(patience=5)
     assert flags == [earlier, True, True]
     assert uploader.refused == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
@@ -166,12 +167,11 @@ def _placeholders(word: str, parameter: str, typed: str) -> list[str]:
         fields = [each for each in string.Formatter().parse(word) if each[1] is not None]
     except ValueError as error:
         raise ParameterError(parameter, typed, f"has a brace too many or too few in {word} ({error})") from None
-    names = [str(name) for _, name, _, _ in fields]
-    for name, (_, _, spec, conversion) in zip(names, fields, strict=True):
-        if not name.isidentifier() or conversion or spec:
+    for _, name, spec, conversion in fields:
+        if not str(name).isidentifier() or conversion or spec:
             fix = "Double a brace that is meant as one: {{ and }}."
             raise ParameterError(parameter, typed, f"has {{{name}}}, which is no name of a factor", fix)
-    return names
+    return [str(name) for _, name, _, _ in fields]
 
 
 def small_text(path: Path) -> bytes:
@@ -235,14 +235,10 @@ def last_lines(text: str, count: int) -> list[str]:
 
 
 def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Output:
-    """Run a command in a folder until it ends; all that it started ends with it.
+    """Run a command in a folder until it ends, and return the end of its output; all that it started ends with it.
 
     So it does when this process ends, be it killed. Elsewhere than on Linux, what runs on after the command ends only
     with this process, and not at all if it left the session.
-
-    Returns
-    -------
-    The end of its output.
 
     Raises
     ------
@@ -279,6 +275,14 @@ def _answer(supervisor: subprocess.Popen[bytes], request: Mapping[str, Any]) -> 
     except (OSError, ValueError) as error:
         raise L3DError(f"the process that runs the command was ended ({type(error).__name__})") from None
     return answer
+
+
+@atexit.register
+def _end_idle() -> None:
+    """End the supervisors of this process; a fork of it may keep their stdin open."""
+    for supervisor in _idle.pop(os.getpid(), ()):
+        supervisor.kill()
+        supervisor.communicate()
 
 
 def _supervisor() -> subprocess.Popen[bytes]:

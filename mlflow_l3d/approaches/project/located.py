@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -143,7 +144,9 @@ def _by_mlflow(address: str, uri: str, version: str, env_manager: str, cache: Pa
         if not place.is_dir():
             private_folder(place.parent)
             shutil.copytree(copied, partial := place.with_name(f".{folder.name}"))
-            partial.rename(place)
+            with suppress(OSError):  # another process was first
+                partial.rename(place)
+            shutil.rmtree(partial, ignore_errors=True)
     if env_manager == LOCAL:
         return Located(place, environment, files, _version())
     return Located(place, environment, files, content_key({"PATH": environment["PATH"].split(os.pathsep)[0]}))

@@ -75,17 +75,17 @@ class Work:
         self._began = time.monotonic()
         self._prompt = cache(partial(self.client.load_prompt, allow_missing=True, cache_ttl_seconds=0))
         self._experiment_id = current_experiment_id(self.client)
-        tags = {names.ROLE: "cell", names.CONTEXT_KEY: self.request.context_key}
-        runs = list(search(self.client, [self._experiment_id], condition(tags, "FINISHED")))
-        self._recorded: dict[str, list[Run]] = {}
-        for run in runs:
-            self._recorded.setdefault(run.data.tags.get(names.CELL_KEY, ""), []).append(run)
-        parents = {run.data.tags.get(names.PARENT_RUN_ID, "") for run in runs}
-        self._ended = {run.info.run_id for run in runs_named(self.client, [*parents]) if run.info.status == "FINISHED"}
         claims = open_claims(self.client, self._experiment_id, f"genai-{self._experiment_id}")
         try:
             if not claims.lock(self.request.context_key):
                 raise L3DError("Another process investigates this app on these data: wait for it, then call again.")
+            tags = {names.ROLE: "cell", names.CONTEXT_KEY: self.request.context_key}
+            runs = list(search(self.client, [self._experiment_id], condition(tags, "FINISHED")))
+            self._recorded: dict[str, list[Run]] = {}
+            for run in runs:
+                self._recorded.setdefault(run.data.tags.get(names.CELL_KEY, ""), []).append(run)
+            parents = runs_named(self.client, [*{run.data.tags.get(names.PARENT_RUN_ID, "") for run in runs}])
+            self._ended = {run.info.run_id for run in parents if run.info.status == "FINISHED"}
             for cell in self.request.cells:
                 self._carry_out(cell)
                 bar.update(self.computed + self.reused + self.missing - bar.n)

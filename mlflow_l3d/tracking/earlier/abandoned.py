@@ -30,7 +30,7 @@ def upload_abandoned(recorder: RunRecorder[Any], on_server: Container[str]) -> b
         if folder == ours or all(key in on_server for key in cells_in(folder)):
             continue
         try:
-            with FileLock(folder.with_suffix(".lock"), timeout=0, thread_local=False):
+            with FileLock(folder.with_suffix(".upload"), timeout=60), FileLock(folder.with_suffix(".lock"), timeout=0):
                 uploaded |= _upload(recorder, folder, on_server)
         except Timeout:  # its process is alive, and uploads them itself
             continue

@@ -30,6 +30,7 @@ from mlflow_l3d import genai
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.genai.contents import read_rows, repeated
 from mlflow_l3d.tracking import evaluating, names
+from mlflow_l3d.tracking.claims import Claims
 from mlflow_l3d.tracking.judged import app, read_judged, reading
 from mlflow_l3d.tracking.judged.app import App
 from mlflow_l3d.tracking.judged.table import row_of
@@ -366,6 +367,24 @@ sys.stdin.read()
             investigate()
         other.communicate()
     assert investigate().reused == 2
+
+
+@pytest.mark.slow
+def test_what_another_process_ends_while_a_call_begins_is_not_asked_for_again(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, others = Claims.lock, [lambda: mlflow_l3d.genai.investigate(*asked, {"style": ["a"]}, progress=False)]
+    asked: tuple[Any, ...] = (styled, apps.rows(2), [apps.length])
+
+    def lock_after_another(claims: Claims, key: str) -> bool:
+        if others:
+            others.pop()()
+        return lock(claims, key)
+
+    monkeypatch.setattr(Claims, "lock", lock_after_another)
+    found = genai.investigate(*asked, {"style": ["a"]}, progress=False)
+    assert (found.computed, found.reused) == (0, 2)
+    assert calls.CALLS == {"app": 2, "length": 2}
 
 
 def answer_with(app: Callable[..., Any], prompts: dict[int, Any], version: int, **inputs: Any) -> Any:
