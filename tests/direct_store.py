@@ -1,13 +1,14 @@
-"""MLflow's most frequent writes, in a few statements each; what these cannot write or find wrong, MLflow does."""
+"""MLflow's most frequent calls of a store, in a few statements each; what these cannot do, or find wrong, it does."""
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any
 
-from mlflow.entities import Metric, Param, Run, RunData, RunInfo, RunInputs, RunStatus, RunTag
+from mlflow.entities import Metric, Param, Run, RunData, RunInfo, RunInputs, RunOutputs, RunStatus, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.utils import validation
@@ -101,13 +102,44 @@ def log_batch(
             _set_tags(connection, run_id, tags)
 
 
-def _active_run(connection: Connection, run_id: str) -> dict[str, Any]:
-    """Return what is known of a run that has a name and may be changed."""
-    query = f"SELECT {', '.join(_COLUMNS.values())} FROM runs WHERE run_uuid = ? AND lifecycle_stage = 'active'"
+def get_run(store: SqlAlchemyStore, run_id: str) -> Run:
+    """Read a run that has no data sets and no models."""
+    with store.engine.connect() as connection:
+        info = _run_info(connection, run_id)
+        inputs = "SELECT EXISTS (SELECT 1 FROM inputs WHERE source_id = ? OR destination_id = ?)"
+        if connection.exec_driver_sql(inputs, (run_id, run_id)).scalar():
+            raise NotDirectError
+        params, tags, metrics = (
+            connection.exec_driver_sql(f"SELECT {columns} FROM {table} WHERE run_uuid = ?", (run_id,)).all()
+            for table, columns in (
+                ("params", "key, value"),
+                ("tags", "key, value"),
+                ("latest_metrics", "key, value, timestamp, step, is_nan"),
+            )
+        )
+    data = RunData(
+        [Metric(key, math.nan if is_nan else value, *moment) for key, value, *moment, is_nan in metrics],
+        [Param(*row) for row in params],
+        [RunTag(*row) for row in tags],
+    )
+    return Run(RunInfo(**info), data, RunInputs(dataset_inputs=[], model_inputs=[]), RunOutputs([]))
+
+
+def _run_info(connection: Connection, run_id: str) -> dict[str, Any]:
+    """Return what is known of a run that has a name."""
+    query = f"SELECT {', '.join(_COLUMNS.values())} FROM runs WHERE run_uuid = ?"
     row = connection.exec_driver_sql(query, (run_id,)).one_or_none()
     if row is None or not row.name:
         raise NotDirectError
     return {**dict(zip(_COLUMNS, row, strict=True)), "experiment_id": str(row.experiment_id)}
+
+
+def _active_run(connection: Connection, run_id: str) -> dict[str, Any]:
+    """Return the same of a run that may be changed."""
+    info = _run_info(connection, run_id)
+    if info["lifecycle_stage"] != "active":
+        raise NotDirectError
+    return info
 
 
 def _set_tags(connection: Connection, run_id: str, tags: Iterable[RunTag]) -> None:
@@ -126,20 +158,20 @@ def _insert(connection: Connection, table: str, rows: Sequence[dict[str, Any]], 
         connection.exec_driver_sql(f"INSERT INTO {table} ({columns}) VALUES ({values}) {conflict}", rows)
 
 
-def _direct(write: Callable[..., Any], whole: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what writes directly where that is possible, and as MLflow does elsewhere."""
+def _direct(call: Callable[..., Any], whole: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what does it directly where that is possible, and as MLflow does elsewhere."""
 
     @wraps(whole)
-    def written(store: SqlAlchemyStore, *given: Any, **named: Any) -> Any:
+    def direct(store: SqlAlchemyStore, *given: Any, **named: Any) -> Any:
         if type(store) is SqlAlchemyStore:
             try:
-                return write(store, *given, **named)
+                return call(store, *given, **named)
             except (NotDirectError, MlflowException, SQLAlchemyError):
                 pass
         return whole(store, *given, **named)
 
-    return written
+    return direct
 
 
-for _write in (create_run, update_run_info, log_batch):
-    setattr(SqlAlchemyStore, _write.__name__, _direct(_write, getattr(SqlAlchemyStore, _write.__name__)))
+for _call in (create_run, update_run_info, log_batch, get_run):
+    setattr(SqlAlchemyStore, _call.__name__, _direct(_call, getattr(SqlAlchemyStore, _call.__name__)))

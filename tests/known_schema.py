@@ -74,5 +74,7 @@ for _name in {"_get_model_inputs", "_get_model_outputs"} & set(vars(SqlAlchemySt
     setattr(SqlAlchemyStore, _name, _if_there(getattr(SqlAlchemyStore, _name)))
 utils.create_sqlalchemy_engine, utils._get_managed_session_maker = _engine, _session_maker
 SqlAlchemyStore._get_run_inputs = _inputs
+# The tags of an experiment are read by its own query, which is compiled once: MLflow's joins take as long as the rest.
+SqlAlchemyStore._get_eager_experiment_query_options = staticmethod(list)
 SQLiteDialect_pysqlite.__eq__ = lambda self, other: type(self) is type(other)
 SQLiteDialect_pysqlite.__hash__ = lambda self: hash(type(self))

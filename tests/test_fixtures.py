@@ -80,11 +80,11 @@ def test_a_skip_for_data_that_is_there_fails_the_session(tmp_path: Path, reason:
     assert ("although the data is there" in done.stdout) is bool(code)
 
 
-def test_direct_writes_leave_and_return_what_those_of_mlflow_do(
+def test_direct_calls_leave_and_return_what_those_of_mlflow_do(
     tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each write, right or wrong, by :mod:`direct_store` in one store and by MLflow in the other."""
-    from mlflow.entities import Metric, Param, RunStatus, RunTag
+    """Each call, right or wrong, by :mod:`direct_store` in one store and by MLflow in the other."""
+    from mlflow.entities import Dataset, DatasetInput, Metric, Param, Run, RunStatus, RunTag
     from mlflow.exceptions import MlflowException
     from mlflow.store.tracking import sqlalchemy_store
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
@@ -119,7 +119,12 @@ def test_direct_writes_leave_and_return_what_those_of_mlflow_do(
         ("log_batch", (runs[1], [Metric("", 1.0, 6, 0)], [Param("u", "1")], [])),
         ("log_batch", (runs[1], [], [Param("u", "1")] * 101, [])),
         ("log_batch", ("f" * 32, curve, [], [])),
+        *(("get_run", (run,)) for run in runs),
+        ("log_inputs", (runs[1], [DatasetInput(Dataset("data", "digest", "local", "place"))])),
+        ("get_run", (runs[1],)),
         ("delete_run", (runs[2],)),
+        ("get_run", (runs[2],)),
+        ("get_run", ("f" * 32,)),
         ("log_batch", (runs[2], curve, [], [])),
         ("update_run_info", (runs[2], None, 9, "new")),
         ("delete_experiment", ("0",)),
@@ -131,10 +136,10 @@ def test_direct_writes_leave_and_return_what_those_of_mlflow_do(
         store = SqlAlchemyStore(copy_store(migrated_store, folder, "artifacts"), "artifacts")
         for number, (method, given) in enumerate(steps):
             monkeypatch.setattr(uuid, "uuid4", lambda number=number: uuid.UUID(int=number))
-            write = getattr(SqlAlchemyStore, method)
+            call = getattr(SqlAlchemyStore, method)
             try:
-                done = (write if direct else getattr(write, "__wrapped__", write))(store, *given)
-                yield number, done and (done.to_dictionary() if method == "create_run" else dict(done))
+                done = (call if direct else getattr(call, "__wrapped__", call))(store, *given)
+                yield number, done and repr(done.to_dictionary() if isinstance(done, Run) else dict(done))
             except MlflowException as error:
                 yield number, type(error), str(error)
             with closing(sqlite3.connect(folder / "mlflow.db")) as connection:
