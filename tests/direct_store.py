@@ -103,12 +103,13 @@ def log_batch(
 
 
 def get_run(store: SqlAlchemyStore, run_id: str) -> Run:
-    """Read a run that has no data sets and no models."""
-    with store.engine.connect() as connection:
+    """Read a run that has no models."""
+    with store.ManagedSessionMaker() as session:
+        connection = session.connection()
         info = _run_info(connection, run_id)
-        inputs = "SELECT EXISTS (SELECT 1 FROM inputs WHERE source_id = ? OR destination_id = ?)"
-        if connection.exec_driver_sql(inputs, (run_id, run_id)).scalar():
+        if connection.exec_driver_sql("SELECT EXISTS (SELECT 1 FROM inputs WHERE source_id = ?)", (run_id,)).scalar():
             raise NotDirectError
+        data_sets = store._get_run_inputs(session, [run_id])[0]
         params, tags, metrics = (
             connection.exec_driver_sql(f"SELECT {columns} FROM {table} WHERE run_uuid = ?", (run_id,)).all()
             for table, columns in (
@@ -122,7 +123,7 @@ def get_run(store: SqlAlchemyStore, run_id: str) -> Run:
         [Param(*row) for row in params],
         [RunTag(*row) for row in tags],
     )
-    return Run(RunInfo(**info), data, RunInputs(dataset_inputs=[], model_inputs=[]), RunOutputs([]))
+    return Run(RunInfo(**info), data, RunInputs(dataset_inputs=data_sets, model_inputs=[]), RunOutputs([]))
 
 
 def _run_info(connection: Connection, run_id: str) -> dict[str, Any]:
