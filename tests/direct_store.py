@@ -23,6 +23,11 @@ _COLUMNS = {  # of the table of runs, by what MLflow calls them elsewhere
     **{name: name for name in ("experiment_id", "user_id", "status", "start_time", "end_time", "lifecycle_stage")},
     "artifact_uri": "artifact_uri",
 }
+_REPLACE = "ON CONFLICT (key, run_uuid) DO UPDATE SET value = excluded.value"
+_IF_LATER = (
+    f"{_REPLACE}, step = excluded.step, timestamp = excluded.timestamp, is_nan = excluded.is_nan"
+    " WHERE (excluded.step, excluded.timestamp, excluded.value) > (step, timestamp, value)"
+)
 
 
 class NotDirectError(Exception):
@@ -97,7 +102,7 @@ def log_batch(
             _insert(connection, "params", _rows(run_id, params))
         with connection.begin():
             _insert(connection, "metrics", rows)
-            _insert(connection, "latest_metrics", [*latest.values()])
+            _insert(connection, "latest_metrics", [*latest.values()], _IF_LATER)
         with connection.begin():
             _set_tags(connection, run_id, tags)
 
@@ -144,7 +149,7 @@ def _active_run(connection: Connection, run_id: str) -> dict[str, Any]:
 
 
 def _set_tags(connection: Connection, run_id: str, tags: Iterable[RunTag]) -> None:
-    _insert(connection, "tags", _rows(run_id, tags), "ON CONFLICT (key, run_uuid) DO UPDATE SET value = excluded.value")
+    _insert(connection, "tags", _rows(run_id, tags), _REPLACE)
 
 
 def _rows(run_id: str, values: Iterable[Param | RunTag]) -> list[dict[str, Any]]:
