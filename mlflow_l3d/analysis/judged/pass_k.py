@@ -40,13 +40,11 @@ def pass_k(successes: npt.ArrayLike, attempts: npt.ArrayLike, k: int, row: npt.A
     >>> round(found.all_pass, 4), round(found.any_pass, 4)
     (0.3889, 0.6111)
     """
-    rows = pd.DataFrame(
-        {"passed": np.asarray(successes, dtype=np.int64), "asked": np.asarray(attempts, dtype=np.int64)}
-    )
-    rows = rows.assign(row=rows.index if row is None else np.asarray(row)).query("asked >= @k")
-    passed, asked = rows["passed"].to_numpy(), rows["asked"].to_numpy()
-    rows = rows.assign(every=_chosen(passed, asked, k), some=1 - _chosen(asked - passed, asked, k))
-    shares = rows.groupby("row")[["every", "some"]].mean()
+    passed, asked = np.asarray(successes, dtype=np.int64), np.asarray(attempts, dtype=np.int64)
+    row = np.arange(len(asked)) if row is None else np.asarray(row)
+    passed, asked, row = passed[asked >= k], asked[asked >= k], row[asked >= k]
+    chosen = {"every": _chosen(passed, asked, k), "some": 1 - _chosen(asked - passed, asked, k)}
+    shares = pd.DataFrame(chosen).groupby(row).mean()
     every, some = (
         (float(shares[name].mean()), *mean_interval(shares[name].to_numpy(), shares=True)) for name in shares
     )

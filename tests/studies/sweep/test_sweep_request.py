@@ -202,7 +202,10 @@ def test_budgets(text: object, budget: Budget) -> None:
     assert bool(budget) == (text != "none")
 
 
-def test_over_fills_placeholders_and_a_first_run_that_fails_is_not_repeated(tmp_path: Path) -> None:
+def test_over_fills_placeholders_and_a_first_run_that_fails_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the files of the folder are searched for what decides the scores
     script = tmp_path / "score.py"
     lines = ("import sys, pathlib", f"pathlib.Path({str(tmp_path / 'runs')!r}).open('a').write(sys.argv[1] + ' ')")
     script.write_text("\n".join([*lines, "if sys.argv[1] == '2': sys.exit('bad')", "print('accuracy: 0.5')"]))

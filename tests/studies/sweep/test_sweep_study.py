@@ -285,8 +285,12 @@ def test_cells_that_fail_are_not_counted_as_computed(place: Place) -> None:
     assert 0 < found.computed == len(finished) < 2 * CELLS
 
 
-def test_a_command_that_fails_in_its_first_run_leaves_the_other_points(place: Place, tmp_path: Path) -> None:
-    script = tmp_path / "score.py"
+def test_a_command_that_fails_in_its_first_run_leaves_the_other_points(
+    place: Place, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path_factory.mktemp("command")
+    monkeypatch.chdir(folder)  # the files of the folder are searched for what decides the scores
+    script = folder / "score.py"
     checks = "assert sys.argv[1] != '2', 'bad rate'\nif sys.argv[1] == '3': sys.exit()"
     script.write_text(f"import sys\n{checks}\nprint('accuracy: 0.5' + sys.argv[2][:2])\n")
     commands = [f"{sys.executable} -SE {script} {rate} {{data_order}} {{data_split}}" for rate in (1, 2, 3)]
