@@ -33,7 +33,12 @@ _UNKNOWN: Final = Share()
 
 
 def _share(value: float, variance: float, draws: float, level: float, quantile: float | None = None) -> Share:
-    """Return Wilson's interval of a share: of as many draws as would have the variance, or `draws` if it has none."""
+    """Return Wilson's interval of a share: of as many draws as would have the variance, or `draws` if it has none.
+
+    There is no interval if the variance is not known.
+    """
+    if math.isnan(variance):
+        return Share(value)
     if not (variance > 0 and 0 < value < 1):
         return Share(value, *wilson_interval(value * draws, draws, level=level))
     draws = value * (1 - value) / variance
@@ -201,7 +206,8 @@ def example_wins(one: System, other: System, pairing: Pairing, level: float = LE
     Notes
     -----
     Averages over all choices of ten runs (rarefaction, as ``robust_share_10``), so that they do not depend on how many
-    runs there are. Errors from leaving out a run at a time, and from the spread over examples.
+    runs there are. Errors from leaving out a run at a time, and from the spread over examples. With ten runs of an
+    example there is no interval: that of the examples alone held the truth in 67 % of cases (1,000 examples).
     """
     if not len(one.right) or not len(other.right):
         return ExampleWins()
@@ -243,11 +249,11 @@ class _Part(NamedTuple):
 
 
 def _of_runs(parts: Sequence[_Part], enough: npt.NDArray[np.bool_], values: FloatArray) -> FloatArray:
-    """Return the variance of each share from leaving out one run at a time; 0 if that leaves fewer than ten."""
+    """Return the variance of each share from leaving out one run at a time; nan if that leaves fewer than ten."""
     variances = np.zeros(len(values))
+    if any((part.counts[:, enough].sum(axis=0) <= TEN).any() for part in parts):
+        return np.full(len(values), math.nan)
     for number, part in enumerate(parts):
-        if (part.counts[:, enough].sum(axis=0) <= TEN).any():
-            continue
         moved = np.zeros((len(part.counts), len(values), len(enough)))
         for state in range(len(part.counts)):
             counts = [each.counts[:, enough] for each in parts]

@@ -159,6 +159,15 @@ def test_without_shared_runs_ten_are_drawn_of_each(rng):
     assert found.first_always == pytest.approx((ours * wrong).mean())
 
 
+def test_ten_runs_show_no_luck_of_runs_and_have_no_interval(rng):
+    """The interval of 1,000 examples alone held the truth in 67 % of cases."""
+    one, other = answers(rng, 10, 40, (0.95, 0.8))
+    for first, second in ((system(one), system(other)), (system(one), system(other, np.arange(100, 110)))):
+        found = example_wins(first, second, paired(first, second))
+        assert 0 < found.first.value < 1
+        assert np.isnan([*found.first[1:], *found.second[1:]]).all()
+
+
 def test_a_share_of_a_few_examples_is_not_told(rng):
     one, other = answers(rng, 12, 9, (0.9, 0.8))
     found = example_wins(system(one), system(other), paired(system(one), system(other)))
