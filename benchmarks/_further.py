@@ -32,6 +32,8 @@ from mlflow_l3d.metrics.classification import F1_MACRO
 
 MIXED: Final[tuple[Variances, ...]] = ((0.5, 0.25, 0.25), (0.8, 0.1, 0.1), (0.9, 0.05, 0.05))
 EXAMPLES: Final = 100
+LEVELS: Final = (0.95, 0.975, 0.99)
+"""One factor, two, and five (or an interim analysis)."""
 MEAN, SPREAD = 0.8, 0.05
 
 
@@ -63,11 +65,13 @@ def further_lines(tables: int) -> Iterator[list[str]]:
         ]
     for name, (shape, deviation) in {**GOLDEN, "t3": (heaviest, 1.0)}.items():
         for runs in (10, 20, 50, 200):
-            generator, held = np.random.default_rng([13, runs, len(name)]), 0
+            generator, held = np.random.default_rng([13, runs, len(name)]), np.zeros(len(LEVELS))
             for _ in range(tables):
-                low, high = std_interval(shape(generator, runs))
-                held += low <= deviation <= high
-            yield [f"interval of golden_std, {runs} runs", name, _percent(held, tables)]
+                scores = shape(generator, runs)
+                ends = np.array([std_interval(scores, level=level) for level in LEVELS])
+                held += (ends[:, 0] <= deviation) & (deviation <= ends[:, 1])
+            for level, count in zip(LEVELS, held, strict=True):
+                yield [f"interval of golden_std at {100 * level:g} %, {runs} runs", name, _percent(count, tables)]
     crossed_design = design_named("crossed")
     for variances in SETTINGS:
         generator, held = generator_of(14, 20, variances), 0

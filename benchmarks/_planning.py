@@ -51,7 +51,7 @@ SENSITIVITIES: Final = np.array([0.0, 1.0, 2.0, 4.5, 9.0, 99.0])
 """Of the synthetic approach at its defaults."""
 PILOTS: Final = (
     *(("crossed", 3, 3), ("crossed", 10, 5), ("crossed", 20, 10)),
-    *(("nested", 5, 3), ("nested", 10, 3), ("nested", 20, 3)),
+    *(("nested", 5, 3), ("nested", 10, 3), ("nested", 20, 2), ("nested", 20, 3)),
     *(("radial", 9, 2), ("radial", 30, 2), ("radial", 100, 2)),
 )
 MOST_CELLS: Final = 300_000

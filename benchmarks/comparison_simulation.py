@@ -180,7 +180,7 @@ def main() -> None:
 def share_lines(tables: int) -> Iterator[list[object]]:
     """Yield coverage of what wins.py returns; the truth is the mean over all simulated comparisons."""
     random = np.random.default_rng(1)
-    for runs in RUNS[:2]:
+    for runs in (*RUNS[:2], 4):
         for examples in EXAMPLES[:2]:
             for name in ("paired", "no run shared"):
                 found: dict[str, list[Any]] = {"one run, independent": [], "one run, paired": [], "wins_share": []}

@@ -60,7 +60,7 @@ def study(rng: np.random.Generator, scores: str, sizes: tuple[int, ...], *, shar
     frame = pd.DataFrame({"params.seed": seeds})
     settings = pd.DataFrame({"params.model": [f"m{at}" for at in group]})
     names = tuple(f"m{at}" for at in range(len(sizes)))
-    grouping = Grouping(group, names, ("params.seed",), (), (), frame, settings, pd.DataFrame(index=frame.index))
+    grouping = Grouping(group, names, ("params.seed",), (), frame, settings, pd.DataFrame(index=frame.index))
     values = np.concatenate(parts)
     run_ids = pd.Series(seeds)
     result = groups_study(run_ids, values, grouping, Metric("score", percent=False))

@@ -98,7 +98,7 @@ def combined_error(
     if not total > 0:
         return math.sqrt(total), float(degrees.min())
     error = math.sqrt(max(total - overlap, float(variances.max())))
-    return error, total**2 / float((np.square(variances) / degrees).sum())
+    return error, 1 / float((np.square(variances / total) / degrees).sum())
 
 
 def share_interval(estimate: float, left_out: FloatArray) -> tuple[float, float]:

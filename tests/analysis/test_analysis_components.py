@@ -8,12 +8,17 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from mlflow_l3d.analysis.importance.checks.evidence import Evidence
+from mlflow_l3d.analysis.importance.checks.report import all_checks
 from mlflow_l3d.analysis.importance.estimators.crossed import (
     crossed_components,
     crossed_without_each,
     effects,
     mean_squares_without_one_row,
 )
+from mlflow_l3d.analysis.importance.importance import importance
+from mlflow_l3d.analysis.importance.tables import usable
+from mlflow_l3d.analysis.intervals import combined_error
 
 TRUTHS = [(0.5, 0.5, 0.0), (0.5, 0.0, 0.5), (0.9, 0.1, 0.0), (0.1, 0.9, 0.0)]
 """Variances of rows, of columns, and of their interaction."""
@@ -105,6 +110,22 @@ def test_rounding_counts_as_zero():
 @pytest.mark.parametrize("shape", [(1, 5), (5, 1), (0, 3), (3, 0)])
 def test_too_small_for_components(shape):
     assert crossed_components(np.zeros(shape)) is None
+
+
+@pytest.mark.parametrize("scale", [1e-60, 1e-200, 1e-310])
+def test_scores_without_squares_are_zero(scale):
+    """The golden standard deviation was 0 without any check."""
+    table = scale * np.random.default_rng(1).standard_normal((6, 4))
+    record = importance(table, table[0], factor="f")
+    assert record.golden_std == record.contributed_std == 0
+    checks = all_checks(Evidence(importances={"f": record}, golden=usable(table[0])))
+    assert "L3D004" in {each.code for each in checks}
+
+
+def test_the_error_of_differences_of_any_size():
+    left_out = [np.arange(5.0), np.arange(7.0) ** 2]
+    error, degrees = combined_error(left_out)
+    assert combined_error([1e-90 * each for each in left_out]) == pytest.approx((1e-90 * error, degrees), rel=1e-12)
 
 
 def test_constant_table():

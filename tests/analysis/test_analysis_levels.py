@@ -1,5 +1,6 @@
 """Columns that are all levels there are: what a factor contributes, and how sure that is."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -120,6 +121,12 @@ def test_golden_runs_that_vary_more_leave_a_factor_undecided() -> None:
     record, checks = record_and_checks(table, 0.8 * generator.standard_normal(4))
     assert verdict_of(record, checks).doubt == "L3D006"
     assert "may have any standard deviation (4 scores; five that differ bound it)" in str(checks)
+    # Pooled runs are those of the table, which confirm nothing: with t3 row means 15 to 20 % of claims were false.
+    record = replace(importance(table, table.ravel(), factor="f", model=LEVELS), golden_pooled=True)
+    checks = all_checks(Evidence(importances={"f": record}, golden=table.ravel(), model=LEVELS))
+    assert verdict_of(record, checks).doubt == "L3D006"
+    assert "(0 scores; five that differ bound it)" in str(checks)
+    assert "use golden_runs=auto" in str(checks)
     # Where a strategy mitigates a factor in the tables, golden runs vary more by design.
     assert verdict_of(*record_and_checks(table, golden, mitigated=True)).word == "dominates"
 

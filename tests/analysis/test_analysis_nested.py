@@ -78,6 +78,34 @@ def test_limits_invert_the_f_test():
             assert tail(seen, 11, 24) == pytest.approx((1 - level) / 2)
 
 
+def test_limits_of_unequal_rows_invert_the_f_test_of_their_weighted_means():
+    """The interval holds them and the jackknife's, which made false claims of 5.2 and 1.5 % of 2.5 % each."""
+    table = simulated(np.random.default_rng(9), 20, 10, (0.8, 0.2))
+    table[5:, 1:] = math.nan
+    scores, means = np.isfinite(table).sum(axis=1), np.nanmean(table, axis=1)
+    estimate, within = nested_estimate(table), np.nansum(np.square(table - means[:, None])) / 45
+    for level in (0.5, 0.95):
+        low, high = estimate.limits(level)
+        for end, tail in ((low, stats.f.cdf), (high, stats.f.sf)):
+            share = ((end + math.sqrt(2 - end**2)) / 2) ** 2
+            weights = scores / (1 + scores * (1 - share) / share)
+            seen = weights @ np.square(means - np.average(means, weights=weights)) / 19 / within
+            assert tail(seen, 19, 45) == pytest.approx((1 - level) / 2)
+        ends = [low, high, *estimate.jackknife.interval(level)]
+        assert estimate.interval(level) == (min(ends), max(ends))
+
+
+def test_rows_of_one_score_make_no_false_claims():
+    """Without these limits 6 % of claims at a true importance of 0 were false."""
+    generator, false = np.random.default_rng(3), 0
+    for _ in range(500):
+        table = simulated(generator, 20, 10, (0.5, 0.5))
+        table[5:, 1:] = math.nan
+        low, high = nested_estimate(table).interval()
+        false += not low <= 0 <= high
+    assert false / 500 <= 0.045
+
+
 def test_smallest_tail():
     assert smallest_tail(lambda level: level < 0.9) == pytest.approx(0.05, rel=1e-3)
     assert smallest_tail(lambda level: False) == 1.0

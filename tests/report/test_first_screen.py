@@ -549,9 +549,10 @@ def test_the_interval_of_the_spread_says_what_it_cannot_count(judged):
     """Of 40 runs none collapsed: up to 7 % of all may (1 - 0.05^(1/40)); of 200 at most 1.5 %, which is left unsaid."""
     found = judged("dominates")
 
-    def details(times: int, *checks: Check) -> list[str]:
+    def details(times: int, *checks: Check, level: float = 0.95) -> list[str]:
+        ends = {"golden_std_ci_low": 0.01, "golden_std_ci_high": 0.02, "level": level}
         records = {
-            name: replace(record, golden=np.tile(record.golden, times), golden_std_ci_low=0.01, golden_std_ci_high=0.02)
+            name: replace(record, golden=np.tile(record.golden, times), **ends)
             for name, record in found.importances.items()
         }
         return [*luck_details(Shown(replace(found, importances=records, checks=checks)))]
@@ -566,3 +567,5 @@ def test_the_interval_of_the_spread_says_what_it_cannot_count(judged):
     for factor, is_said in ((None, True), ("dominates", False)):
         text = " ".join(details(1, Check("L3D013", "warning", "Long tails", "x", factor)))
         assert ("it covers 60 to 95 %" in text) == is_said
+    five_factors = details(1, Check("L3D013", "warning", "Long tails", "x"), level=0.99)
+    assert "it covers 60 to 99 %" in " ".join(five_factors)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.leave_out import metric_width, shares
+from mlflow_l3d.analysis.importance.tables import LARGEST_SCORE, SMALLEST_SCORE
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
@@ -215,8 +216,13 @@ def systems(
     Raises
     ------
     ParameterError
-        If an example has two labels.
+        If an example has two labels, or scores are so large or small that their squares are not known.
     """
+    for name, values in zip(names, scores, strict=True):
+        size = float(np.abs(values).max(initial=0.0))
+        if not SMALLEST_SCORE <= (size or 1.0) <= LARGEST_SCORE:
+            allowed = f"has scores of about {size:.0e} ({name}); {SMALLEST_SCORE:g} to {LARGEST_SCORE:g} are allowed"
+            raise ParameterError("metric", metric.name, allowed, "Log it in another unit.")
     predictions = [each for each in tables if each is not None]
     if len(predictions) < len(names):
         predictions = []

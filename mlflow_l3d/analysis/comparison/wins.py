@@ -33,7 +33,12 @@ _UNKNOWN: Final = Share()
 
 
 def _share(value: float, variance: float, draws: float, level: float, quantile: float | None = None) -> Share:
-    """Return Wilson's interval of a share: of as many draws as would have the variance, or `draws` if it has none."""
+    """Return Wilson's interval of a share: of as many draws as would have the variance, or `draws` if it has none.
+
+    There is no interval if the variance is not known.
+    """
+    if math.isnan(variance):
+        return Share(value)
     if not (variance > 0 and 0 < value < 1):
         return Share(value, *wilson_interval(value * draws, draws, level=level))
     draws = value * (1 - value) / variance
@@ -59,19 +64,19 @@ def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examp
     Notes
     -----
     Ties count one half: the statistic of Mann and Whitney over ``L_a L_b`` pairs; its mean over settings, if there are
-    several. Its variance over runs equals that of the means of single runs (DeLong et al. 1988), those of partners and
-    of equal seeds added before they are squared, with Student's quantile: with the normal one, intervals of six shared
-    runs held the truth in 86 % of cases. Other test examples move all differences alike, and the probability by
-    as much as there are differences around 0: the squared density there, times `of_examples`, is added.
+    several. Its variance over runs leaves out one at a time (Sen 1960), partners together, the changes by equal seeds
+    added before they are squared, with Student's quantile: with the normal one, intervals of six shared runs held the
+    truth in 86 % of cases. Other test examples move all differences alike, and the probability by as much as there are
+    differences around 0: the squared density there, times `of_examples`, is added.
     """
     values, gaps = [], []
     moved = [np.zeros(each.runs) for each in (one, other)]
     for first, second, partners, runs in _by_setting(one, other, pairing):
         scores = sign * first.scores, sign * second.scores
-        value, wins = _independent_wins(*scores, partners)
+        value, changes = _independent_wins(*scores, partners)
         values.append(value)
-        for at, each in enumerate(wins):
-            moved[at] += _moved(each, value, runs[at], len(moved[at]))
+        for at, each in enumerate(changes):
+            moved[at] += np.bincount(runs[at], each, minlength=len(moved[at]))
         gaps.append(np.subtract.outer(*(np.quantile(each, _middles(min(len(each), _MOST))) for each in scores)).ravel())
     variance = sum(float(each @ each) for each in moved)
     variance += 2 * float(moved[0][pairing.first] @ moved[1][pairing.second])
@@ -91,7 +96,10 @@ def _by_setting(one: System, other: System, pairing: Pairing) -> Iterator[_OfSet
 
 
 def _independent_wins(first: FloatArray, second: FloatArray, pairing: Pairing) -> tuple[float, list[FloatArray]]:
-    """Return the share of pairs of runs, partners left out, that the first wins, and this share of each run's pairs."""
+    """Return the share of pairs of runs that the first wins, partners never paired, and its change by each run.
+
+    The squares of the changes add up to the jackknife's variance, those of partners, who leave together, summed before.
+    """
     wins = [_beaten(first, second), 1 - _beaten(second, first)]
     sizes = [np.full(len(first), float(len(second))), np.full(len(second), float(len(first)))]
     with_partner = _points(first[pairing.first] - second[pairing.second])
@@ -99,14 +107,24 @@ def _independent_wins(first: FloatArray, second: FloatArray, pairing: Pairing) -
         pairs = sizes[side][runs]
         wins[side][runs] = (wins[side][runs] * pairs - with_partner) / np.maximum(pairs - 1, 1)
         sizes[side][runs] -= 1
-    return float(wins[0] @ sizes[0] / sizes[0].sum()) if sizes[0].sum() else math.nan, wins
+    pairs = sizes[0].sum()
+    value = float(wins[0] @ sizes[0] / pairs) if pairs else math.nan
+    changes = []
+    for side, (runs, partners) in enumerate((pairing[:2], pairing[1::-1])):
+        others = pairs - sizes[side]
+        others[runs] -= sizes[1 - side][partners]
+        changes.append(sizes[side] * (wins[side] - value) / np.maximum(others, 1) * math.sqrt(1 - 1 / len(others)))
+    return value, changes
 
 
 def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_examples: float, level: float) -> Share:
     """Return the probability that a run of one system scores better than that of the other with its configurations.
 
-    Parameters as for :func:`run_wins`; nan if no runs are shared.
+    Parameters as for :func:`run_wins`; nan if no runs are shared. The limits of Clopper and Pearson (1934) hold for as
+    many draws as would have the variance, fewer if it has few degrees of freedom (Korn and Graubard 1998).
     """
+    from scipy.special import betaincinv
+
     values, gaps, moved, count = [], [], np.zeros(one.runs), len(pairing.first)
     for first, second, partners, (runs, _) in _by_setting(one, other, pairing):
         if len(partners.first) < 2:
@@ -114,16 +132,17 @@ def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_exam
         gaps.append(sign * (first.scores[partners.first] - second.scores[partners.second]))
         wins = _points(gaps[-1])
         values.append(float(wins.mean()))
-        moved += _moved(wins, values[-1], runs[partners.first], one.runs)
-    variance = float(moved @ moved) / len(values) ** 2
-    variance += _density(np.concatenate(gaps), count) ** 2 * of_examples
-    return _share(float(np.mean(values)), variance, count, level)
-
-
-def _moved(wins: FloatArray, value: float, runs: IntArray, size: int) -> FloatArray:
-    """Return what each of `size` runs adds to the error of a mean of wins, whose variance is the sum of the squares."""
-    share = (wins - value) / np.sqrt(len(wins) * (len(wins) - 1))
-    return np.bincount(runs, share, minlength=size).astype(np.float64)
+        share = (wins - values[-1]) / math.sqrt(len(wins) * (len(wins) - 1))
+        moved += np.bincount(runs[partners.first], share, minlength=one.runs)
+    gap, value, draws = np.concatenate(gaps), float(np.mean(values)), float(count)
+    variance = float(moved @ moved) / len(values) ** 2 + _density(gap, count) ** 2 * of_examples
+    if variance > 0 and 0 < value < 1:
+        degrees = count - max(1, len(np.unique(one.setting[pairing.first]))) if len(one.setting) else count - 1
+        fewer = (t_quantile(len(gap) - 1, level) / t_quantile(degrees, level)) ** 2
+        draws = min(len(gap), value * (1 - value) / variance * fewer)
+    won, tail = value * draws, (1 - level) / 2
+    low = float(betaincinv(won, draws - won + 1, tail)) if value > 0 else 0.0
+    return Share(value, low, float(betaincinv(won + 1, draws - won, 1 - tail)) if value < 1 else 1.0)
 
 
 def _points(differences: FloatArray) -> FloatArray:
@@ -187,7 +206,8 @@ def example_wins(one: System, other: System, pairing: Pairing, level: float = LE
     Notes
     -----
     Averages over all choices of ten runs (rarefaction, as ``robust_share_10``), so that they do not depend on how many
-    runs there are. Errors from leaving out a run at a time, and from the spread over examples.
+    runs there are. Errors from leaving out a run at a time, and from the spread over examples. With ten runs of an
+    example there is no interval: that of the examples alone held the truth in 67 % of cases (1,000 examples).
     """
     if not len(one.right) or not len(other.right):
         return ExampleWins()
@@ -229,11 +249,11 @@ class _Part(NamedTuple):
 
 
 def _of_runs(parts: Sequence[_Part], enough: npt.NDArray[np.bool_], values: FloatArray) -> FloatArray:
-    """Return the variance of each share from leaving out one run at a time; 0 if that leaves fewer than ten."""
+    """Return the variance of each share from leaving out one run at a time; nan if that leaves fewer than ten."""
     variances = np.zeros(len(values))
+    if any((part.counts[:, enough].sum(axis=0) <= TEN).any() for part in parts):
+        return np.full(len(values), math.nan)
     for number, part in enumerate(parts):
-        if (part.counts[:, enough].sum(axis=0) <= TEN).any():
-            continue
         moved = np.zeros((len(part.counts), len(values), len(enough)))
         for state in range(len(part.counts)):
             counts = [each.counts[:, enough] for each in parts]

@@ -138,12 +138,15 @@ class Estimate:
         Level -> interval that is used instead; None if the table is too small for any.
     without
         The variances without each row in turn, and without each column where columns are draws as rows are.
+    is_careful
+        Whether :meth:`interval` is the careful one.
     """
 
     components: VarianceComponents
     jackknife: Jackknife | None = None
     limits: Callable[[float], tuple[float, float]] | None = None
     without: tuple[Variances, ...] = ()
+    is_careful: bool = False
 
     @property
     def importance(self) -> float:
@@ -160,11 +163,9 @@ class Estimate:
         if math.isnan(self.importance):
             return math.nan, math.nan
         if self.jackknife is not None:
-            return self.jackknife.interval(level)
-        if self.limits is None:
-            return math.nan, math.nan
-        low, high = self.limits(level)
-        return min(low, self.importance), max(high, self.importance)
+            low, high = self.jackknife.interval(level)
+            return self._widened(low, high, level) if self.is_careful else (low, high)
+        return self._widened(self.importance, self.importance, level) if self.limits else (math.nan, math.nan)
 
     def careful_interval(self, level: float = LEVEL) -> tuple[float, float]:
         """Return the smallest interval that holds both :meth:`interval` and the limits for normal scores.
@@ -172,7 +173,10 @@ class Estimate:
         For decisions at high levels: far out in its tails the jackknife of few rows of two columns claims a little more
         than it should, and the limits of a nested table are exact for normal scores.
         """
-        low, high = self.interval(level)
+        return self._widened(*self.interval(level), level)
+
+    def _widened(self, low: float, high: float, level: float) -> tuple[float, float]:
+        """Return the smallest interval that holds this one and the limits, if there are both."""
         if math.isnan(low) or self.limits is None:
             return low, high
         other_low, other_high = self.limits(level)

@@ -16,6 +16,8 @@ ROUNDING: Final = 64 * float(np.finfo(np.float64).eps)
 """A standard deviation below this share of the largest absolute score is rounding, and counts as zero."""
 LARGEST_SCORE: Final = 1e50
 """Scores beyond this are missing: tracking servers hold infinity as the largest float."""
+SMALLEST_SCORE: Final = 1 / LARGEST_SCORE
+"""Scores below this in size are 0: no float is as small as their fourth powers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,9 @@ class Tables:
 
 
 def usable(scores: npt.ArrayLike) -> FloatArray:
-    """Return a copy with nan for every score that is not a usable number, in any shape."""
+    """Return a copy with nan for every score that is not a usable number, and 0 for one too small, in any shape."""
     values = np.array(scores, dtype=np.float64)
+    values[np.abs(values) < SMALLEST_SCORE] = 0.0
     values[~(np.abs(values) < LARGEST_SCORE)] = np.nan
     return values
 

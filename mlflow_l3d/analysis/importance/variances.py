@@ -176,10 +176,9 @@ class MeanSquares:
         of_columns = self.of_columns / self.column_size / self.contributed
         return 1 / (of_columns**2 / (self.columns - 1) + (1 - of_columns) ** 2 / self.residual_degrees)
 
-    def mitigated_limits(self, level: float, inequality: float = 0.0) -> tuple[float, float]:
-        """Return the limits of `mitigated` from the F distribution of ``MS_R / MS_E``, at least 0.
+    def chance(self, level: float, inequality: float = 0.0) -> tuple[float, float]:
+        """Return the largest and the smallest ``MS_R / MS_E`` that equal rows have by chance (F distribution).
 
-        Rows that differ less than chance lets expect are luck, so the upper limit never takes them at less than that.
         `inequality` is the squared coefficient of variation of the variances within rows, which takes degrees of
         freedom away (Box 1954).
         """
@@ -187,8 +186,15 @@ class MeanSquares:
 
         of_rows = (self.rows - 1) / (1 + inequality * (self.rows - 2) / (self.rows - 1))
         tail, degrees = (1 - level) / 2, (of_rows, self.residual_degrees / (1 + inequality))
-        low = self.of_rows / float(fdtri(*degrees, 1 - tail))
-        high = max(self.of_rows, self.residual) / float(fdtri(*degrees, tail))
+        return float(fdtri(*degrees, 1 - tail)), float(fdtri(*degrees, tail))
+
+    def mitigated_limits(self, level: float, inequality: float = 0.0) -> tuple[float, float]:
+        """Return the limits of `mitigated` from :meth:`chance`, at least 0.
+
+        Rows that differ less than chance lets expect are luck, so the upper limit never takes them at less than that.
+        """
+        most, least = self.chance(level, inequality)
+        low, high = self.of_rows / most, max(self.of_rows, self.residual) / least
         return max(0.0, low - self.residual) / self.row_size, max(0.0, high - self.residual) / self.row_size
 
     def rows_differ(self, tail: float) -> bool:

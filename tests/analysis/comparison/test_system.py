@@ -11,6 +11,7 @@ from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import spread
 from mlflow_l3d.analysis.comparison.system import Predictions, System, paired, systems
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 
 
@@ -47,6 +48,13 @@ def test_an_example_with_two_labels_is_another_test_set():
     tables = [table([0, 0], [1, 2], [0, label], [0, 0]) for label in (0, 1)]
     with pytest.raises(ParameterError, match="runs=A, B: test example 2 has the labels 0 and 1"):
         systems(["A", "B"], [np.array([1.0])] * 2, [{}, {}], tables, named("accuracy"))
+
+
+@pytest.mark.parametrize("scale", [1e-90, 1e-200, 1e90, 1e200])
+def test_scores_without_squares_are_refused(scale):
+    """They ended in a division by zero, or in an overflow."""
+    with pytest.raises(ParameterError, match=f"of about {scale:.0e} .*1e-50 to 1e.50 .*unit".replace("e+", "e.")):
+        systems(["A", "B"], [np.arange(3), np.full(3, scale)], [{}, {}], [None, None], Metric("loss", percent=False))
 
 
 def test_systems_without_a_common_test_example_are_independent(rng):

@@ -306,6 +306,7 @@ def test_a_small_pilot_promises_nothing(columns: int, small: bool) -> None:
     made = assembled(specify(SMALL), pilot)
     assert made.factors.loc[0, "pilot_enough"] == (not small)
     assert sum("is too small for a promise" in note for note in made.notes) == small
+    assert sum("simulations 67 to 98 % of plans for 80 % are kept" in note for note in made.notes) == small
     assert ("A guess: the pilot is small." in made.summary()) is small
     assert (", small" in made.details()) is small
     assert "[0.20, 0.80]" in made.details()

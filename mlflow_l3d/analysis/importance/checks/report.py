@@ -93,9 +93,8 @@ def _cells_repeat(evidence: Evidence) -> bool:
 
 
 SILENCES: Final = (
-    # Pooled cells are not golden runs: nothing is said of their number and shape, and they cannot show a leak.
+    # Pooled cells are not golden runs: nothing is said of their number and shape.
     Silence("L3D008", ("L3D003", "L3D004", "L3D005", "L3D013"), INVESTIGATION),
-    Silence("L3D008", ("L3D006",), FACTORS),
     # Of golden runs that stand in the tables the checks of each factor speak.
     Silence(
         lambda each: each.tables_are_golden and bool(each.importances), ("L3D003", "L3D004", "L3D005"), INVESTIGATION

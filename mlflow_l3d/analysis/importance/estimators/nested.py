@@ -81,7 +81,9 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
     -----
     Jackknife over rows of ``logit(S_T) = log(tau2 / s2_R)`` with M - 1 degrees of freedom, or fewer if some rows have
     more scores than others, or spread more: those of the kurtosis (:func:`kurtosis_degrees`). If rows do not differ
-    significantly (F test, one-sided at 97.5 %) the logit has no usable error, and :func:`nested_limits` is used.
+    significantly (F test, one-sided at 97.5 %) the logit has no usable error, and :func:`nested_limits` is used. The
+    interval of unequal rows holds these limits, too: where 15 of 20 rows had one score of ten, 6.9 % of claims of 5 %
+    were false without them.
     """
     table = with_scores(table)
     squares = nested_components(table)
@@ -97,8 +99,9 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
         if jackknife is not None and inequality:
             degrees = kurtosis_degrees(log_ratio(*without))
             jackknife = replace(jackknife, degrees=min(jackknife.degrees, degrees))
-    limits = partial(nested_limits, squares, inequality=inequality)
-    return Estimate(squares.variances(), jackknife, limits, (without,))
+    unequal = rows if np.ptp(rows.scores) else None
+    limits = partial(nested_limits, squares, inequality=inequality, unequal=unequal)
+    return Estimate(squares.variances(), jackknife, limits, (without,), is_careful=unequal is not None)
 
 
 def _inequality(rows: _Rows) -> float:
@@ -131,20 +134,36 @@ def _row_degrees(squares: MeanSquares, scores: FloatArray) -> float:
     return float((1 - 1 / squares.rows) * parts.sum() ** 2 / np.square(parts).sum())
 
 
-def nested_limits(squares: MeanSquares, level: float = LEVEL, *, inequality: float = 0.0) -> tuple[float, float]:
+def nested_limits(
+    squares: MeanSquares, level: float = LEVEL, *, inequality: float = 0.0, unequal: _Rows | None = None
+) -> tuple[float, float]:
     """Return the interval of the corrected importance from the F distribution of ``MS_R / MS_W``.
 
     Notes
     -----
     Exact for normal scores and rows of one variance: ``MS_R / MS_W`` is ``1 + N s2_R / tau2`` times an F variable with
-    M - 1 and M(N - 1) degrees of freedom. `inequality` makes them fewer; see
-    :meth:`~mlflow_l3d.analysis.importance.variances.MeanSquares.mitigated_limits`.
+    M - 1 and M(N - 1) degrees of freedom; see :meth:`~mlflow_l3d.analysis.importance.variances.MeanSquares.chance`.
+    Rows of `unequal` numbers n_i of scores make it with weights ``n_i / (1 + n_i s2_R / tau2)`` (Wald 1940).
     """
+    from scipy.optimize import brentq
+
     if squares.residual == 0:
         only_rows = importance_of_variances(0.0, squares.of_rows)
         return only_rows, only_rows
-    least, most = squares.mitigated_limits(level, inequality)
-    return importance_of_variances(squares.residual, most), importance_of_variances(squares.residual, least)
+    if unequal is None or squares.of_rows <= squares.residual:
+        least, most = squares.mitigated_limits(level, inequality)
+        return importance_of_variances(squares.residual, most), importance_of_variances(squares.residual, least)
+
+    def surplus(ratio: float, chance: float, rows: _Rows = unequal) -> float:
+        weights = rows.scores / (1 + ratio * rows.scores)
+        squared = np.square(rows.means - np.average(rows.means, weights=weights))
+        return float(weights @ squared) / (squares.rows - 1) / squares.residual - chance
+
+    ratios = []
+    for chance in squares.chance(level, inequality):
+        most = 2 * float(unequal.means.var(ddof=1)) / squares.residual / chance
+        ratios.append(brentq(surplus, 0, most, chance) if surplus(0, chance) > 0 else 0.0)
+    return importance_of_variances(1.0, ratios[1]), importance_of_variances(1.0, ratios[0])
 
 
 class _Rows(NamedTuple):

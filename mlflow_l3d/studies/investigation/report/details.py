@@ -14,8 +14,8 @@ from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
 _LONG_TAILS = ("L3D013", "warning", None)
-_COVERED = "60 to 95 %"
-"""What 95 % intervals of 10 to 200 runs cover: t3, or 5 % collapse (`statistics_simulation.py --part further`)."""
+_LEAST_COVERED = 60
+"""% that intervals of 95 to 99 % cover at least: t3, or 5 % collapse (`statistics_simulation.py --part further`)."""
 _RARE = 0.05
 """From this share of all runs on, the page names those that may be missing."""
 _LOOKED = (
@@ -57,7 +57,7 @@ def luck_details(shown: Shown) -> tuple[str, ...]:
         if unseen > _RARE and collapse is None and "L3D005" not in {each.code for each in shown.analysis.checks}:
             sentences.append(f"It leaves out collapses that no run shows: up to {points(unseen, 0)} % of all.")
         if any((each.code, each.severity, each.factor) == _LONG_TAILS for each in shown.analysis.checks):
-            sentences.append(f"Scores have long tails (L3D013): it covers {_COVERED}.")
+            sentences.append(f"Scores have long tails (L3D013): it covers {_LEAST_COVERED} to {level}.")
     if shown.design.words.drawn:
         sentences.append(f"{shown.design.words.drawn[:1].upper()}{shown.design.words.drawn[1:]}.")
     if collapse is not None and collapse.collapsed:
