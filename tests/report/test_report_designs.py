@@ -111,7 +111,7 @@ def test_agreement_of_predictions_is_that_of_the_records(every):
 
 
 def test_print_keeps_colours_and_cuts_no_table(every):
-    style = investigation_document(every, title="t").to_html().split("@media print", 1)[1].split("</style>")[0]
+    style = page(every["crossed"]).split("@media print", 1)[1].split("</style>")[0]
     assert "print-color-adjust: exact" in style  # bars of votes and their legend are backgrounds
     assert ".table:not(.heat) :is(th, td, small), .filtered td.text { white-space: normal; min-width: 0; }" in style
 
