@@ -100,7 +100,7 @@ def test_collapse_comes_first_and_names_what_is_for_it() -> None:
     )
     document = cure_document(answer, source=Source(run_id="p"), run_id="r", settings={})
     assert document.headline == "First beat guessing: 20 of 20 runs are no better."
-    assert document.answers[0].lead.startswith("**Restarts**, unknown until verified, is for it.")
+    assert document.answers[0].lead.startswith("**Restarts** may help, which is unknown until verified.")
     tried = replace(restarts, basis="exact")
     assert against_collapse([vote, tried, longer]) is longer
     assert against_collapse([vote]) is None

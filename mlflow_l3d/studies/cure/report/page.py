@@ -119,11 +119,11 @@ def _helping(answer: CureAnswer) -> Answer:
     elif answer.collapsed:
         first = against_collapse(answer.predictions)
         what = (
-            f"**{beginning(first.remedy)}**, unknown until verified"
+            f"**{beginning(first.remedy)}** may help, which is unknown until verified"
             if first
-            else "**No untried remedy of this approach**"
+            else "**No untried remedy of this approach** may help"
         )
-        lead = f"{what}, is for it. The numbers below show runs that fail to learn."
+        lead = f"{what}. The numbers below show runs that fail to learn."
     elif helping:
         agree, shift = helping[0].consistency.value, unit.change(helping[0].mean_change.value, 1)
         more = f"; two results agree on {points(agree, 0)} % of the predictions" * math.isfinite(agree)
