@@ -86,9 +86,7 @@ STUDIES = {
         "page-sweep",
     ),
     "groups": Study("evaluate experiment:digits", "groups of existing runs", "Which groups differ?", "page-groups"),
-    "search": Study(
-        "search --num-labelled 100", "a search of hyperparameters", "And on new configurations?", "page-search"
-    ),
+    "search": Study("search --num-labelled 100", "a search of hyperparameters", "And with new seeds?", "page-search"),
 }
 """Name of a study -> what is done. A study comes after the studies that it needs."""
 RUNS = {"HEAD": "head", "PROTOTYPES": "prototypes"}

@@ -25,6 +25,14 @@ from mlflow_l3d.report.numbers import (
 from mlflow_l3d.report.table import Drawn, Table
 
 _MOST_NAMES: Final = 2
+_PLAIN: Final = {
+    "vote of ": "a vote of ",
+    "mean of class scores of ": "averaging the class scores of ",
+    "mean prediction of ": "averaging the predictions of ",
+    "best of ": "taking the best of ",
+    " runs over ": " runs that differ in ",
+}
+"""Part of a remedy's name -> what it means."""
 
 
 def factor_words(joined: str, most: int = _MOST_NAMES) -> str:
@@ -60,20 +68,17 @@ def labels_note(remedies: Sequence[Remedy]) -> str:
     return f" Runs over {listed([*over], 'or')} need different labels: k runs up to k times as many." if over else ""
 
 
-def short_words(remedy: Remedy) -> str:
-    """Return what a remedy does as a first screen has it."""
-    return remedy_words(remedy, most=1).replace(" runs over ", " over ")
-
-
-def with_article(remedy: Remedy, most: int = _MOST_NAMES) -> str:
-    """Return what a remedy does within a sentence."""
-    article = "the " if remedy.kind == "choose" else "a " * (remedy.kind in SEVERAL)
-    return article + remedy_words(remedy, most=most)
+def plain_words(remedy: Remedy, most: int = _MOST_NAMES) -> str:
+    """Return what a remedy does in plain words, as the subject of a sentence: its name is a value of `--remedy`."""
+    words = remedy_words(remedy, most=most)
+    for name, plainly in _PLAIN.items():
+        words = words.replace(name, plainly)
+    return words
 
 
 def beginning(remedy: Remedy, most: int = _MOST_NAMES) -> str:
     """Return what a remedy does at the beginning of a sentence."""
-    words = with_article(remedy, most)
+    words = plain_words(remedy, most)
     return words[:1].upper() + words[1:]
 
 
@@ -93,9 +98,9 @@ def less_text(each: Prediction, unit: Unit) -> str:
     before, digits = f"{unit.typical(each.std_before)}{unit.behind}", unit.digits(each.std_before)
     ratio = between(each.ratio.low, each.ratio.high, partial(points, digits=0), "{} to {} %")
     mean = f"mean score {range_text(each.mean_change, unit, sign=True, digits=digits)}".replace("\n", " ")
-    if each.ratio.high < 1:
-        return f"leaves {unit.typical(each.std.value)} of {before} ({ratio}); {mean}"
-    return f"may leave {'less luck' if ratio == MISSING else f'{ratio} of {before}'}; {mean}"
+    verb = "leaves" if each.ratio.high < 1 else "may leave"
+    left = "less luck" if ratio == MISSING else f"{unit.typical(each.std.value)} of {before} ({ratio})"
+    return f"{verb} {left}; {mean}"
 
 
 def remedy_bars(predictions: Sequence[Prediction], metric: Metric, notes: Sequence[str] = ()) -> Table:
@@ -116,7 +121,7 @@ def remedy_bars(predictions: Sequence[Prediction], metric: Metric, notes: Sequen
         is_cut |= high > 1
         rows.append(
             {
-                "remedy": short_words(each.remedy),
+                "remedy": plain_words(each.remedy, 1),
                 f"remaining std ({unit.short})": said,
                 axis: Drawn(share_bar(share, low, high, said.replace("\n", " "))),
                 f"mean ({unit.short})": range_text(each.mean_change, unit, sign=True, digits=digits),

@@ -115,11 +115,27 @@ def test_a_command_that_fails_says_why(script, why, tmp_path):
         run([sys.executable, "-c", script], tmp_path, environment([]))
 
 
+@pytest.mark.parametrize(
+    ("typed", "full"),
+    [
+        ("SEED={seed} python train.py", "mlflow-l3d seeds -- env SEED={seed} python train.py"),
+        ("SEED=3 python train.py", "mlflow-l3d seeds -- env SEED={seed} python train.py"),
+        ("env SEED=3 python train.py", "mlflow-l3d seeds -- env SEED={seed} python train.py"),
+        (
+            "A={data_order} B={model_randomness} ./a",
+            "mlflow-l3d investigate -- env A={data_order} B={model_randomness}",
+        ),
+    ],
+)
+def test_a_variable_before_the_program_is_refused_with_the_full_command(typed, full):
+    with pytest.raises(ParameterError) as error:
+        Template.of(typed)
+    assert f": {full}" in str(error.value)
+
+
 def test_a_program_that_is_not_there(tmp_path):
     with pytest.raises(L3DError, match=r"nothing-of-that-name cannot be started \([^)]*\)$"):
         run(["nothing-of-that-name"], tmp_path, {})
-    with pytest.raises(L3DError, match=r"SEED=1 cannot be started \(.*\). Write env before it, which sets variables"):
-        run(["SEED=1", "python", "ok.py"], tmp_path, {})
     with pytest.raises(L3DError, match=r"python ok.py cannot be started \(.*\). Remove the quotes around the whole"):
         run(["python ok.py"], tmp_path, {})
 

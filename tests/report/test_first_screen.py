@@ -1,6 +1,7 @@
 """What an investigation says first: a sentence that decides, three answers, the factors, and what to do next."""
 
 import math
+import re
 import shlex
 from dataclasses import replace
 from typing import Any
@@ -210,7 +211,8 @@ def test_undecided_for_another_reason_than_runs_says_so(judged):
     assert "long tails" in said(found, 1)
     table = investigation_document(found, title="t").table
     assert table is not None
-    assert "dominates is undecided: the scores have long tails" in table.note
+    assert "dominates and minor are undecided: the scores have long tails" in table.note
+    assert table.note.count("long tails") == 1
 
 
 def test_a_reason_of_one_factor_is_not_that_of_all(judged):
@@ -293,17 +295,19 @@ def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
     few = replace(found, test_examples=40, luck_of_tests=0.9 * std)
     assert said(few, 0).endswith(f" 40 test examples alone cause ± {90 * std:.1f}.")
     first, second = steps(Shown(few), SOURCE)
-    assert first.text.startswith("Test more examples (test_size), or label more: 40 alone cause ")
+    assert first.text.startswith("Test more examples (test_size), or label more, since 40 alone cause ")
     assert second.text == "More runs probably settle undecided; finished ones count:"
-    more, all_used, one_left = (
-        steps(Shown(few), replace(SOURCE, unused_tests=number))[0].text for number in (1132, 0, 1)
-    )
-    assert one_left.startswith("Label more examples (only 1 test examples are unused): ")
-    assert more.startswith("Test more examples (test_size; 1,132 are unused): 40 alone cause ")
-    assert all_used.startswith("Label more examples (all test examples are in use): 40 alone cause ")
+    more_step, *others = (steps(Shown(few), replace(SOURCE, unused_tests=number))[0] for number in (1132, 0, 1))
+    assert more_step.command == SOURCE.command(test_size="80")
+    assert steps(Shown(few), replace(SOURCE, unused_tests=20))[0].command == SOURCE.command(test_size="60")
+    more, all_used, one_left = (step.text for step in (more_step, *others))
+    assert not any(step.command for step in others)
+    assert one_left.startswith("Label more examples (only 1 test examples are unused), since ")
+    assert more.startswith("Test more examples (test_size; 1,132 are unused), since 40 alone cause ")
+    assert all_used.startswith("Label more examples (all test examples are in use), since 40 alone cause ")
     above = replace(few, luck_of_tests=1.1 * std)
     assert said(above, 0).endswith(" 40 test examples alone cause about all of it.")
-    assert steps(Shown(above), SOURCE)[0].text.endswith(": 40 alone cause about all of the luck.")
+    assert steps(Shown(above), SOURCE)[0].said.endswith(", since 40 alone cause about all of the luck.")
     for luck in (0.9 * std, 1.1 * std):
         fixed = replace(few, luck_of_tests=luck, tests_drawn=False)
         assert said(fixed, 0).endswith(
@@ -316,7 +320,7 @@ def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
     assert steps(Shown(many), SOURCE)[0] == second
     two = Shown(replace(found, test_examples=2))
     assert headline(two) == "2 test examples: no answer is possible."
-    assert steps(two, SOURCE)[0].text == "Test more examples (test_size), or label more."
+    assert steps(two, SOURCE)[0].said == "Test more examples (test_size), or label more."
     assert all("More runs" not in step.text for step in steps(two, SOURCE))
     run = Consistency("golden", 0.9, 0.8, 6, 1, 15, 0.0, 1.5)
     for common, is_told in ((1.5, False), (200, True)):
@@ -399,12 +403,13 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     found = replace(none, remedies=Foreseen(tuple(vote(k, 0.01 / k) for k in (3, 5, 9)), 0.0125))
     assert len(answers(Shown(none))) == 3
     assert (
-        said(found, 3)
-        == "Vote of 3 over data_order leaves ± 0.3 of ± 1.2 points (20 to 90 %); mean score +3.4 (+1.0 to +6.0)."
+        said(found, 3) == "A vote of 3 runs that differ in data_order leaves ± 0.3 of ± 1.2 points (20 to 90 %); "
+        "mean score +3.4 (+1.0 to +6.0)."
     )
     unsure = [replace(vote(3, 0.01), ratio=Range(0.8, 0.6, 1.1))]
     assert said(replace(none, remedies=Foreseen(tuple(unsure), 0.0125)), 3) == (
-        "Vote of 3 over data_order may leave 60 to 110 % of ± 1.2 points; mean score +3.4 (+1.0 to +6.0)."
+        "A vote of 3 runs that differ in data_order may leave ± 1.0 of ± 1.2 points (60 to 110 %); "
+        "mean score +3.4 (+1.0 to +6.0)."
     )
     doubtful = replace(vote(3, 0.01), ratio=Range(0.92, 0.83, 0.997))
     shown = Shown(replace(none, remedies=Foreseen((doubtful,), 0.0125)))
@@ -445,7 +450,7 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     assert "--verify" not in second.command
     cured = replace(SOURCE, given={**SOURCE.given, "cure": '{"kind": "vote", "over": ["data_order"], "members": 5}'})
     lead = answers(Shown(nothing), cured)[3].lead
-    assert lead == "These runs have a remedy: vote of 5 runs over data_order. No vote helps."
+    assert lead == "These runs have a remedy: a vote of 5 runs that differ in data_order. No vote helps."
 
 
 def test_intervals_are_named_by_the_level_at_which_they_hold_together(judged):
@@ -455,12 +460,13 @@ def test_intervals_are_named_by_the_level_at_which_they_hold_together(judged):
     assert marked(first_table(Shown(judged("minor", "minor_2"))).note) == together
     alone = first_table(Shown(judged("minor"))).note
     assert marked(alone) == "95 % interval above 50 %: dominates; below: minor; else undecided."
-    found = judged("minor", "minor_2")
-    records = {name: replace(record, level=0.975) for name, record in found.importances.items()}
+    found, ends = judged("minor", "minor_2"), {"golden_std_ci_low": 0.01, "golden_std_ci_high": 0.02}
+    records = {name: replace(record, level=0.975, **ends) for name, record in found.importances.items()}
     page = Page(investigation_document(replace(found, importances=records), title="t").to_html()).text
-    assert "The 97.5 % intervals hold for each factor (all factors together: 95 %)" in page.replace(
-        "\N{NO-BREAK SPACE}", " "
-    )
+    text = page.replace("\N{NO-BREAK SPACE}", " ")
+    together = " (so that the intervals of all factors hold together with 95 %)"
+    assert f"The 97.5 % intervals hold for each factor{together}" in text
+    assert re.search(r"The 97\.5 % interval of the standard deviation is [\d.]+ to [\d.]+ \(so that", text)
 
 
 def test_size_stays_small(importance, analysis):
@@ -540,7 +546,7 @@ def test_agreement_is_not_reported_of_few_examples_and_not_logged_if_runs_share_
         assert (names <= set(withheld.metrics())) == (each is not few)
         assert Shown(withheld).agreement("golden") is None
     assert (
-        "the runs share less than one of their test examples"
+        "two runs share less than one test example on average"
         in answers(Shown(replace(whole, consistencies={"golden": few})))[2].lead
     )
 

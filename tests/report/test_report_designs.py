@@ -110,6 +110,12 @@ def test_agreement_of_predictions_is_that_of_the_records(every):
         assert shown["kappa"] == f"{analysis.consistencies[row[0]].fleiss_kappa:.2f}"
 
 
+def test_print_keeps_colours_and_cuts_no_table(every):
+    style = page(every["crossed"]).split("@media print", 1)[1].split("</style>")[0]
+    assert "print-color-adjust: exact" in style  # bars of votes and their legend are backgrounds
+    assert ".table:not(.heat) :is(th, td, small), .filtered td.text { white-space: normal; min-width: 0; }" in style
+
+
 def test_tables_of_many_columns_are_cards_on_a_phone(every):
     html = page(every["crossed"])
     for title in ("Factors in numbers", "Fragile examples", "Variance components"):

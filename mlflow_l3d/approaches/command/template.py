@@ -27,6 +27,7 @@ HERE: Final = "here"
 """Placeholders that are not factors: the folder that a cell's command writes to, and the one it was typed in."""
 _SETTING: Final = re.compile("lr|.*rate|epochs?|.*size|dropout|.*decay|alpha|beta|gamma|momentum|temperature|shots")
 """Names of settings, for which a random value makes no sense."""
+_VARIABLE: Final = re.compile(r"\w+=")
 _SHELL: Final = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"})
 
 
@@ -67,7 +68,11 @@ class Template:
         if shell := sorted(_SHELL.intersection(words)):
             fix = f"Put what needs {shell[0]} into a script of its own."
             raise ParameterError("command", typed, "is run without a shell", fix)
-        return cls(words, here or Path.cwd(), factors_of(words, "command", typed))
+        factors = factors_of(words, "command", typed)
+        if _VARIABLE.match(words[0]):
+            fix = f"Type env before it: mlflow-l3d {'seeds' if len(factors) == 1 else 'investigate'} -- env {typed}"
+            raise ParameterError("command", typed, "begins with a variable, which only a shell sets", fix)
+        return cls(words, here or Path.cwd(), factors)
 
     def arguments(self, seeds: Mapping[str, int], output: Path) -> list[str]:
         """Return the words of one cell."""
@@ -154,8 +159,10 @@ def factors_of(words: Collection[str], parameter: str, typed: str) -> tuple[str,
         fix = "Write {data_order}, or a name of your own, where a seed belongs"
         example = "seed={seed}, or numpy.random.seed={seed} where it takes none."
         if parameter == "command":
-            seeded, count = re.subn(r"seed(?:([ =])\d+|$)", lambda found: f"seed{found[1] or ' '}{{seed}}", typed)
-            example = f"mlflow-l3d seeds -- {seeded if count else typed + ' --seed {seed}'}"
+            value = r"(?i)(seed)(?:([ =])\d+|$)"
+            seeded, count = re.subn(value, lambda found: f"{found[1]}{found[2] or ' '}{{seed}}", typed)
+            variable = "env " * bool(_VARIABLE.match(typed))
+            example = f"mlflow-l3d seeds -- {variable}{seeded if count else typed + ' --seed {seed}'}"
         raise ParameterError(parameter, typed or "''", "names no factor", f"{fix}: {example}")
     if "all" in factors:
         raise ParameterError(parameter, typed, "has a factor named all, which stands for every factor")
@@ -255,7 +262,6 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
     _idle[os.getpid()].append(supervisor)
     if reason := answer.get("refused"):
         fix = ". Remove the quotes around the whole command" * (len(arguments) == 1 and " " in arguments[0])
-        fix = fix or ". Write env before it, which sets variables" * bool(re.match(r"\w+=", arguments[0]))
         raise L3DError(f"{Path(arguments[0]).name} cannot be started ({reason}){fix}")
     output, status = Output(answer["stdout"], answer["stderr"]), answer["status"]
     if status:

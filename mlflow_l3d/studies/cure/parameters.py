@@ -17,7 +17,7 @@ class _Parent(TypedDict, total=False):
 class _Cure(TypedDict, total=False):
     verify: Annotated[int, Of("0", "number of best remedies to train and compare; remedies tried before count")]
     remedy: Annotated[
-        str, Of("auto", "verify: the remedy that is trained, as a report names it; auto is those predicted to be best")
+        str, Of("auto", "verify: the remedy to train, as the table Every remedy names it; auto: those predicted best")
     ]
     budget: Annotated[Any, Of("none", "limit of verify: none, a time as in 2h, or a number of trainings")]
     runs: Annotated[

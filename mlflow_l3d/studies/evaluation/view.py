@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import webbrowser
 from collections.abc import Iterator, Mapping
@@ -138,7 +139,7 @@ def view(
             return Viewed(1, str(bundle), text)
         report = "" if parent_run_id == "all" else report_of(client, parent_run_id)
         if report is None:
-            raise ParameterError("parent_run_id", parent_run_id, "has no report yet", "See `mlflow-l3d view`.")
+            raise ParameterError("parent_run_id", parent_run_id, "is not a finished study", "List: mlflow-l3d view")
         if str(bundle) != "none":
             return _write(client, parent_run_id, Path(bundle))
         if in_notebook():
@@ -233,7 +234,7 @@ def _serve(client: Client, run_id: str, port: int, *, opened: bool) -> Viewed:
     if server is None:
         raise L3DError(f"port={port}: none of the next 20 ports is free. Name another one.")
     address = f"http://{_HOSTS[0]}:{server.server_port}/"
-    logger.warning("%s\nCtrl-C ends it.", address)
+    logger.warning("%s\nCtrl-C ends it, or: kill %d. To write pages instead: --bundle FOLDER", address, os.getpid())
     if opened:
         webbrowser.open(address if run_id == "all" else f"{address}{run_id}")
     with server, suppress(KeyboardInterrupt):

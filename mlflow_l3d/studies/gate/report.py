@@ -92,7 +92,7 @@ def _elsewhere(answer: GateAnswer) -> Answer:
     (low, high), effect = answer.other, answer.plan.smallest_effect
     holds = {"better": low > 0, "worse": high < 0, "equivalent": -effect < low and high < effect}
     word = "Yes" if holds.get(answer.decision) else "Not settled"
-    return Answer(question, "", (f"**{word}:** the interval there is **{interval}**.", about))
+    return Answer(question, "", (f"**{word}:** with their luck, too, the interval is **{interval}**.", about))
 
 
 def steps(answer: GateAnswer, source: GateSource) -> list[Step]:

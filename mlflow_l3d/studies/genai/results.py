@@ -23,7 +23,7 @@ from mlflow_l3d.studies.shown import built_once
 from mlflow_l3d.tracking import names
 
 _LEVELS: Final = (
-    "Clustered by row; repeats count as repeats. Verdicts (Holm) and intervals (Bonferroni, wider: they may contain 0 "
+    "Answers to one row count as repeats of it. Verdicts (Holm) and intervals (Bonferroni, wider: they may contain 0 "
     "next to a verdict) hold for all comparisons of all factors and scorers at once."
 )
 _MORE: Final = {

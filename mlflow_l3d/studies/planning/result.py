@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from mlflow_l3d.report.numbers import MISSING, counted, listed, rough_duration, unit_of
+from mlflow_l3d.report.numbers import MISSING, counted, listed, percent, rough_duration, unit_of
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.table import Part, Table, document
 from mlflow_l3d.report.text import Answer, Step
@@ -140,7 +140,7 @@ class Plan(OnOneScreen):
 
     def _tables(self) -> dict[str, Table]:
         wanted = f"wanted half-width of the corrected importance: {self.request.plan.half_width:g}, kept with "
-        wanted += f"{self.assurance:.0%}"
+        wanted += percent(self.assurance)
         tables = {"Cells": shown.cell_rows(self.counts)}
         if self.factors["total_index"].notna().any():
             tables[f"Factors ({wanted})"] = shown.factor_rows(self.factors)
@@ -197,7 +197,7 @@ class Plan(OnOneScreen):
         else:
             width = f"**± {widths.max():.2f}** around the corrected importance of {widths.idxmax()}"
         guess = " A guess: the pilot is small." if self.factors["pilot_enough"].eq(False).any() else ""
-        return f"{width} (wanted: ± {plan.half_width:g}, kept with {self.assurance:.0%} probability).{guess}"
+        return f"{width} (wanted: ± {plan.half_width:g}, kept with {percent(self.assurance)} probability).{guess}"
 
     def _best(self) -> str:
         if self.projection is not None:

@@ -13,6 +13,7 @@ from mlflow_l3d.designs import plannable_designs
 from mlflow_l3d.designs.base import FEWEST_PILOT_COLUMNS
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.declaration import with_signature
+from mlflow_l3d.report.numbers import percent
 from mlflow_l3d.studies.base import entry_point, expected_workers, specified
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.dry_run import SENT, requests_text
@@ -209,8 +210,8 @@ def _notes(
     for (design, rows, columns), group in small.groupby(["pilot_design", "pilot_rows", "pilot_columns"]):
         notes.append(
             f"The pilot of {', '.join(group['factor'])} ({design} {rows:.0f} x {columns:.0f}) is too small for a "
-            f"promise: the runs needed are a guess, and may be too few in more than {1 - assurance:.0%} of cases. In "
-            f"simulations 67 to 98 % of plans for 80 % are kept from pilots of {', '.join(sizes)} on."
+            f"promise: the runs needed are a guess, and may be too few in more than {percent(1 - assurance)} of cases. "
+            f"In simulations 67 to 98 % of plans for 80 % are kept from pilots of {', '.join(sizes)} on."
         )
     for name, each in designs.loc[designs["never"].ne(""), ["design", "never"]].itertuples(index=False):
         fix = "Use another design, or a larger half_width."

@@ -252,13 +252,13 @@ def design_rows(designs: pd.DataFrame) -> Table:
     for row, width in zip(designs.to_dict("records"), widths, strict=True):
         needed = MISSING if not row["never"] else "never"
         if math.isfinite(row["cells_needed"]):
-            needed = f"{row['cells_needed']:.0f}" + ("*" if row["never"] else "")
+            needed = f"{row['cells_needed']:,.0f}" + ("*" if row["never"] else "")
         rows.append(
             {
                 "design": str(row["design"]),
                 "rows x columns": f"{row['rows']} x {row['columns']}",
-                "golden": str(row["golden_runs"]),
-                "cells": str(row["cells"]),
+                "golden": f"{row['golden_runs']:,}",
+                "cells": f"{row['cells']:,}",
                 "time": rough_duration(row["hours"]),
                 "widest": _half_width(width),
                 "cells needed": needed,
@@ -280,7 +280,7 @@ def projection_rows(projection: pd.DataFrame, unit: Unit) -> Table:
         {
             "test examples": f"{row['examples']:,}",
             "cells": f"{row['runs']:,}",
-            "95 % interval": f"+-{unit.text(row['half_width'])}",
+            "95 % interval": f"± {unit.text(row['half_width'])}",
             "by cells": share_text(row["by_runs"]),
             "by examples": share_text(row["by_examples"]),
             "by both": share_text(row["by_both"]),
@@ -292,4 +292,4 @@ def projection_rows(projection: pd.DataFrame, unit: Unit) -> Table:
 
 
 def _half_width(value: float) -> str:
-    return f"+-{value:.2f}" if math.isfinite(value) else MISSING
+    return f"± {value:.2f}" if math.isfinite(value) else MISSING

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 
@@ -39,17 +40,17 @@ def headline(course: Course) -> str:
 
 def answers(course: Course) -> list[Answer]:
     """Return what the report opens with: the champion's gain, what claims are worth, and the price."""
-    rules, unit, kept = course.rules, unit_of(course.metric), len(course.path)
+    rules, unit, change, kept = course.rules, unit_of(course.metric), _change(course), len(course.path)
     gain = "The baseline is the champion: **no candidate was kept**."
     more: tuple[str, ...] = ()
     if course.path:
         last, level = course.path[-1], percent(1 - rules.alpha)
-        claimed = f"the runs that decided add up to {unit.change(sum(step.claimed for step in course.path))}"
+        claimed = f"the runs that decided add up to {change(sum(step.claimed for step in course.path))}"
         gain = f"Not confirmed yet; {claimed}, which is too much on average."
         if math.isfinite(last.confirmed):
-            limits = between(last.low, last.high, unit.change)
+            limits = between(last.low, last.high, change)
             place = " on the fresh half of the test examples, which decided nothing" * rules.fresh_half
-            gain = f"**{unit.change(last.confirmed)}{unit.behind}** over the baseline"
+            gain = f"**{change(last.confirmed)}{unit.behind}** over the baseline"
             gain += f" ({level} interval **{limits}**){place}."
             more = (f"It is from fresh runs alone: {claimed}, too much on average (the winner's curse).",)
     claims = (
@@ -101,14 +102,14 @@ def path_table(course: Course) -> Table | None:
     """Return one champion after another: claimed, shrunk and confirmed."""
     if not course.path:
         return None
-    unit, level = unit_of(course.metric), percent(1 - course.rules.alpha)
+    unit, change, level = unit_of(course.metric), _change(course), percent(1 - course.rules.alpha)
     claimed, shrunk = (np.cumsum([getattr(step, name) for step in course.path]) for name in ("claimed", "shrunk"))
     ends = [value for step in course.path for value in (step.confirmed, step.low, step.high)]
     axis = Axis.over(unit.scale * np.array([0.0, *claimed, *ends]))
     head, rows = axis.head("gain over the baseline"), []
     for step, *sums in zip(course.path, claimed, shrunk, strict=True):
-        limits = between(step.low, step.high, unit.change)
-        said = with_limits(unit.change(step.confirmed), limits, "({})")
+        limits = between(step.low, step.high, change)
+        said = with_limits(change(step.confirmed), limits, "({})")
         first, second, at, low, high = (
             axis.at(unit.scale * value) for value in (*sums, step.confirmed, step.low, step.high)
         )
@@ -118,7 +119,7 @@ def path_table(course: Course) -> Table | None:
         rows.append(
             {
                 "champion": f"{step.number}: {shorten(step.name, 24)}",
-                "claimed (shrunk)": f"{unit.change(step.claimed)}\n({unit.change(step.shrunk)})",
+                "claimed (shrunk)": f"{change(step.claimed)}\n({change(step.shrunk)})",
                 head: Drawn(svg(26, said.replace("\n", " "), zero, *marks)),
                 f"confirmed ({level})": said,
             }
@@ -137,23 +138,23 @@ def candidates_table(course: Course, most: int | None = None) -> Table | None:
     chosen = course.systems[1:][::-1][:most]
     if not chosen:
         return None
-    unit, rows = unit_of(course.metric), []
+    change, rows = _change(course), list[dict[str, str]]()
     for each in chosen:
         look = each.looks[-1] if each.looks else None
         rows.append(
             {
                 "candidate": f"{each.number}: {shorten(each.title, 50)}",
                 "verdict": verdict_cell(each.verdict or "undecided"),
-                "gain": MISSING if look is None else with_limits(unit.change(look.gain), _limits(course, look), "({})"),
+                "gain": MISSING if look is None else with_limits(change(look.gain), _limits(course, look), "({})"),
                 "evidence": MISSING if look is None else _evidence(look.evidence),
                 "runs": f"{len(each.scores)}{f', {failed} failed' if (failed := _failed([each])) else ''}",
             }
         )
         if most is None:
-            every = (f"{at.runs}: {unit.change(at.gain)}, {_evidence(at.evidence)}" for at in each.looks)
+            every = (f"{at.runs}: {change(at.gain)}, {_evidence(at.evidence)}" for at in each.looks)
             rows[-1]["after each run: gain, evidence"] = "; ".join(every)
     left = len(course.systems) - 1 - len(chosen)
-    note = f"Gain in {unit.name} over the champion of its time; its interval holds at every look."
+    note = f"Gain in {unit_of(course.metric).name} over the champion of its time; its interval holds at every look."
     note += f" {counted(left, 'earlier candidate')} not shown." * bool(left)
     kinds = tuple(_KINDS.get(each.verdict, "undecided") for each in chosen)
     return Table.of(rows, note, texts=frozenset({1, 5}), title="Candidates", kinds=kinds)
@@ -196,9 +197,9 @@ def judgement_lines(
     spent, following
         In words: runs that were made now, and those that are to be made next.
     """
-    unit, title = unit_of(course.metric), shorten(candidate, 60)
+    unit, change, title = unit_of(course.metric), _change(course), shorten(candidate, 60)
     judged = [each for each in course.systems if each.title == candidate]
-    gain = f"gain {unit.change(look.gain)}{unit.behind} over the champion ({_limits(course, look)}), {spent} now"
+    gain = f"gain {change(look.gain)}{unit.behind} over the champion ({_limits(course, look)}), {spent} now"
     what = {
         "keep": "It is the champion now; the next changes are relative to it.",
         "reject": "It is not better, or by too little to be seen with the runs that are allowed.",
@@ -208,13 +209,19 @@ def judgement_lines(
     lines = [f"{verdict}: {title}", f"{gain}. {what}", *notes(course, judged)]
     if course.rules.fresh_half and course.path and math.isfinite(course.path[-1].confirmed):
         last = course.path[-1]
-        limits = f"{unit.change(last.confirmed)}{unit.behind} ({between(last.low, last.high, unit.change)})"
+        limits = f"{change(last.confirmed)}{unit.behind} ({between(last.low, last.high, change)})"
         lines.append(f"On the fresh half of the test examples the champion gains {limits} over the baseline.")
     return lines
 
 
 def _limits(course: Course, look: Assessment) -> str:
-    return between(look.low, look.high, unit_of(course.metric).change)
+    return between(look.low, look.high, _change(course))
+
+
+def _change(course: Course) -> Callable[[float], str]:
+    """Return how gains are written: no digits beyond those of the smallest effect."""
+    unit = unit_of(course.metric)
+    return partial(unit.change, digits=unit.digits(course.rules.effect))
 
 
 def _evidence(value: float) -> str:

@@ -117,7 +117,7 @@ def gains(result: SearchResult) -> Drawing | None:
     scale = unit.scale * result.metric.sign
     rows = [("On the validation examples", "undecided", result.best_score - result.default_score, math.nan, math.nan)]
     if held is not None:
-        new = f"On {counted(held.configurations, 'new configuration')}"
+        new = f"With {counted(held.configurations, 'new seed')}"
         low, high = sorted((scale * held.ci_low, scale * held.ci_high))
         rows.append((new, verdict(held, result.metric), held.difference, low, high))
     values = [scale * value for _, _, value, *_ in rows]
@@ -161,13 +161,13 @@ def headline(result: SearchResult) -> str:
     if result.kept_default:
         return "No trial beat the default: it stays."
     if held is None or word == "not tried":
-        return "The found setting was not tried on new configurations: how much of its gain is luck is not known."
+        return "The found setting was not tried with new seeds: how much of its gain is luck is not known."
     if held.is_lossy:
-        tried = counted(held.configurations + held.missing, "new configuration")
-        return f"No verdict: runs failed on {held.missing} of {tried}. Correct their error, and search again."
+        tried = counted(held.configurations + held.missing, "new seed")
+        return f"No verdict: runs failed with {held.missing} of {tried}. Correct their error, and search again."
     size = unit_of(result.metric).size(held.difference)
     change = "gain" if result.metric.sign * held.difference >= 0 else "loss"
-    new = f"on {counted(held.configurations, 'new configuration')}"
+    new = f"with {counted(held.configurations, 'new seed')}"
     chose = f"; {share_text(held.overlap)} of the test examples chose it" if held.overlap and not held.is_unseen else ""
     return {
         "better": f"The found setting is better than the default by {size} {new}{chose}.",
@@ -181,7 +181,7 @@ def answers(result: SearchResult) -> tuple[Answer, Answer, Answer]:
     """Return the gain on validation, whether it holds elsewhere, and which hyperparameter matters."""
     return (
         Answer("How large is the gain on validation?", "", _validation(result)),
-        Answer("And on new configurations?", "", _elsewhere(result)),
+        Answer("And with new seeds?", "", _elsewhere(result)),
         Answer("Which hyperparameter matters?", "", _matters(result)),
     )
 
@@ -209,19 +209,19 @@ def _elsewhere(result: SearchResult) -> tuple[str, ...]:
     if result.kept_default and held is None:
         return ("The found setting is the default, so there is nothing to compare.",)
     if held is None or not held.configurations:
-        return ("**Not known:** the found setting and the default were not compared on other configurations.",)
+        return ("**Not known:** the found setting and the default were not compared with other seeds.",)
     found, default = (unit.text(math.fsum(scores) / len(scores), 1) for scores in (held.found, held.default))
-    interval = "One configuration gives no interval"
+    interval = "One seed gives no interval"
     if math.isfinite(held.ci_low):
         low, high = sorted((result.metric.sign * held.ci_low, result.metric.sign * held.ci_high))
         ends = f"{unit.change(low, 1)} to {unit.change(high, 1)}"
         interval = f"{percent(held.level)} interval **{ends}**"
     gain = f"{_change(result.metric, held.difference)} **{found}** against **{default}**"
     lost = [f"{counted(held.missing, 'pair')} without a score left out."] if held.missing else []
-    where = f"Scored on test examples of {counted(held.configurations, 'new configuration')}."
+    where = f"Scored on test examples of {counted(held.configurations, 'new seed')}."
     if held.is_unseen:
         left_out = f", without the {share_text(held.overlap)} that scored trials" if held.overlap else ""
-        where = f"{where[:-1]}{left_out}. The interval holds for new configurations and new test examples."
+        where = f"{where[:-1]}{left_out}. The interval holds for new seeds and new test examples."
     elif held.configurations > 1:
         trials = f" {share_text(held.overlap)} of them scored trials, so the gain is too large." if held.overlap else ""
         where += f"{trials} There are no predictions: the interval leaves out the luck of test examples."
@@ -255,11 +255,11 @@ def steps(result: SearchResult, source: Source) -> Iterator[Step]:
         yield Step("Keep the default. How much of its score is luck?", shared.command())
         return
     if word == "not tried":
-        text = "Is the gain luck? Try it on 10 new configurations; finished trials count:"
+        text = "Is the gain luck? Try it with 10 new seeds; finished trials count:"
         yield Step(text, source.command("search", held_out_runs="10"))
     if held is not None and word == "undecided" and not held.is_lossy:
         more = source.command("search", held_out_runs=str(4 * (held.configurations + held.missing)))
-        yield Step("Four times as many configurations halve the interval; finished trials count:", more)
+        yield Step("Four times as many seeds halve the interval; finished trials count:", more)
     if result.run_id:
         command = shared.command(hyperparameters=result.run_id)
         how = "" if command else f" Investigate it with hyperparameters={result.run_id}."

@@ -119,11 +119,11 @@ def test_size_is_answered_by_the_means_and_a_small_difference_is_named() -> None
 @pytest.mark.parametrize(
     ("difference", "other", "words"),
     [
-        (-0.03, (-0.05, -0.001), "Yes: the interval there is -5.0 to -0.1."),
-        (-0.03, (-0.05, 0.001), "Not settled: the interval there is -5.0 to +0.1."),
-        (0.03, (0.01, 0.05), "Yes: the interval there is +1.0 to +5.0."),
-        (0.0, (-0.009, 0.009), "Yes: the interval there is -0.9 to +0.9."),
-        (0.0, (-0.02, 0.02), "Not settled: the interval there is -2.0 to +2.0."),
+        (-0.03, (-0.05, -0.001), "Yes: with their luck, too, the interval is -5.0 to -0.1."),
+        (-0.03, (-0.05, 0.001), "Not settled: with their luck, too, the interval is -5.0 to +0.1."),
+        (0.03, (0.01, 0.05), "Yes: with their luck, too, the interval is +1.0 to +5.0."),
+        (0.0, (-0.009, 0.009), "Yes: with their luck, too, the interval is -0.9 to +0.9."),
+        (0.0, (-0.02, 0.02), "Not settled: with their luck, too, the interval is -2.0 to +2.0."),
         (0.0, None, "Not known: without predictions this cannot be computed."),
     ],
 )

@@ -49,7 +49,7 @@ def test_pairs_are_those_of_means_of_rows_adjusted_by_holm(table: pd.DataFrame) 
 
 def test_the_best_level_has_its_difference_and_verdict(table: pd.DataFrame) -> None:
     pairs = adjusted([*level_pairs(table, ["prompt", "model"], True)])
-    assert best_level(pairs[:3]).startswith("On points, **a** is better than b and c: by +2.")
+    assert best_level(pairs[:3]).startswith("On points, **a** is better than b and c: difference +2.")
     assert best_level(pairs[3:]).startswith("On points, undecided between **")
     lower = adjusted([*level_pairs(table, ["prompt"], False)])
     assert " is better than a; undecided between " in best_level(lower)

@@ -46,7 +46,7 @@ def test_first_screen_answers_champion_luck_price_and_next_step() -> None:
     document = session_document(COURSE, Source(given={"referee": "c" * 32}))
     assert document.headline == "The champion is dropout=0, better than the baseline by 4.0 points."
     text = " ".join(document.to_text().split())
-    assert "+4.00 points over the baseline (95 % interval +1.00 to +7.00)" in text
+    assert "+4.0 points over the baseline (95 % interval +1.0 to +7.0)" in text
     assert "2 candidates judged, 1 kept. On average at most 5 % of the kept ones" in text
     assert "7 runs, 3 of the baseline. One run of each system would be 4: it took 1.8 times that." in text
     assert "Judge the undecided again: 3 (<epochs=20>). Or judge the next candidate." in text
@@ -57,10 +57,10 @@ def test_first_screen_answers_champion_luck_price_and_next_step() -> None:
     page = document.to_html()
     assert "&lt;epochs=20&gt;" in page
     assert "<epochs" not in page
-    assert "1: +2.00, 500; 2: +6.00, 500" in page  # every interim analysis
+    assert "1: +2.0, 500; 2: +6.0, 500" in page  # every interim analysis
     assert "claimed so far" in page
     assert "Small dot: shrunk" in page
-    assert "add up to +6.00" in page
+    assert "add up to +6.0" in page
 
 
 def test_limits_that_are_not_finite_are_no_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_gains_that_are_not_confirmed_are_not_called_better() -> None:
     step = COURSE.path[0]
     open_ = replace(COURSE, path=(replace(step, confirmed=math.nan, low=-math.inf, high=math.inf),))
     assert session_document(open_).headline.endswith("its gain is not confirmed yet.")
-    assert "Not confirmed yet; the runs that decided add up to +6.00" in session_document(open_).to_text()
+    assert "Not confirmed yet; the runs that decided add up to +6.0" in session_document(open_).to_text()
     wide = replace(COURSE, path=(replace(step, low=-0.01),))
     kinds = [table.kinds for page in (COURSE, wide) if (table := path_table(page)) is not None]
     assert kinds == [("better",), ("undecided",)]  # of one colour in the picture

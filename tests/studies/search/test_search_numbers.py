@@ -107,7 +107,7 @@ def test_without_predictions_the_share_of_examples_that_chose_is_kept() -> None:
     few = compare_held_out([0.8, 0.9], [0.7, 0.7], [tables] * 2, metric=named("accuracy"), searched=[0, 1, 2])
     assert not few.is_unseen
     assert headline(replace(RESULT, held_out=held)) == (
-        "Undecided: a gain of 15.0 points on 2 new configurations may be luck; 20 % of the test examples chose it."
+        "Undecided: a gain of 15.0 points with 2 new seeds may be luck; 20 % of the test examples chose it."
     )
 
 
@@ -117,7 +117,7 @@ def test_a_setting_whose_runs_fail_is_not_called_better(failed: int) -> None:
     default, found = np.full(10, 0.6), np.linspace(0.55, 0.65, 10)
     found[:failed] = math.nan
     held = compare_held_out(found, default)
-    assert f"No verdict: runs failed on {failed} of 10 new configurations." in headline(replace(RESULT, held_out=held))
+    assert f"No verdict: runs failed with {failed} of 10 new seeds." in headline(replace(RESULT, held_out=held))
     found[1:failed] = 0.62
     assert "No verdict" not in headline(replace(RESULT, held_out=compare_held_out(found, default)))
 

@@ -54,37 +54,37 @@ def compared(found: Any, default: Any, **more: Any) -> Any:
 @pytest.mark.parametrize(
     ("each", "word", "words"),
     [
-        (RESULT, "better", "The found setting is better than the default by 1.7 points on 3 new configurations."),
+        (RESULT, "better", "The found setting is better than the default by 1.7 points with 3 new seeds."),
         (
             compared([0.70, 0.7101], [0.8, 0.81]),
             "worse",
-            "The default is better than the found setting by 10.0 points on 2 new configurations.",
+            "The default is better than the found setting by 10.0 points with 2 new seeds.",
         ),
         (
             compared([0.70, 0.7101], [0.8, 0.81], metric=named("mse")),
             "better",
-            "The found setting is better than the default by 0.100 on 2 new configurations.",
+            "The found setting is better than the default by 0.100 with 2 new seeds.",
         ),
         (
             compared([0.7, 0.8], [0.7, 0.8]),
             "equal",
-            "The found setting and the default score the same on 2 new configurations.",
+            "The found setting and the default score the same with 2 new seeds.",
         ),
         (
             compared([0.7, 0.9], [0.8, 0.75]),
             "undecided",
-            "Undecided: a gain of 2.5 points on 2 new configurations may be luck.",
+            "Undecided: a gain of 2.5 points with 2 new seeds may be luck.",
         ),
-        (compared([0.7], [0.8]), "undecided", "Undecided: a loss of 10.0 points on 1 new configuration may be luck."),
+        (compared([0.7], [0.8]), "undecided", "Undecided: a loss of 10.0 points with 1 new seed may be luck."),
         (
             compared([math.nan], [0.7]),
             "undecided",
-            "No verdict: runs failed on 1 of 1 new configuration. Correct their error, and search again.",
+            "No verdict: runs failed with 1 of 1 new seed. Correct their error, and search again.",
         ),
         (
             result(),
             "not tried",
-            "The found setting was not tried on new configurations: how much of its gain is luck is not known.",
+            "The found setting was not tried with new seeds: how much of its gain is luck is not known.",
         ),
         (result({"coarse": coarse()}, best=DEFAULT), "not tried", "No trial beat the default: it stays."),
     ],
@@ -114,7 +114,7 @@ def test_second_answer_holds_means_difference_and_interval_of_new_configurations
     ends = f"{-mse.held_out.ci_high:+.3f} to {-mse.held_out.ci_low:+.3f}"
     assert said(mse, 1) == f"+0.100: 0.705 against 0.805 with the default. 95 % interval {ends}."  # a gain, as drawn
     assert "mse (smaller is better) is" in said(mse, 0)
-    assert said(compared([0.8], [0.7]), 1).endswith("One configuration gives no interval.")
+    assert said(compared([0.8], [0.7]), 1).endswith("One seed gives no interval.")
     assert "1 pair without a score left out." in answers(compared([0.8, math.nan], [0.7, 0.7]))[1].sentences
     assert said(result(), 1).startswith("Not known:")
     assert "nothing to compare" in said(result({"coarse": coarse()[:1]}, best=DEFAULT), 1)
@@ -187,10 +187,10 @@ def test_gains_are_drawn_with_the_colour_of_their_verdict() -> None:
     drawn = gains(RESULT)
     assert drawn is not None
     assert re.findall(r'<div class="(\w+)">', drawn.html) == ["undecided", "better"]
-    assert "On 3 new configurations: +1.67" in drawn.html
+    assert "With 3 new seeds: +1.67" in drawn.html
     smaller = gains(compared([0.70, 0.7101], [0.8, 0.81], metric=named("mse")))
     assert smaller is not None
-    assert "On 2 new configurations: +0.10" in smaller.html
+    assert "With 2 new seeds: +0.10" in smaller.html
     assert "points" not in smaller.caption
     assert drawn.caption == "Gain over the default in points, with its 95 % interval."
     untried = gains(result())
@@ -198,7 +198,7 @@ def test_gains_are_drawn_with_the_colour_of_their_verdict() -> None:
     assert untried.caption == "Gain over the default in points."
     tiny = gains(compared([0.0104, 0.0102], [0.0108, 0.0107], metric=named("mse")))
     assert tiny is not None
-    assert "On 2 new configurations: +0.00045" in tiny.html
+    assert "With 2 new seeds: +0.00045" in tiny.html
     assert gains(result({"coarse": coarse()}, best=DEFAULT)) is None
 
 

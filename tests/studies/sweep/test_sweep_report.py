@@ -91,7 +91,7 @@ def test_two_values_differ_and_show_no_trend(sized: ShownSweep, trend: Trend, wo
 
 def test_headline_without_a_trend_names_where_luck_is_largest(sized: ShownSweep) -> None:
     stds = 100 * sized.rows["run_std"]
-    words = "Luck is largest at num_labelled=50 (typically ± {:.1f} points) and smallest at 400 (± {:.1f})."
+    words = "Luck is largest at num_labelled=50 (typically ± {:.1f} percentage points) and smallest at 400 (± {:.1f})."
     untested = ShownSweep(replace(sized.sweep, trends=(), interactions=()))
     assert headline(untested) == words.format(stds[0], stds[3])
     (claimed,) = [one for one in sized.sweep.interactions if one.of == GOLDEN_STD]
@@ -112,7 +112,7 @@ def test_headline_and_answer_of_a_choice_that_changes_nothing() -> None:
 def test_repeated_runs_that_score_the_same() -> None:
     found = ShownSweep(analyse_sweep([one_point(0.0, size) for size in (50, 100)]))
     assert headline(found) == "Repeated runs score the same at 2 points: the varied factors change no score."
-    assert said(found, 0) == "Nowhere: at all points typically ± 0.0 points."
+    assert said(found, 0) == "Nowhere: at all points typically ± 0.0 percentage points."
     assert not [step for step in steps(found, SOURCE) if "behind the luck" in step.text]
 
 
@@ -131,7 +131,7 @@ def test_metrics_in_their_own_unit_and_metrics_that_differ(sized: ShownSweep) ->
 def test_first_answer_says_where_luck_is_largest_and_smallest(sized: ShownSweep) -> None:
     stds = 100 * sized.rows["run_std"]
     assert said(sized, 0) == (
-        f"At num_labelled=50: typically ± {stds[0]:.1f} points. Smallest at 400: ± {stds[3]:.1f}."
+        f"At num_labelled=50: typically ± {stds[0]:.1f} percentage points. Smallest at 400: ± {stds[3]:.1f}."
     )
     alone = ShownSweep(analyse_sweep([one_point(0.02)]))
     assert said(alone, 0).startswith("At sst2, the only point: typically ± ")
@@ -146,7 +146,7 @@ def test_choices_that_could_not_be_tested_have_no_p_value(sized: ShownSweep) -> 
 
 def test_second_answer_says_how_sure_a_trend_is(sized: ShownSweep) -> None:
     sweep = replace(sized.sweep, trends=(luck_trend(),), interactions=())
-    size = "-34 % each doubling of num_labelled (95 % interval -41 to -26 %; p 0.{} adjusted for 1 test)."
+    size = "-34 % per doubling of num_labelled (95 % interval -41 to -26 %; p 0.{} adjusted for 1 test)."
     assert said(ShownSweep(sweep), 1) == "Yes: " + size.format("001")
     open_ = replace(sweep, trends=(luck_trend(p_holm=0.2),))
     alone = size.format("200").replace(" %; p", " % if this were the only test; p")
@@ -157,7 +157,7 @@ def test_second_answer_says_how_sure_a_trend_is(sized: ShownSweep) -> None:
     claims = [table.rows[0][table.head.index("claim")] for table in tables if table]
     assert claims == ["yes", "no\n(adjusted for 1 test)", "no"]
     unknown = replace(sweep, trends=(luck_trend(low=math.nan, high=math.nan, p_holm=math.nan),))
-    assert said(ShownSweep(unknown), 1).startswith("Not known: luck changes by -34 % each doubling")
+    assert said(ShownSweep(unknown), 1).startswith("Not known: luck changes by -34 % per doubling")
 
 
 def test_second_answer_without_numbers_to_follow() -> None:
@@ -217,8 +217,8 @@ def test_first_table_holds_luck_share_and_verdict_of_each_point(sized: ShownSwee
     rows = sized.rows.to_dict("records")
     for (name, mean, luck, verdict), row in zip(cells(first_table(sized, {})), rows, strict=True):
         assert name == f"{row['choice.num_labelled']:.0f}"
-        assert mean == f"{100 * row['score_mean']:.1f}"
         golden = sized.sweep.points[int(row["point"])].analysis.importances[row["factor"]].golden
+        assert mean == f"{100 * golden.mean():.1f}"
         assert luck == f"± {100 * golden.std(ddof=1):.1f}"  # as the report of the point says it
         share = f"{100 * total_index_of(row['importance_corrected']):.0f} %"
         assert verdict == (share if row["verdict"] in ("dominates", "minor") else f"({share})")

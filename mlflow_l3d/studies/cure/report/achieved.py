@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from mlflow_l3d.report.numbers import between, counted, points, unit_of, with_limits
-from mlflow_l3d.report.remedies import beginning, labels_note, range_text, remedy_words, short_words
+from mlflow_l3d.report.remedies import beginning, labels_note, plain_words, range_text, remedy_words
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, Verified
 
@@ -65,7 +65,7 @@ def trained_table(answer: CureAnswer) -> Table:
     scale = first.plain.value / answer.std
     rows = [
         {
-            "remedy": short_words(each.prediction.remedy),
+            "remedy": plain_words(each.prediction.remedy, 1),
             "std (predicted)": f"{unit.text(each.cured.value)} ({unit.text(scale * each.prediction.std.value)})",
             "mean (predicted)": f"{unit.change(each.mean_change.value)} "
             f"({unit.change(each.prediction.mean_change.value)})",

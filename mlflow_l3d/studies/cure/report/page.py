@@ -20,10 +20,10 @@ from mlflow_l3d.report.remedies import (
     beginning,
     factor_words,
     less_text,
+    plain_words,
     remedy_bars,
     remedy_table,
     remedy_words,
-    with_article,
 )
 from mlflow_l3d.report.scatter import scatter
 from mlflow_l3d.report.source import Source
@@ -35,10 +35,11 @@ from mlflow_l3d.studies.cure.report.achieved import achieved, trained_table, ver
 _ROWS: Final = 4
 """Remedies on the first screen."""
 _READING: Final = (
-    "Remaining std: standard deviation of the score over golden runs with the remedy. Change of mean: with the remedy "
-    "less without. Fragile: test examples that one of two results has right and the other wrong. Trainings: behind one "
-    "result. Basis: exact, from all choices of stored runs; sampled, from some of them; extrapolated, from fewer "
-    "members or other sizes; unknown, until it is verified. Remedies for which you may lack labels are verified last."
+    "Remedy: its name for --remedy. Remaining std: standard deviation of the score over golden runs with the remedy. "
+    "Change of mean: with the remedy less without. Fragile: test examples that one of two results has right and the "
+    "other wrong. Trainings: behind one result. Basis: exact, from all choices of stored runs; sampled, from some of "
+    "them; extrapolated, from fewer members or other sizes; unknown, until it is verified. Remedies for which you may "
+    "lack labels are verified last."
 )
 
 
@@ -94,7 +95,7 @@ def headline(answer: CureAnswer) -> str:
     if answer.verified:
         if (best := answer.best) is None:
             return f"{beginning(answer.ranked[0].prediction.remedy, 1)}. {achieved(answer.ranked[0], answer)}"
-        what, before, after = f"Verified: {with_article(best.prediction.remedy, 1)} leaves", best.plain, best.cured
+        what, before, after = f"Verified: {plain_words(best.prediction.remedy, 1)} leaves", best.plain, best.cured
         end = f"; whether the mean is {worse(answer)} is open." if answer.mean_kept(best) == "open" else end
     elif answer.collapsed:
         return f"First beat guessing: {answer.collapsed} of {answer.runs} runs are no better."
@@ -118,11 +119,11 @@ def _helping(answer: CureAnswer) -> Answer:
     elif answer.collapsed:
         first = against_collapse(answer.predictions)
         what = (
-            f"**{beginning(first.remedy)}**, unknown until verified"
+            f"**{beginning(first.remedy)}** may help, which is unknown until verified"
             if first
-            else "**No untried remedy of this approach**"
+            else "**No untried remedy of this approach** may help"
         )
-        lead = f"{what}, is for it. The numbers below show runs that fail to learn."
+        lead = f"{what}. The numbers below show runs that fail to learn."
     elif helping:
         agree, shift = helping[0].consistency.value, unit.change(helping[0].mean_change.value, 1)
         more = f"; two results agree on {points(agree, 0)} % of the predictions" * math.isfinite(agree)
@@ -240,7 +241,7 @@ def _verification(answer: CureAnswer, cure: Callable[..., str]) -> Iterator[Step
     if not (answer.collapsed or all(each.basis == "unknown" or each.is_decidable(pairs) for each in new)):
         new = ()
     parts = {"Tried: ": answer.tried, "Verify ": [each.remedy for each in new]}
-    said = [what + " and ".join(map(remedy_words, remedies)) for what, remedies in parts.items() if remedies]
+    said = [what + " and ".join(map(plain_words, remedies)) for what, remedies in parts.items() if remedies]
     if said:
         yield Step(f"{'. '.join(said)}:", cure(verify=len(answer.tried) + len(new)))
 

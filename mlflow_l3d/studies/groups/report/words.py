@@ -74,7 +74,8 @@ def _moving(settings: SettingsStudy, metric: Metric, more: str) -> Answer:
     ]
     others = [name for name in tested if name not in settings.found]
     none = f"Of {', '.join(others)} no effect is found." if others else "The settings of these runs cannot be tested."
-    lead = f"**{len(sentences)} of {len(tested)}** varied settings: {', '.join(settings.found)}." if sentences else none
+    among = "the only one tested" if len(tested) == 1 else f"of {len(tested)} tested"
+    lead = f"**{listed([*settings.found])}**, {among}." if sentences else none
     if sentences:
         sentences += [none] * bool(others)
         sentences.append("Intervals assume independent runs, which runs that share such a setting are not.")

@@ -52,7 +52,7 @@ def luck_details(shown: Shown) -> tuple[str, ...]:
     sentences = []
     if bounds != MISSING:
         level = shown.say("{level}")
-        sentences.append(f"The {level} interval of the standard deviation is {bounds}.")
+        sentences.append(f"The {level} interval of the standard deviation is {bounds}{shown.together}.")
         unseen = unseen_share(len(shown.golden_scores), LEVEL)
         if unseen > _RARE and collapse is None and "L3D005" not in {each.code for each in shown.analysis.checks}:
             sentences.append(f"It leaves out collapses that no run shows: up to {points(unseen, 0)} % of all.")

@@ -9,7 +9,7 @@ from typing import Final
 import pandas as pd
 
 from mlflow_l3d.report.draw import share_bar, svg, text
-from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, share_texts, signed, with_limits
+from mlflow_l3d.report.numbers import MISSING, between, listed, percent, plain, points, share_texts, signed, with_limits
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, golden_share
 
@@ -88,7 +88,7 @@ def first_table(shown: Shown) -> Table | None:
 def _share_table(shown: Shown) -> Table:
     ends = (("0", 0), ("50 %", 50), ("100 %", 100))
     axis = Drawn(svg(15, "from 0 to 100 %", *[text(at, 12, words) for words, at in ends]))
-    level, rows, doubts = percent(shown.analysis.level), list[dict[str, str]](), list[str]()
+    level, rows, doubts = percent(shown.analysis.level), list[dict[str, str]](), dict[tuple[str, str, str], list[str]]()
     for record in shown.records:
         word, (share, low, high) = shown.verdict(record), shown.shares(record)
         said = share_cell(share, low, high, digits=0)
@@ -104,13 +104,11 @@ def _share_table(shown: Shown) -> Table:
         )
         verdict = shown.analysis.verdict(record.factor)
         if verdict.doubt and verdict.doubt not in ("contains_0", "no_interval"):
-            doubts.append(f"{record.factor} is {word}: {verdict.reason}.")
-        if (
-            most := shown.unit.text(shown.golden_deviation, 1)
-        ) != moved and record.moves_by_std > shown.golden_deviation:
-            doubts.append(
-                f"{record.factor} moves the score by more than ± {most}: two estimates, each with its own error."
-            )
+            doubts.setdefault(("is", "are", f"{word}: {verdict.reason}"), []).append(record.factor)
+        most = shown.unit.text(shown.golden_deviation, 1)
+        if most != moved and record.moves_by_std > shown.golden_deviation:
+            errors = f"the score by more than ± {most}: two estimates, each with its own error"
+            doubts.setdefault(("moves", "move", errors), []).append(record.factor)
     rule = f"{level} interval above 50 %: dominates; below: minor; else [[undecided|verdict]]."
     if len(shown.records) > 1:
         rule = f"The intervals of all factors hold together with {level}. Above 50 %: dominates; below: minor; else "
@@ -118,7 +116,8 @@ def _share_table(shown: Shown) -> Table:
         share, low = (sum(shown.shares(one)[at] for one in shown.records) for at in (0, 1))
         rule += OVERLAP * bool(low > 1) or _ESTIMATES * bool(share > 1)
     kinds = tuple(shown.verdict(record) for record in shown.records)
-    return Table.of(rows, " ".join([rule, *doubts]), kind="bars", texts=frozenset({1, 2}), kinds=kinds)
+    notes = [f"{listed(of)} {one if len(of) == 1 else many} {what}." for (one, many, what), of in doubts.items()]
+    return Table.of(rows, " ".join([rule, *notes]), kind="bars", texts=frozenset({1, 2}), kinds=kinds)
 
 
 def _strategy_table(shown: Shown) -> Table:

@@ -63,7 +63,8 @@ class Shown:
             return ""
         looks = self.analysis.interim_analyses
         rule = looks is not None and bool(looks["alpha"].notna().any())
-        return f" ({'all interim analyses and ' * rule}all factors together: {percent(self.analysis.level)})"
+        every = f"{'all interim analyses and ' * rule}all factors"
+        return f" (so that the intervals of {every} hold together with {percent(self.analysis.level)})"
 
     @cached_property
     def golden(self) -> Importance | None:

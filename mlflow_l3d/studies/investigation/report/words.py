@@ -19,7 +19,7 @@ from mlflow_l3d.analysis.importance.tables import constant
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import counted, listed, points, rough_duration
-from mlflow_l3d.report.remedies import labels_note, less_text, remedy_words, short_words
+from mlflow_l3d.report.remedies import beginning, labels_note, less_text, plain_words, remedy_words
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of, few_runs, may_be_luck
 from mlflow_l3d.studies.investigation.report import details
@@ -87,11 +87,10 @@ def _cured(shown: Shown, source: Source) -> Iterator[Answer]:
     if (remedies := shown.analysis.remedies) is not None:
         lead = remedies.reason
         if remedies.best:
-            name = short_words(remedies.best[0].remedy)
-            lead = f"**{name[:1].upper()}{name[1:]}** {less_text(remedies.best[0], shown.unit)}."
+            lead = f"**{beginning(remedies.best[0].remedy, 1)}** {less_text(remedies.best[0], shown.unit)}."
             lead += labels_note([remedies.best[0].remedy])
         if (cure := source.given.get("cure", "")).startswith("{"):
-            lead = f"These runs have a remedy: {remedy_words(Remedy(**json.loads(cure)))}. {lead}"
+            lead = f"These runs have a remedy: {plain_words(Remedy(**json.loads(cure)))}. {lead}"
         if shown.analysis.guessing:
             below = " What is predicted below counts the runs that are not."
             lead = f"**First make all runs better than guessing (L3D005).**{below * bool(remedies.best)}"
@@ -192,10 +191,10 @@ def _stable(shown: Shown) -> Answer:
     if group is None:
         return Answer(question, "", more)
     if shown.agreement(group.group) is None:
-        few = "less than one of their"
+        few = "two runs share less than one test example on average"
         if shown.analysis.examples_behind(group) < FEWEST_EXAMPLES:
-            few = f"fewer than {FEWEST_EXAMPLES}"
-        lead = f"Not reported: the runs share {few} test examples."
+            few = f"the runs share fewer than {FEWEST_EXAMPLES} test examples"
+        lead = f"Not reported: {few}."
     elif shown.graded:
         lead = f"[[Two runs agree|agree]] to **{points(group.consistency, 1)} %** ({shown.compared_by(group)})."
     else:
@@ -246,15 +245,16 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
             yield Step(text, f"data = {line[:-1]}" * bool(line))
     larger = {name: each for name, each in analysis.advice.items() if each.action in ("more_rows", "larger_table")}
     if analysis.few_tests or analysis.tests_share >= 0.5:
-        luck = _of_tests(shown, "the luck", shown.unit.behind)
-        alone = f": {analysis.test_examples:,} alone cause {luck}" * bool(analysis.tests_share > 0)
-        advised = "Test more examples (test_size), or label more"
+        luck, tests = _of_tests(shown, "the luck", shown.unit.behind), analysis.test_examples
+        alone = f", since {tests:,} alone cause {luck}" * bool(analysis.tests_share > 0)
+        advised, again = "Test more examples (test_size), or label more", ""
         if (unused := source.unused_tests) is not None:
             few = f"only {unused:,} test examples are unused" if unused else "all test examples are in use"
             advised = f"Label more examples ({few})"
-            if 2 * unused >= analysis.test_examples:
+            if 2 * unused >= tests:
                 advised = f"Test more examples (test_size; {unused:,} are unused)"
-        yield Step(f"{advised}{alone}.")
+                again = source.command(test_size=str(tests + min(unused, tests)))
+        yield Step(f"{advised}{alone}:", again)
     if larger and not analysis.few_tests and source.can_repeat:
         more = {"mitigation_runs": str(max(each.rows or 0 for each in larger.values()))}
         if columns := [each.columns for each in larger.values() if each.columns]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import pandas as pd
@@ -95,14 +96,19 @@ def best_level(pairs: Sequence[Pair]) -> str:
     near = min((rivals[name] for name in rest or won), key=lambda pair: abs(pair.record.difference))
     gain, interval = _sized(near, 1 if near.first == best else -1)
     sure = near.record.obstacle or f"{interval}, p = {near.record.p_adjusted:.2g}"
-    return f"On {near.scorer}, {'; '.join(said)}: by {gain} ({sure})."
+    return f"On {near.scorer}, {'; '.join(said)}: difference {gain} ({sure})."
+
+
+def _change(pair: Pair) -> Callable[[float], str]:
+    """Return how differences of a pair are written: no digits that their interval leaves open."""
+    return partial(pair.unit.change, digits=pair.unit.digits(pair.record.joint_high - pair.record.joint_low))
 
 
 def _sized(pair: Pair, sign: int) -> tuple[str, str]:
-    """Return a difference, as it is or turned round, and its interval for all comparisons."""
-    one = pair.record
-    gain, *ends = (pair.unit.change(sign * value) for value in (one.difference, one.joint_low, one.joint_high))
-    return gain, f"{percent(one.level)} interval **{' to '.join(ends[::sign])}**{' points' * pair.is_binary}"
+    """Return a difference with its unit, as it is or turned round, and its interval for all comparisons."""
+    one, change = pair.record, _change(pair)
+    gain, *ends = (change(sign * value) for value in (one.difference, one.joint_low, one.joint_high))
+    return f"{gain}{pair.unit.behind}", f"{percent(one.level)} interval **{' to '.join(ends[::sign])}**"
 
 
 def _luck(lead: Pair, count: int) -> str:
@@ -167,7 +173,8 @@ def differences_table(pairs: Sequence[Pair]) -> Table:
         one, scale = pair.record, pair.unit.scale
         value, low, high = (-scale * number for number in (one.difference, one.joint_high, one.joint_low))
         margin = 0.0 if math.isnan(one.smallest_effect) else scale * one.smallest_effect
-        said = f"{pair.unit.change(-one.difference)}\n({between(-one.joint_high, -one.joint_low, pair.unit.change)})"
+        change = _change(pair)
+        said = f"{change(-one.difference)}\n({between(-one.joint_high, -one.joint_low, change)})"
         bar = difference_cell(value, low, high, axes[pair.unit], said.replace("\n", " "), margin=margin)
         name = f"{pair.scorer}\n{pair.second} - {pair.first}" if several else pair.scorer
         rows.append((name, verdict_cell(_TURNED.get(one.verdict, one.verdict)), bar, said))

@@ -52,7 +52,7 @@ def evaluation_document(
         headline=f"{first.scorer} is {first.shown(one.mean)}, {interval}.",
         about=f"{title} · {counted(len(scorers), 'scorer')}",
         place=source.place(counted(one.rows, "row"), counted(one.answers, "answer")),
-        answers=(Answer("Could it be luck?", "", (*_sure(first),)), _main_luck(first), _change(first)),
+        answers=(Answer("How sure is that?", "", (*_sure(first),)), _main_luck(first), _change(first)),
         drawing=_stds(first),
         table=_scorer_table(scorers),
         steps=[*_steps(first, run_ids)],
@@ -69,7 +69,8 @@ def frame_table(frame: pd.DataFrame | None, note: str) -> Table | None:
         return None
     heads = [str(name).replace("_", " ") for name in frame]
     rows = frame.head(_ROWS).to_numpy(object)
-    return Table.of([dict(zip(heads, map(_cell, row), strict=True)) for row in rows], note)
+    texts = frozenset(at for at, value in enumerate(rows[0]) if isinstance(value, str))
+    return Table.of([dict(zip(heads, map(_cell, row), strict=True)) for row in rows], note, texts=texts - {0})
 
 
 def _cell(value: object) -> str:
@@ -85,7 +86,7 @@ def _limits(one: ScorerNumbers) -> str:
 def _sure(one: ScorerNumbers) -> Iterator[str]:
     counts = one.components
     size = f"{counted(counts.rows, 'row')} and {counted(counts.answers, 'answer')}"
-    allows = f"The 95 % interval is **{_limits(one)}**: it allows for the luck of {size}."
+    allows = f"The interval allows for the luck of **{size}**."
     yield f"**Not known:** {size} show no luck." if math.isnan(counts.mean_low) else allows
     yield "It counts each row alike, and leaves out failed answers."
     if not math.isnan(one.recorded_mean) and one.shown(one.recorded_mean) != one.shown(counts.mean):
@@ -144,7 +145,7 @@ def _scorer_table(scorers: Sequence[ScorerNumbers]) -> Table:
     for one in scorers:
         values = one.summary()
         cells = {"scorer": one.scorer, "mean": with_limits(one.shown(values["mean"]), _limits(one), "({})")}
-        std = f"± {one.shown(values['mean_std'])}" if values["mean_std"] > 0 else MISSING
+        std = f"± {one.unit.text(values['mean_std'], 1)}{one.unit.behind}" if values["mean_std"] > 0 else MISSING
         cells |= {"std. error, all\ndrawn again": std, "MLflow's\nmean": one.shown(values["mlflow_mean"])}
         cells |= {name.replace("_", "\n"): str(values[name]) for name in list(values)[5:]}
         rows.append(cells | {"unstable\nrows": MISSING} if one.is_rated_once else cells)

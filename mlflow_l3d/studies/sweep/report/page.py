@@ -101,7 +101,7 @@ def sweep_document(
 
 def _about(shown: ShownSweep, source: Source) -> str:
     task = ", ".join(dict.fromkeys(point.task for point in shown.sweep.points))
-    metrics = [f"{', '.join(shown.metrics)}{' in %' * bool(shown.unit.behind)}"] if shown.metrics else []
+    metrics = [f"{', '.join(shown.metrics)}{' in %' * bool(shown.behind)}"] if shown.metrics else []
     return " · ".join(shorten(part, 60) for part in (task, source.approach, source.model, *metrics) if part)
 
 
@@ -133,7 +133,7 @@ def first_table(
     cells = tuple(
         (
             _linked(name, links.get(row["run_id"])),
-            shown.unit.text(row["score_mean"], 1),
+            shown.unit.text(row["run_mean"], 1),
             _luck(shown, row, largest),
             *(_verdict(shown, places.get(factor)) for factor in factors),
         )
@@ -142,10 +142,10 @@ def first_table(
     hidden = {"point": len(lines) - len(kept), "factor": len(shown.factors) - len(factors)}
     parts = [counted(number, name) for name, number in hidden.items() if number]
     note = rule.format(percent(shown.sweep.level)) + (f" Not shown: {' and '.join(parts)}." if parts else "")
-    unit = f" ({shown.unit.noun})" if shown.unit.behind else ""
+    unit = f" ({shown.unit.short})" if shown.behind else ""
     head = (
         shown.names_head,
-        f"mean{' (%)' * bool(shown.unit.behind)}",
+        f"mean{' (%)' * bool(shown.behind)}",
         f"luck, [[typically|std]]{unit}",
         *(shorten(name, 30) for name in factors),
     )
@@ -186,7 +186,7 @@ def all_points(shown: ShownSweep, links: Mapping[str, str]) -> Table:
             "[[importance|published]]": cell_of(row, "importance", signed),
             f"[[moves score by|moves]] ({unit.short})": unit.text(row["moves_by_std"]),
             f"golden std ({unit.short})": cell_of({**row, "golden_std": row["run_std"]}, "golden_std", unit.text),
-            f"mean score ({unit.short})": unit.text(row["score_mean"]),
+            f"mean score{' (%)' * bool(shown.behind)}": unit.text(row["run_mean"]),
             "run": _linked(row["run_id"][:8], links.get(row["run_id"])),
         }
         rows.append(names | numbers)

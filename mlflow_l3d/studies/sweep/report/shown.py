@@ -35,16 +35,16 @@ class ShownSweep:
 
     @cached_property
     def rows(self) -> pd.DataFrame:
-        """Its table with ``verdict``, ``failed`` without a score, and ``run_std``: both as the report of a point."""
+        """Its table with ``verdict``, ``failed`` without a score, ``run_mean`` and ``run_std``: as a point's report."""
         rows, points = self.sweep.rows, enumerate(self.sweep.points)
         shown = {at: Shown(point.analysis) for at, point in points if point.analysis is not None}
         verdicts = [
             shown[at].verdict(shown[at].analysis.importances[factor]) if factor else FAILED
             for at, factor in zip(rows["point"], rows["factor"], strict=True)
         ]
-        return rows.assign(
-            verdict=verdicts, run_std=rows["point"].map({at: shown[at].golden_deviation for at in shown})
-        )
+        means = {at: each.golden_scores.mean() if each.golden_scores.size else math.nan for at, each in shown.items()}
+        stds = {at: each.golden_deviation for at, each in shown.items()}
+        return rows.assign(verdict=verdicts, run_mean=rows["point"].map(means), run_std=rows["point"].map(stds))
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -62,6 +62,11 @@ class ShownSweep:
     def unit(self) -> Unit:
         """What scores are written in; that of the first metric where points have several."""
         return unit_of(next((each.metric for each in self.analyses), F1_MACRO))
+
+    @property
+    def behind(self) -> str:
+        """The unit after a number, if scores are read in percent: in full, as a point is one of the sweep."""
+        return f" {self.unit.name}" if self.unit.behind else ""
 
     @cached_property
     def labels(self) -> pd.DataFrame:

@@ -56,7 +56,7 @@ def headline(shown: ShownSweep) -> str:
     ends = _extremes(shown)
     if len(ends) == 2:
         return _largest(shown, *ends)
-    return f"Luck is typically {ends[0][1]}{shown.unit.behind} at {ends[0][0]}." if ends else _NO_PAIR
+    return f"Luck is typically {ends[0][1]}{shown.behind} at {ends[0][0]}." if ends else _NO_PAIR
 
 
 def _claims(shown: ShownSweep, of: str) -> tuple[list[Trend], list[Interaction]]:
@@ -106,7 +106,7 @@ def _levels(shown: ShownSweep, one: Interaction) -> str:
 
 
 def _largest(shown: ShownSweep, most: tuple[str, str], least: tuple[str, str]) -> str:
-    high = f"{most[1]}{shown.unit.behind}"
+    high = f"{most[1]}{shown.behind}"
     return f"Luck is largest at {most[0]} (typically {high}) and smallest at {least[0]} ({least[1]})."
 
 
@@ -138,7 +138,7 @@ def _where(shown: ShownSweep) -> str:
     if not ends:
         return "No point has a golden standard deviation." if shown.sweep.factors else _NO_SCORE
     (most, size), *least = ends
-    size = f"[[typically|std]] **{size}**{shown.unit.behind}"
+    size = f"[[typically|std]] **{size}**{shown.behind}"
     if least:
         return f"At {most}: {size}. Smallest at {least[0][0]}: **{least[0][1]}**."
     return f"At {most}, the only point: {size}." if count == 1 else f"Nowhere: at all points {size}."
@@ -150,7 +150,7 @@ def _trend(shown: ShownSweep) -> str:
     moves = [one for one in sweep.interactions if one.of == GOLDEN_STD]
     if trends:
         one = (claimed or sorted(trends, key=_place))[0]
-        size = f"**{shown.change(one.of, one.slope)}** each {_step(one)}"
+        size = f"**{shown.change(one.of, one.slope)}** per {_step(one)}"
         limits = between(one.low, one.high, lambda end: shown.change(one.of, end).removesuffix(" %"))
         if limits == MISSING:
             return f"**Not known:** luck changes by {size}, which has no interval."
