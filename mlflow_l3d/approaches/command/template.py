@@ -159,10 +159,9 @@ def factors_of(words: Collection[str], parameter: str, typed: str) -> tuple[str,
         fix = "Write {data_order}, or a name of your own, where a seed belongs"
         example = "seed={seed}, or numpy.random.seed={seed} where it takes none."
         if parameter == "command":
-            value = r"(?i)(seed)(?:([ =])\d+|$)"
-            seeded, count = re.subn(value, lambda found: f"{found[1]}{found[2] or ' '}{{seed}}", typed)
-            variable = "env " * bool(_VARIABLE.match(typed))
-            example = f"mlflow-l3d seeds -- {variable}{seeded if count else typed + ' --seed {seed}'}"
+            seeded, count = re.subn(r"(?i)(seed)(?:([ =])\d+|$)", lambda at: f"{at[1]}{at[2] or ' '}{{seed}}", typed)
+            first, last = "env " * bool(_VARIABLE.match(typed)), "" if count else " --seed {seed}"
+            example = f"mlflow-l3d seeds -- {first}{seeded}{last}"
         raise ParameterError(parameter, typed or "''", "names no factor", f"{fix}: {example}")
     if "all" in factors:
         raise ParameterError(parameter, typed, "has a factor named all, which stands for every factor")
@@ -217,8 +216,6 @@ PASSED_ON: Final = (
     *("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"),
 )
 """Environment variables that every command has: those that programs need to start, one thread a worker, the GPUs."""
-
-
 _LONGEST_LINE: Final = 200
 _idle: dict[int, list[subprocess.Popen[bytes]]] = {}
 """Process -> supervisors that it has started and that run nothing; a fork must not use those of its parent."""
@@ -244,13 +241,9 @@ def last_lines(text: str, count: int) -> list[str]:
 def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Output:
     """Run a command in a folder until it ends, and return the end of its output; all that it started ends with it.
 
-    So it does when this process ends, be it killed. Elsewhere than on Linux, what runs on after the command ends only
-    with this process, and not at all if it left the session.
-
-    Raises
-    ------
-    L3DError
-        If it cannot be started, or ends with another status than 0; with the last line that it wrote.
+    It also ends when this process ends, be it killed. Elsewhere than on Linux, what outlives the command ends only with
+    this process, and not if it left the session. Raises L3DError if it cannot be started, or ends with another status
+    than 0; with the last line that it wrote.
     """
     request = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
     supervisor = _supervisor()
