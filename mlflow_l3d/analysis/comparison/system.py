@@ -218,8 +218,8 @@ def systems(
     ParameterError
         If an example has two labels, or scores are so large or small that their squares are not known.
     """
-    for name, values in zip(names, scores, strict=True):
-        size = float(np.abs(values).max(initial=0.0))
+    for name, runs_scores in zip(names, scores, strict=True):
+        size = float(np.abs(runs_scores).max(initial=0.0))
         if not SMALLEST_SCORE <= (size or 1.0) <= LARGEST_SCORE:
             allowed = f"has scores of about {size:.0e} ({name}); {SMALLEST_SCORE:g} to {LARGEST_SCORE:g} are allowed"
             raise ParameterError("metric", metric.name, allowed, "Log it in another unit.")

@@ -83,8 +83,13 @@ def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examp
     variance /= len(values) ** 2
     fewest = min(one.runs, other.runs)
     variance += _density(np.concatenate(gaps), fewest) ** 2 * of_examples
-    degrees = min(each.runs - max(1, len(np.unique(each.setting))) for each in (one, other))
+    degrees = min(_degrees(each.runs, each.setting) for each in (one, other))
     return _share(float(np.mean(values)), variance, fewest, level, t_quantile(degrees, level))
+
+
+def _degrees(runs: int, setting: IntArray) -> int:
+    """Return the degrees of freedom of so many runs, of which each setting takes one away."""
+    return max(1, runs - max(1, len(np.unique(setting))))
 
 
 def _by_setting(one: System, other: System, pairing: Pairing) -> Iterator[_OfSetting]:
@@ -137,7 +142,7 @@ def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_exam
     gap, value, draws = np.concatenate(gaps), float(np.mean(values)), float(count)
     variance = float(moved @ moved) / len(values) ** 2 + _density(gap, count) ** 2 * of_examples
     if variance > 0 and 0 < value < 1:
-        degrees = count - max(1, len(np.unique(one.setting[pairing.first]))) if len(one.setting) else count - 1
+        degrees = _degrees(count, one.setting[pairing.first] if len(one.setting) else one.setting)
         fewer = (t_quantile(len(gap) - 1, level) / t_quantile(degrees, level)) ** 2
         draws = min(len(gap), value * (1 - value) / variance * fewer)
     won, tail = value * draws, (1 - level) / 2

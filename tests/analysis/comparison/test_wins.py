@@ -123,6 +123,16 @@ def test_the_interval_of_seeds_that_settings_share_holds(rng):
     assert held / 400 >= 0.93
 
 
+def test_seeds_that_are_first_in_settings_of_their_own_leave_a_degree_of_freedom():
+    """Three seeds, two in each of three settings; no degree of freedom was left, and all six runs counted."""
+    setting, seed = np.array([0, 1, 2, 2, 1, 0]), np.array([0, 1, 2, 0, 2, 1])
+    scores = np.array([[3, 1, 2, 5, 4, 6], [1, 2, 3, 4, 5, 7.0]])
+    one, other = (within_settings(System("", each, {"seed": seed}), setting, seed) for each in scores)
+    assert len(np.unique(one.setting)) == one.runs == 3
+    found = pair_wins(one, other, paired(one, other), 1, 0, 0.95)
+    assert found.high - found.low > 0.9
+
+
 def test_a_system_that_always_wins_has_a_share_of_one_and_an_open_interval():
     one, other = scored(range(10, 20), range(10)), scored(range(10), range(10))
     for found in (
