@@ -460,7 +460,8 @@ def test_intervals_are_named_by_the_level_at_which_they_hold_together(judged):
     assert marked(first_table(Shown(judged("minor", "minor_2"))).note) == together
     alone = first_table(Shown(judged("minor"))).note
     assert marked(alone) == "95 % interval above 50 %: dominates; below: minor; else undecided."
-    found, ends = judged("minor", "minor_2"), {"golden_std_ci_low": 0.01, "golden_std_ci_high": 0.02}
+    found = judged("minor", "minor_2")
+    ends: dict[str, Any] = {"golden_std_ci_low": 0.01, "golden_std_ci_high": 0.02}
     records = {name: replace(record, level=0.975, **ends) for name, record in found.importances.items()}
     page = Page(investigation_document(replace(found, importances=records), title="t").to_html()).text
     text = page.replace("\N{NO-BREAK SPACE}", " ")
