@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
@@ -75,25 +75,19 @@ class Work:
         self._began = time.monotonic()
         self._prompt = cache(partial(self.client.load_prompt, allow_missing=True, cache_ttl_seconds=0))
         self._experiment_id = current_experiment_id(self.client)
-        claims = open_claims(self.client, self._experiment_id, f"genai-{self._experiment_id}")
-        try:
+        with closing(open_claims(self.client, self._experiment_id, f"genai-{self._experiment_id}")) as claims:
             if not claims.lock(self.request.context_key, alone=True):
-                other = "Another process or thread investigates this app on these data"
-                raise L3DError(f"{other}: wait for it, then call again.")
+                raise L3DError("Another process or thread investigates this app on these data: wait, then call again.")
             tags = {names.ROLE: "cell", names.CONTEXT_KEY: self.request.context_key}
             runs = list(search(self.client, [self._experiment_id], condition(tags, "FINISHED")))
             self._recorded: dict[str, list[Run]] = {}
             for run in runs:
                 self._recorded.setdefault(run.data.tags.get(names.CELL_KEY, ""), []).append(run)
-            parents = {run.data.tags.get(names.PARENT_RUN_ID, "") for run in runs}
-            self._ended = {
-                run.info.run_id for run in runs_named(self.client, [*parents]) if run.info.status == "FINISHED"
-            }
+            parents = [*{run.data.tags.get(names.PARENT_RUN_ID, "") for run in runs}]
+            self._ended = {run.info.run_id for run in runs_named(self.client, parents) if run.info.status == "FINISHED"}
             for cell in self.request.cells:
                 self._carry_out(cell)
                 bar.update(self.computed + self.reused + self.missing - bar.n)
-        finally:
-            claims.close()
         if not self._judged:
             size = f"of {counted(len(self.request.rows), 'request')} each"
             allowed = f"allows no judgement: it needs 2 cells {size}, and all together are {self.total}"
