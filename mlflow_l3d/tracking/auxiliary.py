@@ -87,20 +87,21 @@ def auxiliary_run(
     tags = {names.ROLE: role, names.SCHEMA_TAG: names.SCHEMA, **_heartbeat()}
     run = parents.attach(client, project_run, title, tags, experiment_id)
     run_id, experiment_id = str(run.info.run_id), str(run.info.experiment_id)
-    try:
-        public = {name: public_parameter(name, value) for name, value in parameters.items()}
-        parents.log_params(client, run_id, public, known=run.data.params)
-        for other in list(search(client, [experiment_id], condition({names.ROLE: role}, "RUNNING"))):
-            beats = names.HEARTBEAT in other.data.tags
-            if beats and other.info.run_name == run.info.run_name and parents.is_stale(other):
-                _end_killed(client, other)
-        with held_open(run_id), _beating(client, run_id), told(client.tracking_uri, experiment_id, run_id):
-            yield AuxiliaryRun(client, run_id)
-        client.set_terminated(run_id, "FINISHED")
-    except BaseException as error:
-        status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
-        parents.end_early(client, run_id, error_line(error), status)
-        raise
+    with held_open(run_id):
+        try:
+            public = {name: public_parameter(name, value) for name, value in parameters.items()}
+            parents.log_params(client, run_id, public, known=run.data.params)
+            for other in list(search(client, [experiment_id], condition({names.ROLE: role}, "RUNNING"))):
+                beats = names.HEARTBEAT in other.data.tags
+                if beats and other.info.run_name == run.info.run_name and parents.is_stale(other):
+                    _end_killed(client, other)
+            with _beating(client, run_id), told(client.tracking_uri, experiment_id, run_id):
+                yield AuxiliaryRun(client, run_id)
+            client.set_terminated(run_id, "FINISHED")
+        except BaseException as error:
+            status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
+            parents.end_early(client, run_id, error_line(error), status)
+            raise
 
 
 @contextmanager
@@ -151,8 +152,8 @@ def held_open(run_id: str) -> Iterator[None]:
         lock.acquire(timeout=5.0)
     try:
         yield
+        path.unlink(missing_ok=True)  # after an error, who comes next looks whether the run has ended
     finally:
-        path.unlink(missing_ok=True)
         lock.release()
 
 

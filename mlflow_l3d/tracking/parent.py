@@ -12,6 +12,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from traceback import clear_frames
 from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -190,6 +191,8 @@ def _project_run_tags(run: Run, title: str) -> dict[str, str]:
 
 def end_early(client: MlflowClient, run_id: str, line: str, status: str = "FAILED") -> None:
     """Leave the run in a true state after an error or Ctrl-C, with the line that says what was wrong."""
+    if isinstance(error := sys.exc_info()[1], KeyboardInterrupt):
+        clear_frames(error.__traceback__)  # a read that it broke off keeps a SQLite store locked
     set_tags(client, run_id, {names.ERROR: line[:5000], names.STATE: "incomplete", names.NOTE: line[:5000]})
     client.set_terminated(run_id, status)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 import time
@@ -70,6 +71,40 @@ def test_a_run_of_another_machine_is_ended_with_its_children_once_its_heartbeat_
     assert place.client.get_run(side).data.tags["l3d.state"] == "incomplete"
     # What lies in the spool of a cell ends it as finished, so that it must not bear an error.
     assert "l3d.error" not in place.client.get_run(cell).data.tags
+
+
+def test_a_run_that_could_not_be_ended_is_ended_by_the_next_command(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise OSError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parent, "log_params", away)  # its process may also be killed there
+        patch.setattr(parent, "end_early", away)
+        with pytest.raises(OSError, match="away"):
+            ablation(place)
+    (run,) = place.runs("tags.`l3d.role` = 'ablation'")
+    assert run.info.status == "RUNNING"
+    ablation(place)
+    assert place.client.get_run(run.info.run_id).info.status == "KILLED"
+    assert list((place.cache / "open").iterdir()) == []
+
+
+def test_a_read_that_ctrl_c_broke_off_keeps_no_store_locked(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*_: object, **__: object) -> None:
+        connection = sqlite3.connect(place.uri.removeprefix("sqlite:///"))
+        rows = connection.execute("SELECT * FROM sqlite_master")
+        next(rows)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(parent, "log_params", read)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        ablation(place)
+    (run,) = place.runs("tags.`l3d.role` = 'ablation'")
+    assert (run.info.status, run.data.tags["l3d.state"]) == ("KILLED", "incomplete")
+    assert time.monotonic() - began < 20.0, "nobody waited for the lock"
 
 
 def test_the_heartbeat_is_renewed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

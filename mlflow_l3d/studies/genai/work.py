@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
@@ -75,22 +75,19 @@ class Work:
         self._began = time.monotonic()
         self._prompt = cache(partial(self.client.load_prompt, allow_missing=True, cache_ttl_seconds=0))
         self._experiment_id = current_experiment_id(self.client)
-        claims = open_claims(self.client, self._experiment_id, f"genai-{self._experiment_id}")
-        try:
-            if not claims.lock(self.request.context_key):
-                raise L3DError("Another process investigates this app on these data: wait for it, then call again.")
+        with closing(open_claims(self.client, self._experiment_id, f"genai-{self._experiment_id}")) as claims:
+            if not claims.lock(self.request.context_key, alone=True):
+                raise L3DError("Another process or thread investigates this app on these data: wait, then call again.")
             tags = {names.ROLE: "cell", names.CONTEXT_KEY: self.request.context_key}
             runs = list(search(self.client, [self._experiment_id], condition(tags, "FINISHED")))
             self._recorded: dict[str, list[Run]] = {}
             for run in runs:
                 self._recorded.setdefault(run.data.tags.get(names.CELL_KEY, ""), []).append(run)
-            parents = runs_named(self.client, [*{run.data.tags.get(names.PARENT_RUN_ID, "") for run in runs}])
-            self._ended = {run.info.run_id for run in parents if run.info.status == "FINISHED"}
+            parents = [*{run.data.tags.get(names.PARENT_RUN_ID, "") for run in runs}]
+            self._ended = {run.info.run_id for run in runs_named(self.client, parents) if run.info.status == "FINISHED"}
             for cell in self.request.cells:
                 self._carry_out(cell)
                 bar.update(self.computed + self.reused + self.missing - bar.n)
-        finally:
-            claims.close()
         if not self._judged:
             size = f"of {counted(len(self.request.rows), 'request')} each"
             allowed = f"allows no judgement: it needs 2 cells {size}, and all together are {self.total}"
@@ -121,7 +118,8 @@ class Work:
             if answers.keys() == {*places}:  # somebody may have deleted some
                 self._failed[cell.key] = _failed_answers(answers)
                 return self._reuse(run)
-        if not self._affords(len(places)):
+        cells = 1 if self._judged else 2  # the first answers are paid only if they can be judged, too
+        if not self._affords(cells * len(places), cells):
             return ""
         values = {name: level.value for name, level in cell.levels.items()}
         passed = {name: values[name] for name in self.request.passed}
@@ -162,9 +160,9 @@ class Work:
             if loaded == {name: [str(prompt and prompt.version)] for name, prompt in now.items()}:
                 yield run
 
-    def _affords(self, requests: int) -> bool:
-        """Return whether the budget allows one more cell, of so many answers or judgements."""
-        spent = self.computed + 1, time.monotonic() - self._began, self.requests + requests
+    def _affords(self, requests: int, cells: int = 1) -> bool:
+        """Return whether the budget allows so many more cells, of so many answers or judgements together."""
+        spent = self.computed + cells, time.monotonic() - self._began, self.requests + requests
         limits = self.budget.cells, self.budget.seconds, self.budget.requests
         return all(most is None or each <= most for each, most in zip(spent, limits, strict=True))
 

@@ -323,8 +323,11 @@ def test_a_budget_stops_between_cells_and_the_same_call_continues(place: str) ->
     given = {"style": ["a", "b"], "judge": [apps.judge("strict")]}
     with pytest.raises(ParameterError, match=r"^budget=1 cells: allows no judgement"):
         genai.investigate(styled, apps.rows(2), [], given, budget=1, progress=False)
-    part = genai.investigate(styled, apps.rows(2), [], given, budget=2, progress=False)
-    assert (part.computed, part.reused, part.missing) == (2, 1, 1)
+    with pytest.raises(ParameterError, match=r"^budget=3 requests: allows no judgement"):
+        genai.investigate(styled, apps.rows(2), [], given, budget="3 requests", progress=False)
+    assert cells() == {}, "no answer was paid that nobody may judge"
+    part = genai.investigate(styled, apps.rows(2), [], given, budget=3, progress=False)
+    assert (part.computed, part.reused, part.missing) == (3, 0, 1)
     assert "left out 1 of 4 cells: the same call continues" in part.summary()
     none = genai.investigate(styled, apps.rows(2), [], given, budget="1 requests", progress=False)
     assert (none.computed, none.reused, none.missing) == (0, 3, 1)  # the last one takes two
@@ -363,9 +366,14 @@ sys.stdin.read()
     with subprocess.Popen([sys.executable, "-c", claim], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"True\n"
-        with pytest.raises(L3DError, match=r"^Another process investigates this app on these data: wait for it"):
+        with pytest.raises(L3DError, match=r"^Another process or thread investigates this app on these data: wait"):
             investigate()
         other.communicate()
+    in_a_thread = open_claims(mlflow.MlflowClient(place), "0", "genai-0")
+    assert in_a_thread.lock(key)
+    with pytest.raises(L3DError, match=r"^Another process or thread investigates this app"):
+        investigate()
+    in_a_thread.close()
     assert investigate().reused == 2
 
 

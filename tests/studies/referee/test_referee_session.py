@@ -104,6 +104,13 @@ def test_what_is_better_is_kept_and_little_else_at_few_runs() -> None:
     assert sum(inside) >= 5
 
 
+@pytest.mark.parametrize("correlation", [0.0, 0.9])
+def test_a_gain_of_very_many_standard_deviations_is_kept_after_few_runs(correlation: float) -> None:
+    for gain in (20.0, 200.0, 10_000.0):
+        assert play(1, [gain], correlation=correlation)[1:3] == (["keep"], pytest.approx(36, abs=4))
+        assert play(1, [-gain], correlation=correlation)[1] == ["reject"]
+
+
 def test_candidates_that_vary_otherwise_than_the_baseline_count_with_their_own_variance() -> None:
     """One whose six runs happen to lie close together is as lucky as those before it, which vary five times as much.
 

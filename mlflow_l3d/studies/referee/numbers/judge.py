@@ -13,10 +13,9 @@ import numpy as np
 from mlflow_l3d.analysis.comparison.leave_out import least_error
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.sequential.spending import FEWEST
-from mlflow_l3d.studies.referee.numbers.noise import Measured, Noise, Spread
+from mlflow_l3d.studies.referee.numbers.noise import WIDTHS, Measured, Noise, Spread
 
 Verdict: TypeAlias = Literal["keep", "reject", "undecided"]
-_WIDTHS: Final = np.array([1.0, 4.0])
 _OVERSHOOT: Final = 0.583
 """By how many steps' standard deviations a random walk exceeds a bound on average (Siegmund 1985, chapter 10)."""
 
@@ -142,8 +141,8 @@ def assess(
     # A gain that is much larger than the effect is found by a wider mixture.
     learned = noise.spread or Spread.of_baseline(noise.std**2 or square or 1.0, noise.degrees)
     measured = Measured(gain, runs, float(runs * left.var()), 1 - correlation**2, noise.std**2, parts[1], least**2)
-    evidence = learned.evidence(measured, rules.effect * _WIDTHS)
-    half = learned.half_width(measured, rules.effect * _WIDTHS, 1 / rules.alpha)
+    evidence = learned.evidence(measured, rules.effect * WIDTHS)
+    half = learned.half_width(measured, rules.effect * WIDTHS, 1 / rules.alpha)
     survival, floor = _survival(gain, square, of_candidate, rules)
     verdict = "undecided"
     if evidence >= needed and runs >= min(FEWEST, rules.most_runs):
@@ -172,7 +171,7 @@ def runs_left(assessment: Assessment, rules: Rules, noise: Noise) -> int:
     left = max(rules.most_runs - assessment.runs, 0)
     if assessment.verdict != "undecided" or not assessment.runs or not noise.std:
         return left if assessment.verdict == "undecided" else 0
-    variance, share, effects = noise.std**2, 1 - noise.correlation**2, rules.effect * _WIDTHS
+    variance, share, effects = noise.std**2, 1 - noise.correlation**2, rules.effect * WIDTHS
     learned = noise.spread or Spread.of_baseline(variance, noise.degrees)
     for more in range(1, left):
         square = assessment.error**2 * assessment.runs / (assessment.runs + more)

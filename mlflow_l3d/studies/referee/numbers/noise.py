@@ -18,6 +18,10 @@ _BROAD: Final = 0.05
 """Weight of all of them together, before any candidate; the rest is near the baseline's."""
 _FIRST: Final = 2.0
 """So many candidates count as much as what is assumed before any."""
+WIDTHS: Final = np.array([1.0, 4.0, 1000.0])
+"""Gains that are looked for, in units of the smallest one that is worth finding."""
+SHARES: Final = np.array([0.49, 0.49, 0.02])
+"""Their weights. Without the last one a huge gain is evidence of a huge variance instead, and is rejected."""
 
 
 class Measured(NamedTuple):
@@ -127,10 +131,10 @@ class Spread:
         none = none - np.log(squares) / 2 - np.square(gains)[:, None, None] / squares / 2
         left = squares / (squares + np.square(effects)[:, None])
         deviations = gains[:, None, None] * np.sqrt((1 - left) / squares)
-        some = none + np.log(left) / 2 + deviations**2 / 2
+        some = none + np.log(left) / 2 + deviations**2 / 2 + np.log(SHARES)[:, None]
         some += math.log(2) + log_ndtr(deviations) if one_sided else 0.0
         logs: FloatArray = np.logaddexp.reduce(some, axis=(1, 2)) - np.logaddexp.reduce(none, axis=(1, 2))
-        return logs - math.log(len(effects))
+        return logs
 
     def _of_squares(self, square: float, degrees: float) -> FloatArray:
         """Return the logarithm of the likelihood of a sum of squares, for each ratio."""
