@@ -48,6 +48,7 @@ class Climb(Approach):
     metrics: tuple[str, ...] = ("height",)
     default_model: str = ""
     default_task: str = "synthetic"
+    self_tested: bool = False
     reports_epochs: bool = True
     seconds: float = 0.0
     many: int = 1

@@ -146,7 +146,9 @@ class CellwiseSession(Session):
                 outcome = self.run_cell(cell)
             except Exception as error:  # noqa: BLE001 - the contract: a cell that raises has an outcome
                 outcome = failed(cell.key, error)
-            yield replace(outcome, duration_seconds=time.perf_counter() - started)
+            if isinstance(outcome, Outcome):  # the platform says what else is returned
+                outcome = replace(outcome, duration_seconds=time.perf_counter() - started)
+            yield outcome
 
 
 class Approach(Hooks, ABC):
@@ -172,7 +174,8 @@ class Approach(Hooks, ABC):
     parameters
         Parameters of `investigate` that become keyword arguments of the constructor if the approach is found by name.
     self_tested
-        Whether an investigation tries first what each seed does (``self_test``).
+        Whether a study tries first what each seed does (``self_test``), gives it a task whose arrays are read-only, and
+        compares the examples and labels of each outcome with those of the cell.
     only_evaluates
         Whether nothing is trained, so that the time of a cell grows with its number of test examples.
 
@@ -202,7 +205,7 @@ class Approach(Hooks, ABC):
     factors: tuple[str, ...] = ()
     default_task: str = ""
     parameters: tuple[str, ...] = ()
-    self_tested: bool = False
+    self_tested: bool = True
     only_evaluates: bool = False
 
     @abstractmethod

@@ -97,6 +97,7 @@ class Synthetic(Approach):
     hyperparameters: Mapping[str, Hyperparameter] = _HYPERPARAMETERS
     metrics: tuple[str, ...] = ("synthetic_score",)
     default_task: str = "synthetic"
+    self_tested: bool = False
 
     def inactive_factors(self, hyperparameters: Mapping[str, Value]) -> Mapping[str, str]:
         """Return the factors whose sensitivity is :data:`NO_EFFECT` or more."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -179,7 +179,9 @@ def finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
 
 def _finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
     if not isinstance(outcome, Outcome):
-        raise ValueError(f"it is a {type(outcome).__name__}")
+        raise ValueError(
+            f"it is a {type(outcome).__name__}. Return an Outcome, as of mlflow_l3d.approaches.base.answered"
+        )
     if outcome.key != cell.key:
         raise ValueError(f"its key is {outcome.key!r} and the cell's is {cell.key!r}")
     duration = _number("duration_seconds", outcome.duration_seconds)
@@ -198,7 +200,29 @@ def _finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
         if any(part is not None for part in (outcome.example_ids, outcome.labels, outcome.scores)):
             raise ValueError("it has example_ids, labels or scores, and no predictions")
         return whole
-    return _with_predictions(whole, job)
+    whole = _with_predictions(whole, job)
+    if job.approach.self_tested and len(job.task) and TEST_SAMPLE not in cell.seeds:
+        _check_examples(whole, job.task, seeded(cell, job).seeds)
+    return whole
+
+
+def _check_examples(outcome: Outcome, task: Task, seeds: Mapping[str, int]) -> None:
+    """Raise ValueError unless an outcome has the test examples of its cell, with their labels and no nan as score."""
+    ids, labels, predictions = map(np.asarray, (outcome.example_ids, outcome.labels, outcome.predictions))
+    test = task.split(seeds).test
+    test, places = test[np.argsort(task.example_ids[test])], np.argsort(ids)
+    if not np.array_equal(ids[places], task.example_ids[test]):
+        raise ValueError(
+            f"its {len(ids)} examples are not the {len(test)} of split.test. Predict these, each once, "
+            "and return task.example_ids[split.test] as example_ids"
+        )
+    equal = np.allclose if task.form.has_numbers else np.array_equal
+    if not equal(labels[places], task.labels[test]):
+        raise ValueError(
+            "its labels are not those of its example_ids. Return task.labels[split.test], and predictions in this order"
+        )
+    if outcome.scores is not None and np.isnan(outcome.scores[predictions >= 0]).any():
+        raise ValueError("its scores are nan where it predicts a class. Return numbers, or scores=None")
 
 
 def _with_predictions(outcome: Outcome, job: Job) -> Outcome:

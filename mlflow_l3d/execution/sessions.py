@@ -68,9 +68,8 @@ def close_session(job: Job, session: Session) -> None:
 def prepared(job: Job) -> Session:
     """Return the session of `job`; errors as :func:`session_of`."""
     try:
-        session = job.approach.prepare(
-            job.task, job.hyperparameters, model=job.model, device=job.device, cache=job.cache
-        )
+        task = _read_only(job.task) if job.approach.self_tested else job.task
+        session = job.approach.prepare(task, job.hyperparameters, model=job.model, device=job.device, cache=job.cache)
     except L3DError:
         raise
     except (Exception, SystemExit) as error:
@@ -185,6 +184,15 @@ class JointJob(Job):
         """Return one job of several."""
         shared = {each.name: getattr(jobs[0], each.name) for each in fields(Job)}
         return cls(**{**shared, "approach": JointApproach(jobs)}, jobs=jobs)
+
+
+def _read_only(task: Task) -> Task:
+    """Return the task with arrays that nobody can write into, since they are of all cells."""
+    arrays = {name: getattr(task, name) for name in ("labels", "example_ids", "parts", "features")}
+    read_only = {name: array.view() for name, array in arrays.items() if array is not None}
+    for array in read_only.values():
+        array.flags.writeable = False
+    return replace(task, **read_only)
 
 
 def job_of(cell: Cell, job: Job) -> Job:

@@ -1,5 +1,6 @@
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.execution.base import Job
+from mlflow_l3d.execution.sessions import prepared
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.tasks.settings import SplitSettings
@@ -42,13 +45,8 @@ def small_choice():
 
 
 def run(approach, task=None, **given):
-    session = approach.prepare(
-        small_task() if task is None else task,
-        resolve_hyperparameters(approach, given),
-        model="",
-        device="cpu",
-        cache=None,
-    )
+    task = small_task() if task is None else task
+    session = prepared(Job(approach, task, resolve_hyperparameters(approach, given), "", "cpu", Path()))
     (outcome,) = session.run([one_cell(approach.factors)])
     session.close()
     return outcome

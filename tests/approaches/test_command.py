@@ -21,6 +21,7 @@ import pytest
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.command import in_place, template
 from mlflow_l3d.approaches.command.approach import Command
+from mlflow_l3d.approaches.command.said import printed_scores
 from mlflow_l3d.approaches.command.template import Output, Template, environment, last_lines, run
 from mlflow_l3d.approaches.command.written import read
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -88,6 +89,14 @@ def test_of_a_large_folder_only_a_part_is_searched_for_a_file_that_nobody_reads(
     assert in_place.unread_file(output, here, 0).startswith(". If a.json has the score")
     monkeypatch.setattr(in_place, "MOST_FILES", 1)
     assert in_place.unread_file(output, here, 0) == ""
+
+
+def test_a_progress_bar_of_many_scores_is_one_line(tmp_path):
+    # Lightning's bar gives its scores what 62 characters leave: in 80 columns a name and its number are on two lines.
+    scores = "train_loss_step: 0.688 val_loss: 1.023 val_acc: 0.483 train_acc: 0.633"
+    script = f"import shutil, textwrap; print(textwrap.fill({scores!r}, shutil.get_terminal_size().columns - 62))"
+    printed = run([sys.executable, "-c", script], tmp_path, environment([])).stdout
+    assert printed_scores(printed)["val_acc"].number == 0.483
 
 
 def test_only_the_listed_environment(monkeypatch, tmp_path):

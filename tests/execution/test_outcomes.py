@@ -3,12 +3,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mlflow_l3d.approaches.base import Approach, CellwiseSession, answered
 from mlflow_l3d.approaches.failures import LONGEST_ERROR, one_line
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.cells.cell import Outcome
+from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError
+from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import finished, run_cell
+from mlflow_l3d.execution.sessions import prepared
 from mlflow_l3d.metrics.known import of_kind
+from mlflow_l3d.tasks.settings import SplitSettings
+from mlflow_l3d.tasks.sources.packaged import generate
 from mlflow_l3d.testing import Trouble, bench_job, differences, one_cell
 
 CELL = one_cell(FACTORS)
@@ -232,3 +238,55 @@ def test_numbers_of_a_regression(tmp_path):
 def test_what_is_no_outcome_of_a_regression(change, said, tmp_path):
     with pytest.raises(L3DError, match=said):
         finished(replace(NUMBERS, **change), CELL, numbers_job(tmp_path))
+
+
+class Bare(Approach):
+    """An approach of a user's own, whose sessions return what they are told."""
+
+    name, version, factors = "bare", "1", TASK_FACTORS
+
+    def prepare(self, task, hyperparameters, **_):
+        return ToldSession()
+
+
+class ToldSession(CellwiseSession):
+    returned = None
+
+    def run_cell(self, cell):
+        return self.returned
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda task, split, good: good, None),
+        (lambda task, split, good: answered(good.key, task, split.test[::-1], good.predictions[::-1]), None),
+        (lambda task, split, good: answered(good.key, task, split.test[2:], good.predictions[2:]), "are not the 10 of"),
+        (
+            lambda task, split, good: answered(good.key, task, split.train, task.labels[split.train]),
+            "are not the 10 of",
+        ),
+        (lambda task, split, good: replace(good, labels=good.predictions), "labels are not those of its example_ids"),
+        (lambda task, split, good: replace(good, example_ids=good.example_ids[::-1]), "labels are not those of"),
+        (lambda task, split, good: replace(good, scores=np.full((10, 2), np.nan)), "scores are nan where it predicts"),
+        (lambda task, split, good: good.predictions, "it is a ndarray. Return an Outcome"),
+    ],
+)
+def test_an_approach_of_ones_own_predicts_the_test_examples_of_the_cell(tmp_path, change, said):
+    cell = one_cell(TASK_FACTORS)
+    task = replace(generate(60), settings=SplitSettings(num_labelled=12, test_size=10))
+    job = Job(Bare(), task, {}, "", "cpu", tmp_path)
+    split, session = task.split(cell.seeds), prepared(job)
+    predictions = np.where(np.arange(10) < 6, 0, 1)
+    session.returned = change(task, split, answered(cell.key, task, split.test, predictions))
+    outcome = run_cell(session, cell, job)
+    assert outcome.error is None if said is None else said in outcome.error
+
+
+def test_an_approach_of_ones_own_cannot_write_into_the_task(tmp_path):
+    class Kept(Bare):
+        def prepare(self, task, hyperparameters, **_):
+            task.labels[0] = 1 - task.labels[0]
+
+    with pytest.raises(L3DError, match="read-only"):
+        prepared(Job(Kept(), generate(20), {}, "", "cpu", tmp_path))

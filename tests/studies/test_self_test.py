@@ -7,6 +7,7 @@ import pytest
 from mlflow import MlflowClient
 
 import mlflow_l3d
+from mlflow_l3d.approaches.base import Approach, CellwiseSession, answered
 from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -168,6 +169,30 @@ def test_a_function_is_tried_in_every_study():
         point = "At the point synthetic: " * (study is sweep)
         with pytest.raises(L3DError, match=rf"^{point}self-test: the same seeds gave another result"):
             study(**{**given, **more})
+
+
+class Forgetful(Approach):
+    """A class of a user's own package, which says nothing of tests."""
+
+    name, version, factors = "forgetful_class", "1", ("label_selection", "data_split")
+
+    def prepare(self, task, hyperparameters, **_):
+        return ForgetfulSession(task)
+
+
+class ForgetfulSession(CellwiseSession):
+    def __init__(self, task):
+        self.task = task
+
+    def run_cell(self, cell):
+        test = self.task.split(cell.seeds).test
+        return answered(cell.key, self.task, test, np.random.default_rng().integers(2, size=len(test)))
+
+
+def test_a_class_of_ones_own_is_tried_before_the_cells():
+    sizes = {"num_labelled": 20, "test_size": 50, "executor": "inline"}
+    with pytest.raises(L3DError, match=r"^self-test: the same seeds gave another result"):
+        investigate("synthetic", approach=Forgetful(), factor="data_split", **sizes)
 
 
 @pytest.mark.slow

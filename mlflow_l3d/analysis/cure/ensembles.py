@@ -123,6 +123,15 @@ def can_combine(kind: str, members: Members) -> bool:
     return form != "f" if kind == "vote" else form == "f" or (form in "iu" and members.scores is not None)
 
 
+def disagreement(members: Members) -> float:
+    """Return the share of predicted classes that are not those of the highest score; 0 without scores."""
+    if members.scores is None:
+        return 0.0
+    named = members.predictions >= 0
+    scores, predictions = members.scores[named], members.predictions[named]
+    return float((scores[np.arange(len(scores)), predictions] < scores.max(axis=1)).mean()) if named.any() else 0.0
+
+
 def _votes(codes: IntArray, masks: Masks) -> IntArray:
     """Return the most frequent code of 0 and above; -1 if there is none."""
     # Members that all agree need no count. Below 1, a member's place decides ties: the sum of later ones is smaller.

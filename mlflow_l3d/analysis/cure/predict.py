@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.cure.ensembles import Members, can_combine
+from mlflow_l3d.analysis.cure.ensembles import Members, can_combine, disagreement
 from mlflow_l3d.analysis.cure.extrapolate import FURTHEST
 from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, UNKNOWN, Kind, Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.series import Series
@@ -22,6 +22,8 @@ MOST_MEMBERS: Final = 10
 _NO_SCORES: Final[FloatArray] = np.zeros(0)
 _FEWEST_RUNS: Final = 10
 _FEWEST_EXAMPLES: Final = 30
+_MOST_DISAGREEMENT: Final = 0.01
+"""Share of predictions that may miss the class of the highest score, as rounded scores do."""
 """Golden runs, and examples that they share, of which something is predicted."""
 _SIZES: Final[dict[Kind, tuple[int, ...]]] = {
     "vote": (3, 5, 7, 9),
@@ -220,7 +222,9 @@ def _missing(kind: Kind, table: Table, fewest: int) -> str:
         is_class = rows[0].predictions.dtype.kind in "iu"
         return f"{'no class scores of the runs are known' if is_class else 'texts have no mean'}: see vote"
     if table.most_exact >= fewest:
-        return ""
+        others = max(map(disagreement, rows)) if kind == "mean" else 0.0
+        what = f"{others:.0%} of the predictions are not the class with the highest score: see vote"
+        return what if others > _MOST_DISAGREEMENT else ""
     if table.test_size:
         return f"{table.size} independent runs are too few: {table.needed(fewest)} are needed"
     if table.crossed:

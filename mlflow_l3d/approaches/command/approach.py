@@ -78,7 +78,6 @@ class Command(Approach):
     )
     parameters: tuple[str, ...] = (*CommandParameters.__annotations__, "metric")
     brings_data = True
-    self_tested = True
     task_kinds = ("classification", *OTHER_KINDS.values())
     hyperparameters: Mapping[str, Hyperparameter] = {
         "classes": Hyperparameter(

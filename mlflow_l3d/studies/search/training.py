@@ -61,6 +61,7 @@ class Tuned(Approach):
     pruner: str = "none"
     greater_is_better: bool = True
     evaluated: Literal["test", "validation"] = "validation"
+    self_tested = False  # its outcomes may be of validation examples
 
     def __post_init__(self) -> None:
         """Take the name of the user's approach, and what it says of itself."""

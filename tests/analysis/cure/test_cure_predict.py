@@ -54,12 +54,12 @@ def of(found: list[Prediction], kind: str, members: int) -> Prediction:
 
 
 def test_few_runs_that_guess_predict_nothing_instead_of_a_negative_variance() -> None:
-    random = np.random.default_rng(40)
+    random = np.random.default_rng(49)
     rows = []
     for row in range(2):
         labels, places = random.integers(0, 2, 100), np.arange(100) + 100 * row
-        predictions = np.where(random.random((2, 100)) < 0.5, labels, 1 - labels)
-        rows.append(Members(predictions, labels, random.random((2, 100, 2)).astype(np.float32), examples=places))
+        scores = random.random((2, 100, 2)).astype(np.float32)
+        rows.append(Members(scores.argmax(axis=2), labels, scores, examples=places))
     found = predict(rows, over=["a"], metric=F1, classes=2, test_size=100)
     assert of(found, "mean", 2).std.value > 0
     assert (of(found, "mean", 4).basis, math.isnan(of(found, "mean", 4).std.value)) == ("unknown", True)
@@ -466,6 +466,10 @@ def test_what_cannot_be_predicted_has_a_reason() -> None:
         "no class scores of the runs are known: see vote",
         "no validation scores of the runs are known",
     }
+    swapped = [replace(r, scores=r.scores[:, :, ::-1]) for r in rows]  # type: ignore[index]
+    assert any(
+        "of the predictions are not the class with the highest score: see vote" in why for why in reasons(swapped)
+    )
     two = "come in groups of 2, and 3 are needed"
     assert any(two in why for why in reasons([Members(r.predictions[:2], r.labels) for r in rows]))
     six = "unknown, as they need investigation_runs=7"
