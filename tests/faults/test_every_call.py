@@ -27,7 +27,7 @@ IN_A_ROW = 5
 
 
 class Faults:
-    """Spoils a quarter of all calls, before they are made or after."""
+    """Spoils half of all calls, before they are made or after."""
 
     def __init__(self, seed: int) -> None:
         self.random, self.lock, self.row, self.met = random.Random(seed), threading.Lock(), Counter[str](), 0
@@ -35,7 +35,7 @@ class Faults:
     def spoilt(self, inner: Callable[..., Any]) -> Callable[..., Any]:
         def call(*given: Any, **named: Any) -> Any:
             with self.lock:
-                fails = self.random.random() < 0.25 and self.row[inner.__name__] < IN_A_ROW
+                fails = self.random.random() < 0.5 and self.row[inner.__name__] < IN_A_ROW
                 lost = self.random.random() < 0.5
                 self.row[inner.__name__] = self.row[inner.__name__] + 1 if fails else 0
                 self.met += fails
