@@ -22,9 +22,9 @@ MOST_MEMBERS: Final = 10
 _NO_SCORES: Final[FloatArray] = np.zeros(0)
 _FEWEST_RUNS: Final = 10
 _FEWEST_EXAMPLES: Final = 30
+"""Golden runs, and examples that they share, of which something is predicted."""
 _MOST_DISAGREEMENT: Final = 0.01
 """Share of predictions that may miss the class of the highest score, as rounded scores do."""
-"""Golden runs, and examples that they share, of which something is predicted."""
 _SIZES: Final[dict[Kind, tuple[int, ...]]] = {
     "vote": (3, 5, 7, 9),
     "mean": (2, 3, 4, 5, 7, 10),
