@@ -30,7 +30,7 @@ _PLAIN: Final = {
     "mean of class scores of ": "averaging the class scores of ",
     "mean prediction of ": "averaging the predictions of ",
     "best of ": "taking the best of ",
-    " runs over ": " runs that differ in ",
+    " runs over ": " runs differing in ",
 }
 """Part of a remedy's name -> what it means."""
 
@@ -97,7 +97,7 @@ def less_text(each: Prediction, unit: Unit) -> str:
     """Return how much luck a remedy leaves, or may leave if less luck is undecided, and what its mean does."""
     before, digits = f"{unit.typical(each.std_before)}{unit.behind}", unit.digits(each.std_before)
     ratio = between(each.ratio.low, each.ratio.high, partial(points, digits=0), "{} to {} %")
-    mean = f"mean score {range_text(each.mean_change, unit, sign=True, digits=digits)}".replace("\n", " ")
+    mean = f"mean {range_text(each.mean_change, unit, sign=True, digits=digits)}".replace("\n", " ")
     verb = "leaves" if each.ratio.high < 1 else "may leave"
     left = "less luck" if ratio == MISSING else f"{unit.typical(each.std.value)} of {before} ({ratio})"
     return f"{verb} {left}; {mean}"

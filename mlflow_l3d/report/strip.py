@@ -137,8 +137,8 @@ def as_dots(scores: FloatArray) -> bool:
 
 def marks_text(scores: FloatArray, name: str, term: str = "") -> str:
     """Return what the marks of a strip are: dots or bars of runs with a name, whose meaning is a term of a page."""
-    marks, name = ("A dot: one", name) if as_dots(scores) else ("A bar: how many", f"{name}s")
-    return f"{marks} {f'[[{name}|{term}]]' if term else name}."
+    marks = "Dots:" if as_dots(scores) else "A bar: how many"
+    return f"{marks} {f'[[{name}s|{term}]]' if term else f'{name}s'}."
 
 
 def _columns(axis: Axis, width: float, bins: npt.NDArray[np.int_], pitch: float, bottom: float) -> list[Markup]:

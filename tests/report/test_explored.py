@@ -204,6 +204,6 @@ def test_a_strip_shows_its_whole_band_and_counts_each_bar():
     bars = strip(many, [""] * 301, band=None, label="x", shown=str)
     assert re.findall(r"<title>(.*?)</title>", bars) == ["300 runs", "1 run"]
     assert (marks_text(scores, "seed"), marks_text(many, "seed", "s")) == (
-        "A dot: one seed.",
+        "Dots: seeds.",
         "A bar: how many [[seeds|s]].",
     )

@@ -172,9 +172,9 @@ def test_first_answer_holds_range_mean_and_deviation_of_the_golden_runs(importan
 @pytest.mark.parametrize(
     ("factors", "words"),
     [
-        (["dominates"], "dominates dominates: it is involved in 77 % (64 to 88 %) of the variance."),
-        (["minor"], "minor is minor: it is involved in 23 % (12 to 36 %) of the variance."),
-        (["undecided"], "undecided is undecided: it is involved in 57 % (17 to 93 %) of the variance."),
+        (["dominates"], "dominates dominates: involved in 77 % (64 to 88 %) of the variance."),
+        (["minor"], "minor is minor: involved in 23 % (12 to 36 %) of the variance."),
+        (["undecided"], "undecided is undecided: involved in 57 % (17 to 93 %) of the variance."),
         (["dominates", "minor", "undecided"], "dominates dominates. minor is minor; undecided is undecided."),
         (["dominates", "dominates_2", "minor"], "dominates and dominates_2 dominate. minor is minor."),
         (
@@ -403,13 +403,13 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     found = replace(none, remedies=Foreseen(tuple(vote(k, 0.01 / k) for k in (3, 5, 9)), 0.0125))
     assert len(answers(Shown(none))) == 3
     assert (
-        said(found, 3) == "A vote of 3 runs that differ in data_order leaves ± 0.3 of ± 1.2 points (20 to 90 %); "
-        "mean score +3.4 (+1.0 to +6.0)."
+        said(found, 3) == "A vote of 3 runs differing in data_order leaves ± 0.3 of ± 1.2 points (20 to 90 %); "
+        "mean +3.4 (+1.0 to +6.0)."
     )
     unsure = [replace(vote(3, 0.01), ratio=Range(0.8, 0.6, 1.1))]
     assert said(replace(none, remedies=Foreseen(tuple(unsure), 0.0125)), 3) == (
-        "A vote of 3 runs that differ in data_order may leave ± 1.0 of ± 1.2 points (60 to 110 %); "
-        "mean score +3.4 (+1.0 to +6.0)."
+        "A vote of 3 runs differing in data_order may leave ± 1.0 of ± 1.2 points (60 to 110 %); "
+        "mean +3.4 (+1.0 to +6.0)."
     )
     doubtful = replace(vote(3, 0.01), ratio=Range(0.92, 0.83, 0.997))
     shown = Shown(replace(none, remedies=Foreseen((doubtful,), 0.0125)))
@@ -450,7 +450,7 @@ def test_what_would_help_is_said_with_numbers_and_the_command(judged):
     assert "--verify" not in second.command
     cured = replace(SOURCE, given={**SOURCE.given, "cure": '{"kind": "vote", "over": ["data_order"], "members": 5}'})
     lead = answers(Shown(nothing), cured)[3].lead
-    assert lead == "These runs have a remedy: a vote of 5 runs that differ in data_order. No vote helps."
+    assert lead == "These runs have a remedy: a vote of 5 runs differing in data_order. No vote helps."
 
 
 def test_intervals_are_named_by_the_level_at_which_they_hold_together(judged):

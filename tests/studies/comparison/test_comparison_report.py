@@ -368,4 +368,4 @@ def test_every_run_is_a_dot():
     assert [part.html.count('class="dot"') for part in strips] == [4]
     scores = pd.DataFrame({"task": "task", "system": "A", "score": np.linspace(0, 1, 301)})
     (many,) = score_strips(compared(APART), scores)
-    assert (strips[0].caption, many.caption) == ("A. A dot: one run.", "A. A bar: how many runs.")
+    assert (strips[0].caption, many.caption) == ("A. Dots: runs.", "A. A bar: how many runs.")

@@ -109,10 +109,10 @@ def test_a_repeated_cure_trains_nothing_and_says_what_was_tried_and_what_is_next
 @pytest.mark.parametrize(
     ("tried", "bases", "text", "verify"),
     [
-        ((), ("exact", "unknown"), "Verify a vote of 5 runs that differ in a and longer:", 2),
-        ((), ("exact", "exact"), "Verify a vote of 5 runs that differ in a:", 1),
-        ((), ("unknown", "unknown"), "Verify a vote of 5 runs that differ in a and longer:", 2),
-        (("shorter",), ("exact", "unknown"), "Tried: shorter. Verify a vote of 5 runs that differ in a:", 2),
+        ((), ("exact", "unknown"), "Verify a vote of 5 runs differing in a and longer:", 2),
+        ((), ("exact", "exact"), "Verify a vote of 5 runs differing in a:", 1),
+        ((), ("unknown", "unknown"), "Verify a vote of 5 runs differing in a and longer:", 2),
+        (("shorter",), ("exact", "unknown"), "Tried: shorter. Verify a vote of 5 runs differing in a:", 2),
         (("shorter",), (), "Tried: shorter:", 1),
     ],
 )

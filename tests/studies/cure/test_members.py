@@ -138,11 +138,11 @@ def test_ensembles_that_need_labels_say_so() -> None:
     assert nothing_helps([], [], cast("Any", cause)) == said
     vote = Remedy("vote", ("data_order", "label_selection"), 5)
     assert remedy_words(vote) == "vote of 5 runs over data_order and label_selection"
-    assert plain_words(vote) == "a vote of 5 runs that differ in data_order and label_selection"
-    assert plain_words(vote, 1) == "a vote of 5 runs that differ in 2 factors"
+    assert plain_words(vote) == "a vote of 5 runs differing in data_order and label_selection"
+    assert plain_words(vote, 1) == "a vote of 5 runs differing in 2 factors"
     mean, best = (plain_words(Remedy(kind, ("data_order",), 4)) for kind in ("mean", "choose"))
-    assert mean == "averaging the class scores of 4 runs that differ in data_order"
-    assert best == "taking the best of 4 runs that differ in data_order"
+    assert mean == "averaging the class scores of 4 runs differing in data_order"
+    assert best == "taking the best of 4 runs differing in data_order"
     said = " Runs over 2 factors need different labels: k runs up to k times as many."
     assert labels_note([vote, Remedy("vote", ("data_order",), 5)]) == said
     assert not labels_note([Remedy("fix", ("label_selection",))])

@@ -60,8 +60,7 @@ def test_less_spread_and_the_mean_are_two_statements(ratio: Range, change: Range
     words = headline(answer)
     if spread == "open" and mean == "verified":
         assert (
-            words
-            == "A vote of 5 runs that differ in a. Less spread: not shown (50 %, 30 to 110). Mean not lower: shown."
+            words == "A vote of 5 runs differing in a. Less spread: not shown (50 %, 30 to 110). Mean not lower: shown."
         )
     assert words.startswith("Verified:") is (answer.best is not None)
     assert ("whether the mean is lower is open" in words) is (answer.best is not None and mean == "open")
@@ -133,7 +132,7 @@ def test_more_golden_runs_are_not_asked_of_a_remedy_that_changes_none() -> None:
     )
     source = Source(run_id="p", approach="head", given={"task": "trec"})
     (step,) = cure_document(answer, source=source, run_id="r", settings={}).steps
-    assert (step.text, step.command) == ("Tried: a vote of 5 runs that differ in a:", "mlflow-l3d cure p --verify 1")
+    assert (step.text, step.command) == ("Tried: a vote of 5 runs differing in a:", "mlflow-l3d cure p --verify 1")
 
 
 def test_more_data_that_help_are_named_if_no_training_does() -> None:
@@ -149,9 +148,7 @@ def test_more_data_that_help_are_named_if_no_training_does() -> None:
     answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(vote, more))
     assert headline(answer) == "No change of the training that these runs can predict leaves clearly less luck."
     lead = cure_document(answer, source=Source(), run_id="r", settings={}).answers[0].lead
-    assert lead.endswith(
-        "120 test examples in place of 60 leaves ± 7.0 of ± 10.0 points (60 to 80 %); mean score +0.0."
-    )
+    assert lead.endswith("120 test examples in place of 60 leaves ± 7.0 of ± 10.0 points (60 to 80 %); mean +0.0.")
 
 
 def test_of_remedies_that_show_nothing_the_one_with_the_least_spread_is_named() -> None:
@@ -173,7 +170,7 @@ def test_of_remedies_that_show_nothing_the_one_with_the_least_spread_is_named() 
     assert answer.ranked == [second, first, unknown, lower]
     source = Source(run_id="p", approach="head", given={"task": "trec"})
     document = cure_document(answer, source=source, run_id="r", settings={})
-    assert document.headline.startswith("A vote of 7 runs that differ in a. Less spread: not shown (91 %")
+    assert document.headline.startswith("A vote of 7 runs differing in a. Less spread: not shown (91 %")
     assert document.steps[0].command == "mlflow-l3d cure p --verify 1 --runs 80 --remedy 'vote of 7 runs over a'"
 
 
@@ -210,7 +207,7 @@ def test_a_prediction_is_doubted_if_the_luck_of_both_does_not_explain_what_was_a
     for each in (far, near, replace(far, prediction=NOTHING.prediction)):
         answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(), verified=(each,))
         notes.append(trained_table(answer).note)
-    words = "Averaging the class scores of 4 runs that differ in 2 factors: the std that it leaves is"
+    words = "Averaging the class scores of 4 runs differing in 2 factors: the std that it leaves is"
     assert f"{words} 2.00 times (1.33 to 3.00) the predicted one; luck alone rarely explains that: " in notes[0]
     assert f"{words} 1.10 times (0.73 to 1.65) the predicted one; luck alone may explain that." in notes[1]
     assert "predicted one" not in notes[2]

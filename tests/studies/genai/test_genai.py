@@ -384,10 +384,10 @@ def test_what_another_process_ends_while_a_call_begins_is_not_asked_for_again(
     lock, others = Claims.lock, [lambda: mlflow_l3d.genai.investigate(*asked, {"style": ["a"]}, progress=False)]
     asked: tuple[Any, ...] = (styled, apps.rows(2), [apps.length])
 
-    def lock_after_another(claims: Claims, key: str) -> bool:
+    def lock_after_another(claims: Claims, key: str, *, alone: bool = False) -> bool:
         if others:
             others.pop()()
-        return lock(claims, key)
+        return lock(claims, key, alone=alone)
 
     monkeypatch.setattr(Claims, "lock", lock_after_another)
     found = genai.investigate(*asked, {"style": ["a"]}, progress=False)

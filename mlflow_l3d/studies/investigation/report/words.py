@@ -147,7 +147,7 @@ def _kinds(shown: Shown, records: Sequence[Importance]) -> str:
         verdict = (
             f"{records[0].factor} {'is ' * (not above)}{shown.verdict(records[0])}{details.by_tests_text(shown, above)}"
         )
-        return f"**{verdict}:** it is [[involved in|share]] **{shown.share_text(records[0])}** of the variance."
+        return f"**{verdict}:** [[involved in|share]] **{shown.share_text(records[0])}** of the variance."
     rest = [f"{listed(each)} {_be(each)} {word}" for each, word in ((below, "minor"), (open_, "undecided")) if each]
     tail = f" {'; '.join(rest)}." if rest else ""
     if above:
