@@ -118,9 +118,7 @@ def stable_group(shown: Shown) -> Consistency | None:
 def stable_details(shown: Shown) -> tuple[str, ...]:
     """Return what the agreement of runs rests on, and how many examples depend on luck; numbers, if there are some."""
     group = stable_group(shown)
-    if group is None:
-        return (_numbers(shown),)
-    return tuple(_stable(shown, group))
+    return (_numbers(shown),) if group is None else tuple(_stable(shown, group))
 
 
 def _stable(shown: Shown, group: Consistency) -> Iterator[str]:
