@@ -183,9 +183,7 @@ def amount_bar(value: float, low: float, high: float, words: str) -> Markup:
     if not math.isfinite(value):
         return svg(26, words, text(0, 17, words))
     room = 72  # per cent; the words need the rest
-    ends = [Markup("")]
-    if math.isfinite(low) and math.isfinite(high):
-        ends = whisker(room * low, room * high, 13)
+    ends = whisker(room * low, room * high, 13) if math.isfinite(low) and math.isfinite(high) else []
     bar = Markup('<rect class="amount" x="0" y="8" height="10" width="{}%"/>').format(short(room * value))
     place = room * max(value, high if math.isfinite(high) else value) + 2
     return svg(26, words, bar, *ends, text(place, 17, words, kind="strong", anchor="start"))

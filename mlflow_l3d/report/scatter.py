@@ -80,8 +80,7 @@ def path(values: FloatArray, low: FloatArray, high: FloatArray, label: str, *, e
     ends
         Of the upright axis.
     """
-    steps = np.arange(len(values))
-    across = 100 * steps / max(1, len(values) - 1)
+    across = 100 * np.arange(len(values)) / max(1, len(values) - 1)
 
     def down(each: FloatArray) -> FloatArray:
         return np.asarray(80 - 80 * (np.clip(each, *ends) - ends[0]) / (ends[1] - ends[0]))

@@ -109,8 +109,7 @@ class Table:
     def without_empty(self, names: Collection[str], empty: str = MISSING) -> Table:
         """Return the table without those of the named columns that hold nothing but `empty`."""
         columns = enumerate(zip(self.head, *self.rows, strict=True))
-        places = [at for at, (name, *cells) in columns if name not in names or set(cells) - {empty}]
-        return self._only(places)
+        return self._only([at for at, (name, *cells) in columns if name not in names or set(cells) - {empty}])
 
     def _is_drawn(self, at: int) -> bool:
         """Return whether a column holds nothing but pictures."""

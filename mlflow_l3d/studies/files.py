@@ -117,9 +117,7 @@ def json_types(value: Any) -> Any:
         value = value.astype(object).to_dict("records")
     if isinstance(value, Mapping):
         return {str(key): json_types(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_types(each) for each in value]
-    return value
+    return [json_types(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def write_json(path: Path, content: Mapping[str, Any], *, indent: int | None = None) -> None:

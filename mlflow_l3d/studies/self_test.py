@@ -136,8 +136,7 @@ def tested(request: CellRequest, *, progress: bool) -> dict[str, Outcome]:
 def _run(request: CellRequest, cells: Sequence[Cell], *, progress: bool) -> dict[str, Outcome]:
     found: dict[str, Outcome] = {}
     bar = progress_bar("self-test", "cell", total=len(cells), shown=progress, state="loading")
-    run = executor_of(request.setup).run(iter(cells))
-    with bar as shown, closing(run) as outcomes:
+    with bar as shown, closing(executor_of(request.setup).run(iter(cells))) as outcomes:
         for outcome in outcomes:
             found[outcome.key] = outcome
             shown.update()

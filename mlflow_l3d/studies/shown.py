@@ -156,9 +156,7 @@ class OnOneScreen:
 
     def _repr_html_(self) -> str:
         document = self.report()
-        if document is None:
-            return f"<pre>{escape(repr(self))}</pre>"
-        return framed(document.to_html(folded=False))
+        return f"<pre>{escape(repr(self))}</pre>" if document is None else framed(document.to_html(folded=False))
 
 
 def framed(page: str) -> str:

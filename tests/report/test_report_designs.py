@@ -9,8 +9,11 @@ import pytest
 from pages import Page
 from simulated_analyses import FACTORS, simulated, with_interim_analyses
 
+from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.designs import design_named
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
+from mlflow_l3d.studies.investigation.report.cite import sentence
 from mlflow_l3d.studies.investigation.report.details import early_stops
 from mlflow_l3d.studies.investigation.report.factor_tables import numbers_table
 from mlflow_l3d.studies.investigation.report.more_tables import (
@@ -171,6 +174,18 @@ def test_early_stop_stands_on_top_with_its_reason():
     going_on = replace(analysis, interim_analyses=analysis.interim_analyses.assign(decision="continue"))
     assert early_stops(going_on) == (looked,)
     assert "Stopped" not in words(going_on)
+
+
+def test_a_stop_on_collapsed_or_long_tailed_scores_says_that_its_interval_covers_less():
+    """After a stop at a half-width of .25 it covers 10 % if 5 % of the runs collapse."""
+    analysis = replace(with_interim_analyses(simulated("nested")), checks=())
+    tails = Check("L3D013", "warning", "Long tails", "x", "data_split")
+    said = "For data_split, the scores have long tails (L3D013), so the interval covers less than it claims."
+    assert said not in early_stops(analysis)
+    assert early_stops(replace(analysis, checks=(tails,)))[-1] == said
+    quoted = sentence(Shown(replace(analysis, checks=(tails,))), Source())
+    assert said.replace("_", " ") in quoted
+    assert "covers less" not in sentence(Shown(analysis), Source())
 
 
 def test_one_factor_that_goes_on_is_no_stop():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,12 +54,11 @@ def halves(system: System, repeats: int, *, seed: int, level: float = LEVEL, wha
     generator = np.random.default_rng(seed)
     half = system.runs // 2
 
-    def drawn() -> Iterator[tuple[System, System]]:
-        for _ in range(repeats):
-            order = generator.permutation(system.runs)
-            yield system.chosen(np.sort(order[:half])), system.chosen(np.sort(order[half:]))
+    def draw() -> tuple[System, System]:
+        order = generator.permutation(system.runs)
+        return system.chosen(np.sort(order[:half])), system.chosen(np.sort(order[half:]))
 
-    return _checked(what or system.name, drawn(), level)
+    return _checked(what or system.name, draw, repeats, level)
 
 
 def swapped(
@@ -73,19 +72,17 @@ def swapped(
     together = _joined(one.chosen(pairing.first), other.chosen(pairing.second))
     count = len(pairing.first)
 
-    def drawn() -> Iterator[tuple[System, System]]:
-        for _ in range(repeats):
-            places = np.where(generator.random(count) < 0.5, 0, count)
-            yield together.chosen(np.arange(count) + places), together.chosen(np.arange(count) + count - places)
+    def draw() -> tuple[System, System]:
+        places = np.where(generator.random(count) < 0.5, 0, count)
+        return together.chosen(np.arange(count) + places), together.chosen(np.arange(count) + count - places)
 
-    return _checked(what or f"{one.name}-{other.name}", drawn(), level)
+    return _checked(what or f"{one.name}-{other.name}", draw, repeats, level)
 
 
-def _checked(what: str, pairs: Iterator[tuple[System, System]], level: float) -> SelfCheck:
-    repeats = claims = 0
-    for pair in pairs:
-        means = mean_scores(pair)
-        repeats += 1
+def _checked(what: str, draw: Callable[[], tuple[System, System]], repeats: int, level: float) -> SelfCheck:
+    claims = 0
+    for _ in range(repeats):
+        means = mean_scores(draw())
         claims += p_value(float(means.means[0] - means.means[1]), spread(means, 0, 1)) <= 1 - level
     return SelfCheck(what, repeats, claims, 1 - level)
 

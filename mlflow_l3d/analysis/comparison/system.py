@@ -233,26 +233,26 @@ def systems(
         return plain, "not every run has predictions"
     if metric.function is None:
         return plain, f"{metric.name} cannot be computed from stored predictions"
-    codes, known = pd.factorize(np.concatenate([each.example_id for each in predictions]), sort=True)
-    _check_examples(names, codes, known, predictions)
+    codes, distinct = pd.factorize(np.concatenate([each.example_id for each in predictions]), sort=True)
+    _check_examples(names, codes, distinct, predictions)
     values = [np.unique(part) for each in predictions for part in (each.label, each.prediction)]
     classes = max(classes or 0, occurring(*values)) if metric.scores_classes else None
     found, start = [], 0
     for name, own, configuration, each in zip(names, scores, configurations, predictions, strict=True):
         example = codes[start : start + len(each.run)]
         start += len(each.run)
-        place = each.run * np.int64(len(known)) + example
+        place = each.run * np.int64(len(distinct)) + example
         order = slice(None) if (np.diff(place) > 0).all() else np.argsort(place)
         run, example, label, guess = each.run[order], example[order], each.label[order], each.prediction[order]
         again, runs, units, share = shares(
-            metric, run, example, label, guess, runs=len(own), examples=len(known), classes=classes
+            metric, run, example, label, guess, runs=len(own), examples=len(distinct), classes=classes
         )
         if not np.allclose(again, own, rtol=0, atol=_DIFFERENT):
             return plain, f"the recorded {metric.name} is not that of the recorded predictions"
         is_grouped, nothing = units is not example, np.zeros(0, dtype=bool)
         right = label == guess if metric.scores_classes and not is_grouped else nothing
-        grouped = np.bincount(example, minlength=len(known)) > 0 if is_grouped else nothing
-        cells = runs, units, share, right, len(known), grouped
+        grouped = np.bincount(example, minlength=len(distinct)) > 0 if is_grouped else nothing
+        cells = runs, units, share, right, len(distinct), grouped
         found.append(System(name, own, configuration, *cells, width, len(run) / len(own)))
     return found, ""
 

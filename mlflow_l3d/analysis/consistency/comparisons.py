@@ -295,6 +295,4 @@ def _variance(mean_square: FloatArray, mean: FloatArray) -> FloatArray:
 
 def _sum_of_ratios(above: FloatArray, below: FloatArray) -> float:
     """Return the sum, nan if something is divided by 0."""
-    if not (below > 0).all():
-        return math.nan
-    return float(np.clip(above / below, -1.0, 1.0).sum())
+    return float(np.clip(above / below, -1.0, 1.0).sum()) if (below > 0).all() else math.nan

@@ -89,9 +89,8 @@ def more_tests(golden_std: Range, *, luck: float, now: int, size: int) -> Predic
         luck = min(luck, golden_std.value**2)
     change = luck * (now / size - 1)
     ends = [math.sqrt(max(0.0, end**2 + change)) if math.isfinite(end) else math.nan for end in golden_std]
-    words = f"{size:,} test examples in place of {now:,}"
     return Prediction(
-        remedy=Remedy("more_data", changes={"test_size": size}, words=words),
+        remedy=Remedy("more_data", changes={"test_size": size}, words=f"{size:,} test examples in place of {now:,}"),
         basis="unknown" if reason else "exact",
         std=UNKNOWN if reason else Range(*ends),
         ratio=UNKNOWN if reason else Range(*(one / end for one, end in zip(ends, golden_std, strict=True))),

@@ -209,8 +209,7 @@ class Table:
         Within the row, and with other rows; both again of right and wrong instead of classes.
         """
         sums = np.full((4, len(results), *[len(results[0])] * 2), math.nan)
-        form = results[0].dtype.kind
-        if form not in "iu":
+        if results[0].dtype.kind not in "iu":
             return sums
         sums[:2] = self._agree(results)
         if self.classes == 2 and min(each.min() for each in results) >= 0:

@@ -44,8 +44,7 @@ class Tables:
     @property
     def missing(self) -> int:
         """Cells and golden runs without a score."""
-        every = (*self.tables.values(), self.golden, self.base)
-        return sum(int(np.isnan(scores).sum()) for scores in every)
+        return sum(int(np.isnan(scores).sum()) for scores in (*self.tables.values(), self.golden, self.base))
 
     def changed(self, change: Callable[[FloatArray], FloatArray]) -> Tables:
         """Return the tables with `change`, which takes an array, of every score."""

@@ -201,9 +201,7 @@ class StrategyResult:
 
 def baseline_important(std: float, golden_std: float) -> bool | None:
     """Return whether ``std >= 0.5 golden_std``; None if one is unknown or the golden runs are all equal."""
-    if math.isnan(std) or not golden_std > 0:
-        return None
-    return std >= IMPORTANT_SHARE * golden_std
+    return None if math.isnan(std) or not golden_std > 0 else std >= IMPORTANT_SHARE * golden_std
 
 
 def baseline_strategy(

@@ -175,8 +175,7 @@ def row_spread(
 
     of_rows, rows = first - second, len(first)
     _, counts = np.unique(np.rint(of_rows / (_ALIKE * width or 1.0)), return_counts=True)
-    departing = rows - int(counts.max())
-    variance = float(of_rows.var(ddof=1)) * (1 + 1 / max(1, departing))
+    variance = float(of_rows.var(ddof=1)) * (1 + 1 / max(1, rows - int(counts.max())))
     if min(map(np.ptp, (first, second, of_rows))) <= _ALIKE * width:  # a departure was too rare to be seen on a side
         variance = max(variance, rows * least_error(width, rows) ** 2)
     # However alike they are, rows that differ are no more evidence than as many heads in as many throws.
@@ -215,9 +214,8 @@ def differences(several: Sequence[JudgedDifference]) -> list[JudgedDifference]:
     [2.0, 2.0]
     """
     claims = [each for each in several if not math.isnan(each.p)]
-    adjusted = holm([each.p for each in several])
     joint = []
-    for each, p in zip(several, adjusted, strict=True):
+    for each, p in zip(several, holm([each.p for each in several]), strict=True):
         low = high = math.nan
         if not math.isnan(each.p):
             half = t_quantile(each.degrees, 1 - (1 - each.level) / len(claims)) * each.error

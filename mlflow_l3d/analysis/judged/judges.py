@@ -147,6 +147,5 @@ def _changes(data: pd.DataFrame, same: list[str]) -> pd.Series[float]:
     """Return for each row the share of pairs of lines of one group whose values differ."""
     sizes = data.groupby(same)["value"].size()
     equal = data.groupby([*same, "value"]).size()
-    pairs = (sizes * (sizes - 1)).groupby("row").sum()
-    alike = (equal * (equal - 1)).groupby("row").sum()
+    alike, pairs = ((number * (number - 1)).groupby("row").sum() for number in (equal, sizes))
     return 1 - alike / pairs.where(pairs > 0)

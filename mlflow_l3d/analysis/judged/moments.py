@@ -160,8 +160,7 @@ def estimate_moments(values: FloatArray, effects: Effects) -> Moments:
         noise = shares / size[..., None] + row_corrections / (size[..., None] - 1)
         of_rows = (between - (noise[..., 1:] * nested).sum(axis=-1)) / noise[..., 0]
         variances = np.concatenate([of_rows[..., None], nested], axis=-1)
-        every: FloatArray = np.concatenate([variances, of_crossed(-contrast[..., 1:], variances)], axis=-1)
-        return every
+        return np.concatenate([variances, of_crossed(-contrast[..., 1:], variances)], axis=-1)
 
     noises = [[np.square(moved @ each.T).sum() for moved in added] for each in contrasts]
     crossed_noise = np.array(noises).reshape(len(contrasts), count) / degrees[:, None]
@@ -171,8 +170,7 @@ def estimate_moments(values: FloatArray, effects: Effects) -> Moments:
         # The last one only gives the shape if there is no crossed effect.
         squares = [*(np.square(levels @ each.T).sum(axis=-1) for each in contrasts), variances[..., 0]]
         less_noise = np.stack(squares, axis=-1)[..., :-1] / degrees - variances @ crossed_noise.T
-        every: FloatArray = less_noise @ unmixed.T
-        return every
+        return less_noise @ unmixed.T
 
     sums = [each.sum(axis=0) for each in (expected, of_means, shares_in_group)]
     parts = (within, expected, of_means, shares_in_group)
@@ -229,8 +227,7 @@ def _degrees(levels: FloatArray, degrees: float) -> float:
 def _sums(columns: FloatArray, code: IntArray) -> FloatArray:
     """Return the sums of each column over the lines of each level, shape (levels, columns)."""
     order = np.argsort(code, kind="stable")
-    sums: FloatArray = np.add.reduceat(columns[order], np.flatnonzero(np.diff(code[order], prepend=-1)), axis=0)
-    return sums
+    return np.add.reduceat(columns[order], np.flatnonzero(np.diff(code[order], prepend=-1)), axis=0)
 
 
 def _products(lines: FloatArray, group: IntArray, groups: int) -> FloatArray:
@@ -239,5 +236,4 @@ def _products(lines: FloatArray, group: IntArray, groups: int) -> FloatArray:
     places = np.arange(len(group)) - np.repeat(np.cumsum(counts) - counts, counts)
     padded = np.zeros((groups, int(counts.max()), lines.shape[1]))
     padded[group[order], places] = lines[order]
-    every: FloatArray = padded.transpose(0, 2, 1) @ padded
-    return every
+    return padded.transpose(0, 2, 1) @ padded

@@ -118,8 +118,7 @@ def _answer_variance(table: pd.DataFrame, factors: list[str]) -> float:
     cell = ["row", *factors]
     within = table["value"] - table.groupby([*cell, "judge"])["value"].transform("mean")
     of_answers = within.groupby([*(table[name] for name in cell), table["answer"]]).mean()
-    counts = of_answers.groupby(cell).size()
-    degrees = int((counts - 1).sum())
+    degrees = int((of_answers.groupby(cell).size() - 1).sum())
     return float(np.square(of_answers).sum()) / degrees if degrees else math.nan
 
 

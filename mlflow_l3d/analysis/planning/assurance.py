@@ -63,9 +63,8 @@ def expected_half_width(
     Delta method: normal approximation of the error of logit(S_T), mapped to importance with the t quantile that the
     interval will use. If the other factors have almost no effect (S_T near 1) it says too much.
     """
-    if math.isnan(pilot.total) or pilot.total <= 0 or pilot.contributed <= 0:
-        return math.nan
-    if rows < 3 or columns < model.least_columns:
+    is_constant = math.isnan(pilot.total) or pilot.total <= 0 or pilot.contributed <= 0
+    if is_constant or rows < 3 or columns < model.least_columns:
         return math.nan
     others_share, by_rows, by_columns = logit_variances(pilot, model, rows=rows, columns=columns)
     variance, degrees = by_rows + by_columns, rows - 1.0

@@ -210,9 +210,7 @@ class IntervalRule(_Rule):
             self.history.append(self._at(rows, estimate(rows), long_tails is not None and long_tails(rows)))
             if self.stopped:
                 break
-        if self.history:
-            return self.history[-1]
-        return _early("interval", total, f"after {self.first_analysis} rows")
+        return self.history[-1] if self.history else _early("interval", total, f"after {self.first_analysis} rows")
 
     def _at(self, rows: int, estimate: Estimate | None, long_tails: bool) -> InterimAnalysis:
         alpha = self.spent(len(self.history) + 1)

@@ -102,10 +102,9 @@ def compare(
             if arguments["self_check"]:
                 allowed = "has no effect on evaluation runs"
                 raise ParameterError("self_check", typed["self_check"], allowed, "Leave it out.")
-            effect = None if typed["smallest_effect"] == "none" else float(typed["smallest_effect"])
             return compare_judged(
                 *runs_named,
-                smallest_effect=effect,
+                smallest_effect=None if typed["smallest_effect"] == "none" else float(typed["smallest_effect"]),
                 metric=arguments["metric"],
                 level=arguments["level"],
                 project_run=project_run.take(),
@@ -255,8 +254,7 @@ def _self_checks(tasks: Mapping[str, Sequence[System]], arguments: Arguments) ->
         for one, other in combinations(systems, 2):
             pairing = paired(one, other)
             if len(pairing.first) >= _FEWEST_HALVED // 2:
-                what = f"{one.name}-{other.name}{ending}"
-                yield swapped(one, other, pairing, times, what=what, **options)
+                yield swapped(one, other, pairing, times, what=f"{one.name}-{other.name}{ending}", **options)
 
 
 def _study(parameters: Mapping[str, Any], progress: bool | None) -> InvestigationStudy:

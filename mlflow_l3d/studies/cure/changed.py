@@ -121,8 +121,7 @@ def changed_scores(client: Client, gathered: Gathered, plain: GoldenRequest, rem
 
 
 def _scores(cells: pd.DataFrame, metric: str, runs: int) -> FloatArray:
-    scores: FloatArray = cells.get(metric, pd.Series(dtype=float)).reindex(range(runs)).to_numpy(dtype=np.float64)
-    return scores
+    return cells.get(metric, pd.Series(dtype=float)).reindex(range(runs)).to_numpy(dtype=np.float64)
 
 
 def predict_changed(

@@ -92,9 +92,8 @@ def _agreed(what: str) -> bool:
 
 def _shared_words(client: Client, runs: Sequence[Run]) -> str:
     """Return how many cells of other finished studies are among some runs; empty if there are none."""
-    run_ids = {str(run.info.run_id) for run in runs}
     parents = [str(run.info.run_id) for run in runs if run.data.tags.get(names.ROLE) in _PARENTS]
-    others = cells_in_other_studies(client, run_ids, parents)
+    others = cells_in_other_studies(client, {str(run.info.run_id) for run in runs}, parents)
     cells = counted(len(set().union(*others.values())), "cell")
     return f"; other finished studies lose {cells} (run {', '.join(others)})" if others else ""
 

@@ -114,8 +114,7 @@ def evaluate(
     (2, 0.67, 0.67)
     """
     with entry_point() as project_run:
-        typed = {name: _as_typed(name, value) for name, value in options.items()}
-        arguments = read_arguments(typed, OPTIONS)
+        arguments = read_arguments({name: _as_typed(name, value) for name, value in options.items()}, OPTIONS)
         texts, metric = arguments.texts, arguments.texts["metric"]
         kind, named = find_results(source, finds_cells=texts["where"] != "none")
         _check_options(arguments, kind)

@@ -100,10 +100,9 @@ class GoldenRequest(CellRequest):
 
     def content(self) -> dict[str, Any]:
         """Return what the document holds in addition to the document of every study."""
-        settings = self.setup.task.settings
         sizes = ("num_labelled", "test_size", "test_selection", "reference_size")
         return {
-            "task": self.of_task({name: getattr(settings, name) for name in sizes}),
+            "task": self.of_task({name: getattr(self.setup.task.settings, name) for name in sizes}),
             "design": {"name": "golden", "golden_runs": self.runs, "root_seed": self.root_seed, "phase": self.phase},
         }
 

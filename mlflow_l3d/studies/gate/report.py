@@ -71,8 +71,7 @@ def answers(answer: GateAnswer) -> tuple[Answer, Answer, Answer]:
 
 
 def _size(answer: GateAnswer) -> tuple[str, str]:
-    unit = unit_of(answer.metric)
-    baseline, candidate = (f"**{unit.text(mean, answer.digits)}**" for mean in answer.means)
+    baseline, candidate = (f"**{unit_of(answer.metric).text(mean, answer.digits)}**" for mean in answer.means)
     smaller = "" if answer.metric.greater_is_better else " (smaller is better)"
     lead = f"Mean {answer.metric}{smaller}: {baseline} with the baseline, {candidate} with the candidate."
     low, high = (answer.looks[-1].low, answer.looks[-1].high) if answer.looks else (-math.inf, math.inf)

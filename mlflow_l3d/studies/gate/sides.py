@@ -83,16 +83,14 @@ class Side:
         """Return the scores of the first `runs` golden runs, nan if there is none; shape (runs,)."""
         if self.cells is None or metric not in self.cells:
             return np.full(runs, np.nan)
-        scores: FloatArray = self.cells[metric].reindex(range(runs)).to_numpy(dtype=np.float64)
-        return scores
+        return self.cells[metric].reindex(range(runs)).to_numpy(dtype=np.float64)
 
     def known_scores(self, metric: str) -> FloatArray:
         """Return the scores that show how much runs vary: of its first golden runs, or of a study of its seed."""
         if self.cells is None:
             return np.array([])
         scores: FloatArray = self.cells.loc[self.cells.index < MOST_AUTO, metric].to_numpy(dtype=np.float64)
-        finite_scores: FloatArray = scores[np.isfinite(scores)]
-        return finite_scores
+        return scores[np.isfinite(scores)]
 
     def first_predictions(self, client: Client) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of two of its runs, or of a study of its seed."""

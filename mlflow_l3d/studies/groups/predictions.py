@@ -156,8 +156,7 @@ def _texts(column: pd.Series) -> pd.Series:
 
 def _are_numbers(table: pd.DataFrame) -> bool:
     """Return whether labels or predictions are numbers with decimals."""
-    floats = table[["label", "prediction"]].select_dtypes("float")
-    return bool((floats.dropna() % 1 != 0).any(axis=None))
+    return bool((table[["label", "prediction"]].select_dtypes("float").dropna() % 1 != 0).any(axis=None))
 
 
 def _with_roles(table: pd.DataFrame | None) -> pd.DataFrame | None:

@@ -125,9 +125,7 @@ def _defect(run: RecordedRun) -> str:
         if len(bad):
             return f"the {name} of example {run.ids[bad[0]]} is not a number (NaN; {len(bad)} are not). {_CORRECT}"
     lacking = [at for at, value in enumerate(run.labels) if value is None]
-    if lacking:
-        return f"example {run.ids[lacking[0]]} has no label ({len(lacking)} have none). {_CORRECT}"
-    return ""
+    return f"example {run.ids[lacking[0]]} has no label ({len(lacking)} have none). {_CORRECT}" if lacking else ""
 
 
 def _with_most(runs: Sequence[RecordedRun], problems: list[str]) -> list[RecordedRun]:

@@ -138,9 +138,8 @@ class Import:
     @property
     def title(self) -> str:
         """Name of the parent run for people."""
-        model = self.shared.get("model", "")
         what = f"{len(self.runs)} {'runs' if self.seeds is None else 'seeds'}"
-        return ", ".join(word for word in (what, self.task, model) if word)
+        return ", ".join(word for word in (what, self.task, self.shared.get("model", "")) if word)
 
     def card(self) -> Card:
         """Return tags and parameters of the parent run."""
@@ -173,14 +172,13 @@ class Import:
     def document(self) -> dict[str, Any]:
         """Return the content of ``investigation.json`` for `evaluate` and `compare`, free of private paths."""
         numbers = self.seeds or tuple(range(len(self.runs)))
-        rows = zip(self.cells, numbers, self.settings.to_dict("records"), strict=True)
         recorded = [
             {
                 "cell_key": cell.key,
                 "number": number,
                 "settings": {name: row[name] for name in row if row[name] == row[name]},
             }
-            for cell, number, row in rows
+            for cell, number, row in zip(self.cells, numbers, self.settings.to_dict("records"), strict=True)
         ]
         first = self.runs[0]
         about = {"kind": first.kind, "classes": list(first.classes)}

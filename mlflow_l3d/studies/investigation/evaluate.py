@@ -198,7 +198,6 @@ def _write_scored(
     Files that `folder` already has become artifacts, too.
     """
     write_artifacts(folder, scored, cells, document={}, report=evaluation.report())
-    importances = scored.analysis.importances
     rows = _last_step(scored.analysis, run)
     steps = {**scored.consistency_steps}
     steps[rows] = {**steps.get(rows, {}), **scored.analysis.metrics()}
@@ -211,7 +210,7 @@ def _write_scored(
     if names.INVESTIGATION_KEY not in run.data.tags:
         tags |= {
             names.ROLE: "investigation",
-            names.FACTOR: ",".join(importances),
+            names.FACTOR: ",".join(scored.analysis.importances),
             names.DESIGN: scored.analysis.design,
             names.STATE: "complete" if scored.analysis.cells_failed == 0 else "incomplete",
         }

@@ -87,9 +87,8 @@ def score(
     table_file
         File for all predictions as one Parquet table; written if they are class numbers.
     """
-    factors = [str(name) for name in cells["factor"].dropna().unique()]
     with closing(_Writer(table_file)) as writer:
-        varied = factors, drawn_factors(cells)
+        varied = [str(name) for name in cells["factor"].dropna().unique()], drawn_factors(cells)
         validation = f"validation_{metric.name}" * (not chosen_by_other(cells, metric))
         present: dict[str, bool] = {}
         counted = _Counted(planned.design_of(cells), *varied, (agreement, metric.agreement), writer, validation)

@@ -145,10 +145,9 @@ def compare_evaluations(
 
 def are_evaluations(client: Client, systems: Sequence[str]) -> bool:
     """Return whether all named runs are evaluations, and none is a study of this package."""
-    runs = [found(client.get_run, run_id) for run_id in _judging_runs(client, systems)]
     return all(
         run is not None and run.data.tags.get(names.ROLE, "cell") == "cell" and is_evaluation(client, run)
-        for run in runs
+        for run in [found(client.get_run, run_id) for run_id in _judging_runs(client, systems)]
     )
 
 

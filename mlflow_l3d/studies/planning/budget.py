@@ -76,9 +76,8 @@ def projected(
 
 def _counted(row: pd.Series, levels: int, lists: Mapping[str, int]) -> str:
     """Return how many cells there are, and of a list how many for each element."""
-    if levels == 1:
-        return f"{row['runs']:,.0f} cells"
-    return f"{row['runs'] / levels:,.0f} cells for each of {levels:,} {' x '.join(lists)}"
+    of_each = f" for each of {levels:,} {' x '.join(lists)}" if levels > 1 else ""
+    return f"{row['runs'] / levels:,.0f} cells{of_each}"
 
 
 def _costs(request: InvestigationRequest, budget: Budget, seconds: float, examples: float) -> tuple[float, float, str]:

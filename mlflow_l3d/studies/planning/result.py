@@ -178,9 +178,8 @@ class Plan(OnOneScreen):
             cost = f"The cost is {self.cost_source}"
         done = f"**{self.cells} cells**, {self.cells_done} of them done on the tracking server, "
         why = plan.why or f"design={plan.design.name}, as requested."
-        lead = f"{why} {done}**{self.cells_to_compute} to compute**{most}. {cost}."
         return (
-            Answer("What does it cost?", "", (lead,)),
+            Answer("What does it cost?", "", (f"{why} {done}**{self.cells_to_compute} to compute**{most}. {cost}.",)),
             Answer("Is it exact enough?", "", (self._exactness(),)),
             Answer("What is cheapest?", "", (self._best(),)),
         )

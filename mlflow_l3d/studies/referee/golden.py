@@ -138,9 +138,8 @@ class GoldenSource:
             fix = "Use mlflow_l3d.Referee in Python, with the same function."
             raise ParameterError("referee", "", "must be a session of golden runs, and is one of a function", fix)
         side = recorded_side(client, "baseline", identity["baseline"], **machine, self_test="skip")
-        shares = bool(identity["shares_seeds"])
         more: dict[str, Any] = {"machine": machine, "fresh_half": "fresh_half" in identity}
-        return cls(client, side, named(identity["metric"]), shares_seeds=shares, **more)
+        return cls(client, side, named(identity["metric"]), shares_seeds=bool(identity["shares_seeds"]), **more)
 
     @cached_property
     def luck_of_examples(self) -> float:

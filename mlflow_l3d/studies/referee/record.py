@@ -171,8 +171,7 @@ class SessionRecorder:
     def note_score(self, system: SystemRecord, metric: Metric, number: int, score: float) -> None:
         """Record a run."""
         self._is_changed, system.scores[number] = True, score
-        text = json.dumps(system.scores)
-        again(lambda: set_tags(self.client, system.run_id, {names.REFEREE_SCORES: text}))
+        again(lambda: set_tags(self.client, system.run_id, {names.REFEREE_SCORES: json.dumps(system.scores)}))
         if math.isfinite(score):
             log_metrics(self.client, system.run_id, {number: {metric.name: score}})
 
@@ -180,8 +179,7 @@ class SessionRecorder:
         """Record scores on the fresh half of the test examples."""
         self._is_changed = True
         system.fresh_half.update(scores)
-        text = json.dumps(system.fresh_half)
-        again(lambda: set_tags(self.client, system.run_id, {names.REFEREE_FRESH_HALF: text}))
+        again(lambda: set_tags(self.client, system.run_id, {names.REFEREE_FRESH_HALF: json.dumps(system.fresh_half)}))
 
     def note_look(self, system: SystemRecord, look: Assessment) -> None:
         """Record an interim analysis; the last one decides, in the same call."""
@@ -233,7 +231,6 @@ def _system(run: Run) -> SystemRecord:
         {int(key): float(value) for key, value in json.loads(tags.get(name, "{}")).items()}
         for name in (names.REFEREE_SCORES, names.REFEREE_FRESH_HALF)
     )
-    looks = [Assessment(*row) for row in json.loads(tags.get(names.REFEREE_LOOKS, "[]"))]
     return SystemRecord(
         str(run.info.run_id),
         int(tags[names.REFEREE_NUMBER]),
@@ -242,7 +239,7 @@ def _system(run: Run) -> SystemRecord:
         json.loads(run.data.params.get("candidate", "null")),
         scores,
         tags.get(names.DECISION, ""),
-        looks,
+        [Assessment(*row) for row in json.loads(tags.get(names.REFEREE_LOOKS, "[]"))],
         int(tags.get(_DECIDED, 0)),
         fresh_half,
         int(tags.get(_ORDER, 0)),

@@ -79,7 +79,6 @@ def steps(course: Course, source: Source) -> list[Step]:
 
 def notes(course: Course, systems: Iterable[SystemRecord] | None = None) -> Iterator[str]:
     """Yield what to be wary of; of runs without a score, those of some systems or of all."""
-    unit = unit_of(course.metric)
     if course.is_judging:
         yield "A judgement is under way: these are the runs and verdicts recorded so far."
     if course.lead_by_luck > course.rules.effect:
@@ -87,7 +86,7 @@ def notes(course: Course, systems: Iterable[SystemRecord] | None = None) -> Iter
         fix = fresh if course.rules.fresh_half else "Confirm the champion on new ones."
         yield (
             f"The test examples were used often: the best of {course.judged} equal candidates may be ahead by up to "
-            f"{unit.amount(course.lead_by_luck)} through luck of the examples alone. {fix}"
+            f"{unit_of(course.metric).amount(course.lead_by_luck)} through luck of the examples alone. {fix}"
         )
     if failed := _failed(systems or course.systems):
         has = "has no score and does" if failed == 1 else "have no score and do"

@@ -104,9 +104,8 @@ class FunctionSource:
     ) -> None:
         self.score, self.baseline, self.metric, self.root_seed = score, baseline, named(metric), root_seed
         self.title = _title(baseline)
-        function = str(getattr(score, "__qualname__", type(score).__name__))
         self.identity: Mapping[str, Any] = {
-            "function": function,
+            "function": str(getattr(score, "__qualname__", type(score).__name__)),
             "version": version,
             "root_seed": root_seed,
             "metric": typed_name(self.metric),

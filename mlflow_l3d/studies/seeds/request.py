@@ -222,13 +222,12 @@ def specify_seeds(
     split_seeds = {} if own else {name: configuration_seed(root_seed, name, 0) for name in TASK_FACTORS}
     drawn: dict[str, Any] = {} if own else {"split": split_seeds}
     drawn |= {} if kind is SeedsRequest else {"repeated": root_seed}
-    key = content_key({"context": context, "seeds": list(seeds), "metric": metric.name, **drawn})
     return kind(
         given={name: asked.texts[name] for name in kind.parameters},
         setup=setup,
         metric=metric,
         context_key=context,
-        key=key,
+        key=content_key({"context": context, "seeds": list(seeds), "metric": metric.name, **drawn}),
         seeds=seeds,
         split_seeds=split_seeds,
     )

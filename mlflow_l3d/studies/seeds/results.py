@@ -193,8 +193,7 @@ def read_parent(client: Client, run_id: str) -> ReadParent:
         for (_, table), seed, key in zip(read, finished["seed.seed"], finished["cell_key"], strict=True)
         if table is not None
     ]
-    predictions = pd.concat(tables, ignore_index=True) if tables else None
-    return ReadParent(parent, document, cells, predictions)
+    return ReadParent(parent, document, cells, pd.concat(tables, ignore_index=True) if tables else None)
 
 
 def _study(client: Client, run_id: str, metric: str) -> _Read:

@@ -240,11 +240,10 @@ class SweepRequest:
 
     def card(self) -> Card:
         """Return what the run of the sweep says of itself."""
-        params = self.public()
         tags = {names.CONTEXT_KEY: self.key}
         folders = {point.setup.approach.code_folder for point in self.points}
         code = folders.pop() if len(folders) == 1 else None
-        return Card(role="sweep", key=self.key, title=self.title, tags=tags, params=params, code=code)
+        return Card(role="sweep", key=self.key, title=self.title, tags=tags, params=self.public(), code=code)
 
     def document(self) -> dict[str, Any]:
         """Return what is needed to repeat it, as JSON types."""

@@ -37,9 +37,7 @@ def is_missing(value: Any) -> bool:
 def kind_of_column(values: Any) -> str:
     """Return ``whole numbers``, ``numbers``, ``texts``, ``lists``, ``none`` (nothing known), or several of these."""
     kinds = {_kind_of(value) for value in as_list(values) if not is_missing(value)} if values is not None else set()
-    if kinds == set(NUMBERS):
-        return "numbers"
-    return " and ".join(sorted(kinds)) or NOTHING
+    return "numbers" if kinds == set(NUMBERS) else " and ".join(sorted(kinds)) or NOTHING
 
 
 def finite(prediction: Any) -> float:

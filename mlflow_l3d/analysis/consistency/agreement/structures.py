@@ -60,9 +60,7 @@ class Attachment(Similarity):
             pair = isinstance(arc, tuple) and len(arc) == 2
             if not pair and (self._labelled or isinstance(arc, tuple)):
                 raise ParameterError("prediction", repr(arc), "an arc must be (head, relation); a head will do for uas")
-        if self._labelled:
-            return arcs
-        return tuple(arc[0] if isinstance(arc, tuple) else arc for arc in arcs)
+        return arcs if self._labelled else tuple(arc[0] if isinstance(arc, tuple) else arc for arc in arcs)
 
     def similarity(self, answer: Any, reference: Any) -> float:
         """Return the share of equal arcs; a missing one equals nothing."""

@@ -63,11 +63,10 @@ def comparison_document(
     notes = [*filter(None, [differing_sentence(comparison, sides)]), *_false_claims(checks), *comparison.notes]
     letters = ", ".join(f"{short}: {name}" for name, short in short_names(comparison).items() if len(short) < len(name))
     systems = letters or counted(len(comparison.systems), "system")
-    about = [", ".join(comparison.tasks), systems, metric_text(comparison.metric)]
     return Document(
         title=comparison.title,
         headline=headline(comparison),
-        about=" \N{MIDDLE DOT} ".join(about),
+        about=" \N{MIDDLE DOT} ".join([", ".join(comparison.tasks), systems, metric_text(comparison.metric)]),
         place=source.place(counted(len(scores), "run")),
         answers=answers(comparison),
         table=first_table(comparison),

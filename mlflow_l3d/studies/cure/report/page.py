@@ -209,8 +209,7 @@ def _steps(answer: CureAnswer, source: Source, run_id: str) -> Iterator[Step]:
     changing = [each for each in answer.ranked if each.ratio.low != each.ratio.high]  # the others change no run
     is_open = [each for each in changing if "open" in (each.less_spread, answer.mean_kept(each))]
     if answer.best is not None and answer.best.prediction.remedy.kind == "more_data":
-        labels = answer.best.prediction.remedy.changes["num_labelled"]
-        if command := source.command(num_labelled=str(labels)):
+        if command := source.command(num_labelled=str(answer.best.prediction.remedy.changes["num_labelled"])):
             yield Step("With so many labels, which luck is left?", command)
     elif answer.best is not None:
         command = f"mlflow artifacts download --run-id {run_id} --artifact-path cure.json --dst-path ."

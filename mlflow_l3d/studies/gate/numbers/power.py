@@ -149,10 +149,9 @@ def simulate(
     shift
         Shape (comparisons,): what the choice of test examples adds.
     """
-    levels = plan.levels_at(noise.fractions(plan.looks))
     decided = np.full(len(differences), "undecided", dtype="U10")
     runs = np.full(len(differences), plan.looks[-1])
-    for look, level in zip(plan.looks, levels, strict=True):
+    for look, level in zip(plan.looks, plan.levels_at(noise.fractions(plan.looks)), strict=True):
         open_ = np.flatnonzero(decided == "undecided")
         measured = measured_pairs(differences[open_, :look], noise)
         shifted = measured.difference + np.broadcast_to(shift, decided.shape)[open_]

@@ -170,9 +170,8 @@ def params_of(settings: pd.DataFrame) -> pd.DataFrame:
 def chosen_runs(params: pd.DataFrame, only: Mapping[str, str]) -> npt.NDArray[np.bool_]:
     """Return which runs have these values; raise a ParameterError if none has, or a column is not there."""
     names = _columns("only", ",".join(only), [str(name) for name in params])
-    wanted = zip(names, only.values(), strict=True)
     is_chosen = np.ones(len(params), dtype=bool)
-    for name, value in wanted:
+    for name, value in zip(names, only.values(), strict=True):
         is_chosen &= _texts(params[name]) == _canonical_of(name)(value)
     if not is_chosen.any():
         listed = ",".join(f"{name}={value}" for name, value in only.items())

@@ -253,8 +253,7 @@ def _bartlett(variances: FloatArray, degrees: FloatArray) -> float:
 
     if len(variances) < 2:
         return 1.0
-    pooled = np.average(variances, weights=degrees)
-    statistic = degrees.sum() * np.log(pooled) - degrees @ np.log(variances)
+    statistic = degrees.sum() * np.log(np.average(variances, weights=degrees)) - degrees @ np.log(variances)
     correction = 1 + ((1 / degrees).sum() - 1 / degrees.sum()) / (3 * (len(degrees) - 1))
     return float(chdtrc(len(degrees) - 1, statistic / correction))
 

@@ -59,7 +59,6 @@ def groups_document(
         As in :class:`mlflow_l3d.report.page.Document`; runs that were read from files have some.
     """
     said = [*words.notes(study, counts), *notes]
-    fragile = fragile_examples(examples, classes=source.classes)
     return Document(
         title=title,
         headline=words.headline(study),
@@ -77,7 +76,7 @@ def groups_document(
             Section("Groups", [_groups_table(study, _MOST)]),
             Section("Pairs of groups", [_pairs_table(study)]),
             Section("Settings of the runs", [_settings_table(study.settings, study.metric)]),
-            Section("Single predictions", [fragile]),
+            Section("Single predictions", [fragile_examples(examples, classes=source.classes)]),
         ],
         settings=settings,
     )
@@ -153,12 +152,11 @@ def _groups_table(study: GroupsStudy, most: int) -> Table | None:
 
 
 def _pairs_table(study: GroupsStudy) -> Table | None:
-    shown = unit_of(study.metric).change
     cells: dict[str, Callable[[Row], str]] = {
         "pair": lambda row: f"{shorten(row['first'], 40)} - {shorten(row['second'], 40)}",
         "runs": lambda row: f"{row['runs_first']}, {row['runs_second']}",
         "paired": lambda row: str(row["shared"]),
-        "difference": _number("difference", shown),
+        "difference": _number("difference", unit_of(study.metric).change),
         "p": lambda row: probability(row["p"]),
         "p Holm": lambda row: probability(row["p_holm"]),
         "the first is": lambda row: str(row["verdict"]),

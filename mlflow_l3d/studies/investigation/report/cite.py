@@ -8,6 +8,7 @@ from functools import partial
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.report.numbers import MISSING, between, counted, percent, points
 from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.investigation.report.details import too_narrow
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
 BIBTEX = r"""@inproceedings{pecher2024sensitivity,
@@ -59,7 +60,7 @@ def sentence(shown: Shown, source: Source) -> str:
         level = f", with {percent(shown.analysis.level)} intervals" if any("(" in each for each in said) else ""
         together = " that hold for all factors together" if level and shown.together else ""
         what = f"Shares of the variance of the score, interactions included{level}{together}"
-        parts.append(f"{what}: {'; '.join(said)}.")
+        parts += [f"{what}: {'; '.join(said)}.", *map(_plain, too_narrow(shown.analysis))]
     if failed := shown.analysis.cells_failed:
         parts.append(f"{failed:,} runs have no score and are left out.")
     if (collapse := shown.analysis.collapse) is not None and collapse.collapsed:

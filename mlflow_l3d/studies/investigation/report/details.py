@@ -10,7 +10,7 @@ from mlflow_l3d.analysis.consistency.results import Consistency
 from mlflow_l3d.analysis.importance.checks.shape import Collapse
 from mlflow_l3d.analysis.intervals import LEVEL, unseen_share
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.report.numbers import MISSING, between, counted, plain, points
+from mlflow_l3d.report.numbers import MISSING, between, counted, listed, plain, points
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
 _LONG_TAILS = ("L3D013", "warning", None)
@@ -30,7 +30,7 @@ def early_stops(analysis: Analysis) -> tuple[str, ...]:
     if looks is None or not len(looks):
         return ()
     last = looks.groupby("factor", sort=False).tail(1)
-    sentences = (_LOOKED,) if last["alpha"].notna().any() else ()
+    sentences = (_LOOKED, *too_narrow(analysis)) if last["alpha"].notna().any() else ()
     if (last["decision"] != "stop").any() or not set(analysis.importances) <= set(last["factor"]):
         return sentences
     final = last.sort_values("rows", kind="stable").iloc[-1]
@@ -41,6 +41,15 @@ def early_stops(analysis: Analysis) -> tuple[str, ...]:
         f"{final['reason']}.",
         *sentences,
     )
+
+
+def too_narrow(analysis: Analysis) -> Iterator[str]:
+    """Yield of which factors the intervals cover less than they claim, as collapsed runs or long tails let them."""
+    factors: dict[str, list[str]] = {}
+    for name in analysis.importances:
+        if (verdict := analysis.verdict(name)).doubt in ("collapse", "L3D013"):
+            factors.setdefault(verdict.reason, []).append(name)
+    yield from (f"For {listed(names)}, {reason}." for reason, names in factors.items())
 
 
 def luck_details(shown: Shown) -> tuple[str, ...]:
@@ -109,9 +118,7 @@ def stable_group(shown: Shown) -> Consistency | None:
 def stable_details(shown: Shown) -> tuple[str, ...]:
     """Return what the agreement of runs rests on, and how many examples depend on luck; numbers, if there are some."""
     group = stable_group(shown)
-    if group is None:
-        return (_numbers(shown),)
-    return tuple(_stable(shown, group))
+    return (_numbers(shown),) if group is None else tuple(_stable(shown, group))
 
 
 def _stable(shown: Shown, group: Consistency) -> Iterator[str]:

@@ -138,10 +138,9 @@ def _short_notes(shown: Shown) -> list[str]:
 
 
 def _checks(shown: Shown) -> list[str | list[Item] | None]:
-    checks = by_code(sorted(shown.analysis.checks, key=lambda check: check.severity != "warning"))
     items = [
         Item(check.message, check.title, ", ".join([check.code, check.severity, *check.factors]), check.severity)
-        for check in checks
+        for check in by_code(sorted(shown.analysis.checks, key=lambda check: check.severity != "warning"))
     ]
     return [items or "No check found anything doubtful."]
 

@@ -107,9 +107,8 @@ def rows_shown(shown: Shown) -> int:
 def scores_table(shown: Shown, record: Importance, source: Source) -> Snippet:
     """Return the table of a factor's scores, in colours that all factors share; columns of a list have names."""
     low, high = _range(shown)
-    most = rows_shown(shown)
     columns = record.table.shape[1]
-    table = record.table[:most]
+    table = record.table[: rows_shown(shown)]
     paired = shown.design.words.draws_pairs
     heads = ["base run", "redrawn"] if paired else source.levels(record.factor if shown.design.lists else "", columns)
     rows = []

@@ -18,7 +18,7 @@ _BROAD: Final = 0.05
 """Weight of all of them together, before any candidate; the rest is near the baseline's."""
 _FIRST: Final = 2.0
 """So many candidates count as much as what is assumed before any."""
-WIDTHS: Final = np.array([1.0, 4.0, 1000.0])
+WIDTHS: Final = np.array([1.0, 4.0, 10_000.0])
 """Gains that are looked for, in units of the smallest one that is worth finding."""
 SHARES: Final = np.array([0.49, 0.49, 0.02])
 """Their weights. Without the last one a huge gain is evidence of a huge variance instead, and is rejected."""

@@ -130,8 +130,7 @@ class Session:
         if assessment.verdict != "keep":
             return
         width, error = self.rules.effect**2, assessment.error**2
-        shrunk = assessment.gain * width / (width + error)
-        self.path.append(Step(name, self.judged, assessment.gain, shrunk))
+        self.path.append(Step(name, self.judged, assessment.gain, assessment.gain * width / (width + error)))
         self.champion = Runs(name, max(max(candidate) + 1, self.planned), dict(candidate), paired=paired)
 
     @property

@@ -110,7 +110,7 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL) -> BetterSeed:
     w, p = friedman(centred[differ])
     correlation, low, high = _correlation_interval(centred[differ], level)
     left_out = tuple(str(name) for name in matrix.index if str(name) not in tasks)
-    w_low, w_high = (_w(end, len(tasks)) for end in (low, high))
+    w_low, w_high = ((1 + (len(tasks) - 1) * end) / len(tasks) if tasks else math.nan for end in (low, high))
     of_seeds = _of_seeds(seeds, ranks[differ], normalised(matrix.loc[complete])[differ])
     return BetterSeed(tasks, seeds, left_out, p, w, w_low, w_high, correlation, low, high, of_seeds, level)
 
@@ -131,10 +131,6 @@ def _correlation_interval(centred: FloatArray, level: float) -> tuple[float, flo
 
 def _rank_correlation(centred: FloatArray) -> float:
     return (len(centred) * kendall_w(centred) - 1) / (len(centred) - 1)
-
-
-def _w(rank_correlation: float, tasks: int) -> float:
-    return (1 + (tasks - 1) * rank_correlation) / tasks if tasks else math.nan
 
 
 def _of_seeds(seeds: tuple[int, ...], ranks: FloatArray, scaled: pd.DataFrame) -> pd.DataFrame:

@@ -47,8 +47,7 @@ class ModelOverTasks:
     def metrics(self) -> dict[str, float]:
         """Return the single numbers by name; those that are nan are left out."""
         metrics = {} if self.better_seed is None else self.better_seed.metrics()
-        logs = self.correlations[self.correlations["scale"] == "log"]
-        for row in logs.to_dict("records"):
+        for row in self.correlations[self.correlations["scale"] == "log"].to_dict("records"):
             for name in (*with_interval("pearson"), *with_interval("spearman")):
                 metrics[f"size_{name}/{row['measure']}"] = float(row[name])
         return known(metrics)

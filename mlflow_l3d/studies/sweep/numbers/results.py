@@ -141,11 +141,10 @@ class Sweep:
 
     def metrics(self) -> dict[str, float]:
         """Return the single numbers by name, those of a choice and factor as ``<name>/<choice>/<factor>``."""
-        failed = float(self.rows.drop_duplicates("point")["cells_failed"].sum())
         metrics = {
             "points": float(len(self.points)),
             "points_without_score": float(len(self.failed)),
-            "cells_failed": failed,
+            "cells_failed": float(self.rows.drop_duplicates("point")["cells_failed"].sum()),
         }
         for one in self.trends:
             names = (*with_interval("trend"), "trend_p_holm")

@@ -61,9 +61,7 @@ class Slope:
         """Return the two-sided p-value of no slope; nan if there is no interval."""
         from scipy.special import stdtr
 
-        if not self.has_error:
-            return math.nan
-        return 2 * float(stdtr(self.degrees, -abs(self.value) / self.error))
+        return 2 * float(stdtr(self.degrees, -abs(self.value) / self.error)) if self.has_error else math.nan
 
 
 def slope(x: FloatArray, measured: Measured, blocks: Sequence[Indices], level: float) -> Slope | None:
