@@ -143,7 +143,7 @@ def test_ensembles_that_need_labels_say_so() -> None:
     mean, best = (plain_words(Remedy(kind, ("data_order",), 4)) for kind in ("mean", "choose"))
     assert mean == "averaging the class scores of 4 runs differing in data_order"
     assert best == "taking the best of 4 runs differing in data_order"
-    said = " Runs over 2 factors need different labels: k runs up to k times as many."
+    said = " Runs differing in 2 factors need different labels: k runs up to k times as many."
     assert labels_note([vote, Remedy("vote", ("data_order",), 5)]) == said
     assert not labels_note([Remedy("fix", ("label_selection",))])
 
