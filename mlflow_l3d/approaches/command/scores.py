@@ -17,7 +17,7 @@ _TRAINING: Final = frozenset({"train", "training", "tr", "trn"})
 SPLITS: Final = _HELD_OUT | _TRAINING | {"test", "te", "tst"}
 """Words that name a part of the data."""
 _IN_SAMPLE: Final = re.compile(r"(?<![^\W_])in[ _-]sample(?![^\W_])")
-_LOSSES: Final = frozenset({"loss", "perplexity", "brier"})
+_LOSSES: Final = frozenset({"loss", "logloss", "mlogloss", "perplexity", "brier"})
 _MEANS: Final = frozenset({"mean", "average", "avg", "cv", "best"})
 _REWARDS: Final = frozenset({"reward", "return", "pearson", "spearman", "correlation"})
 _BASELINES: Final = r"baseline|dummy|majority(?![ _-]vot)|chance(?![ _-]correct)|naive(?![ _-]bayes)"
