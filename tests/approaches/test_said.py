@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.approaches.command.said import normalised, printed_scores
@@ -114,6 +114,7 @@ def test_a_number_is_read_as_it_is_written(number, line):
     assert value == Printed(number)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["acc", "f1", "loss", "val/auc", "a b"]), NUMBERS, min_size=1))
 def test_a_mapping_is_read_alike_as_json_and_as_python(mapping):
     expected = {normalised(name): Printed(value) for name, value in mapping.items()}

@@ -287,8 +287,8 @@ def _bare_pairs(line: str, before: Mapping[str, Printed]) -> Iterator[tuple[str,
         typed, split = _name_of(f"{line[end : match.start()]}|{match['name']}", split)
         name, end = normalised(typed), match.end()
         value = Printed(_number(match, typed), match["percent"] is not None)
-        digits, known = len(match["number"].partition(".")[2]), before.get(name, Printed(math.nan))
-        is_rounded = round(known.number * 100.0 ** (value.has_sign - known.has_sign), digits) == value.number
+        digits, former = len(match["number"].partition(".")[2]), before.get(name, Printed(math.nan))
+        is_rounded = round(former.number * 100.0 ** (value.has_sign - former.has_sign), digits) == value.number
         if sounds_like_metric(re.sub(r"_at_\d+$", "", name).rpartition("_")[2]) and not is_rounded:
             yield name, value
 
