@@ -254,8 +254,7 @@ def _pairs(line: str) -> Iterator[tuple[str, Printed]]:
             if not is_share(normalised(name)) or not 0 <= number <= float(whole) or not float(whole):
                 continue
             number /= float(whole)
-        is_percent = match["percent"] is not None or before.rstrip().endswith("(%)")
-        yield name, Printed(number, is_percent)
+        yield name, Printed(number, match["percent"] is not None or before.rstrip().endswith("(%)"))
 
 
 def _named_each(match: re.Match[str]) -> str:

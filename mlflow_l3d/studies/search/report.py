@@ -46,7 +46,6 @@ def search_report(
     source, trials = source or Source(), counted(result.trials_run, "trial")
     about = source.about(result.metric)
     lost = [f"{counted(stage.failed, f'{stage.name} trial')} failed." for stage in result.stages if stage.failed]
-    notes = [*lost, *result.notes]
     fixed = {name: value for name, value in result.best.items() if name not in result.searched}
     others = ", ".join(f"{name} = {setting_text(value, 200)}" for name, value in fixed.items())
     return Document(
@@ -59,7 +58,7 @@ def search_report(
         table=setting_table(result),
         steps=[*steps(result, source)],
         lines=[f"{about} · {trials} in {duration(result.seconds)}", *lines],
-        notes=notes,
+        notes=[*lost, *result.notes],
         sections=[
             Section("The found setting", [f"Not searched: {others}." if others else None]),
             Section("Trials, best first", [trial_table(result, MOST_TRIALS)]),

@@ -46,11 +46,7 @@ PAIR_CHECKS: Final[tuple[FactorCheck, ...]] = (
     tables.few_runs,
 )
 """Checks of a factor that has pairs of runs, which are golden runs themselves."""
-BASELINE_CHECKS: Final[tuple[FactorCheck, ...]] = (
-    cells.missing_runs,
-    scores.constant_scores,
-    scores.collapsed_cells,
-)
+BASELINE_CHECKS: Final[tuple[FactorCheck, ...]] = (cells.missing_runs, scores.constant_scores, scores.collapsed_cells)
 """Checks of a factor under a baseline strategy."""
 
 
