@@ -175,7 +175,8 @@ class Approach(Hooks, ABC):
         Parameters of `investigate` that become keyword arguments of the constructor if the approach is found by name.
     self_tested
         Whether a study tries first what each seed does (``self_test``), gives it a task whose arrays are read-only, and
-        compares the examples and labels of each outcome with those of the cell.
+        compares the examples and labels of each outcome with those of the cell. Trying costs two trainings and one for
+        each factor, until it has succeeded once with these data.
     only_evaluates
         Whether nothing is trained, so that the time of a cell grows with its number of test examples.
 

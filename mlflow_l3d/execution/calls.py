@@ -140,8 +140,7 @@ class Queue:
 
     def look_ahead(self, count: int) -> int:
         """Return how many cells there are, counting up to `count`; so many are taken from the caller."""
-        missing = max(0, count - self._here())
-        self._waiting.extend(itertools.islice(self._cells, missing))
+        self._waiting.extend(itertools.islice(self._cells, max(0, count - self._here())))
         return min(count, self._here())
 
     def expected(self, count: int) -> int:

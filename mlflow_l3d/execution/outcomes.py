@@ -74,8 +74,7 @@ def _run_cells(session: Session, cells: Sequence[Cell], job: Job) -> Generator[O
     """Run cells that are trained each by itself; see :func:`run_cells`."""
     untried = {cell.key: cell for cell in cells}
     if len(cells) <= 1 or len(untried) < len(cells):
-        for single in cells:
-            yield run_cell(session, single, job)
+        yield from (run_cell(session, single, job) for single in cells)
         return
     started = time.perf_counter()
     strays, why = 0, "it left them out"

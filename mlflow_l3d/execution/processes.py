@@ -127,8 +127,7 @@ class ProcessPool(Pool[ProcessWorker]):
 
     def start(self) -> ProcessWorker:
         """Start a process."""
-        used = [worker.device for worker in self.workers]
-        device = min(self._devices, key=used.count)
+        device = min(self._devices, key=[worker.device for worker in self.workers].count)
         # The first devices get one more, if workers cannot be shared out evenly.
         sharers = math.ceil((self.most - self._devices.index(device)) / len(self._devices))
         return ProcessWorker(self._pickled, device, max(1, sharers))

@@ -151,8 +151,8 @@ class SelfTest(TypedDict, total=False):
         Literal["auto", "run", "only", "skip"],
         Of(
             "auto",
-            "trial runs first: stop if a seed changes nothing or a repeated run differs; auto does this for functions, "
-            "commands and projects",
+            "trial runs first: stop if a seed changes nothing or a repeated run differs; auto does this for code of "
+            "your own",
         ),
     ]
 
@@ -200,26 +200,18 @@ class Place(TypedDict, total=False):
     device: Annotated[str, Of("auto", "cpu, cuda, cuda:N or mps; auto uses an accelerator if there is one")]
     deterministic: Annotated[
         bool,
-        Of(
-            "true",
-            "true: a repeated cell gives identical results on the same device; false may be faster on a GPU",
-        ),
+        Of("true", "true: a repeated cell gives identical results on the same device; false may be faster on a GPU"),
     ]
     executor: Annotated[
-        str,
-        Of("processes", "where cells run: in worker processes, in this one, on Slurm or Ray, ...", registered=True),
+        str, Of("processes", "where cells run: in worker processes, in this one, on Slurm or Ray, ...", registered=True)
     ]
     workers: Annotated[int | Auto, Of("auto", "number of workers; auto is one per core or GPU", low=1, high=10_000)]
     cell_timeout: Annotated[
         float | Literal["auto", "none"] | None,
-        Of(
-            "auto",
-            "time limit per cell in seconds; auto is 20 times the median of finished cells, at least 600",
-        ),
+        Of("auto", "time limit per cell in seconds; auto is 20 times the median of finished cells, at least 600"),
     ]
     executor_options: Annotated[
-        Settings,
-        Of("none", 'options of the executor: name=value,name=value or JSON: {"num_gpus": 0.5}'),
+        Settings, Of("none", 'options of the executor: name=value,name=value or JSON: {"num_gpus": 0.5}')
     ]
     store_scores: Annotated[bool, Of("true", "whether predictions have class scores")]
 

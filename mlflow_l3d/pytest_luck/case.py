@@ -144,9 +144,8 @@ class Case:
             values, others = self._scores()
             reading = self.reading()
             remembered, has_changed = len(others), reading.changed > 1
-            is_apart = has_changed or verdict == "failed"
             same_spread = () if self.requirement.label or verdict == "failed" else others
-            runs = (values, same_spread) if is_apart else ([*values, *others], ())
+            runs = (values, same_spread) if has_changed or verdict == "failed" else ([*values, *others], ())
             estimate, *limits = read_estimate(*runs, 0.95, is_rate=self.requirement.is_rate)
             sign = 1.0 if self.requirement.label else self.requirement.sign
             low, high = limits if sign > 0 else (-limits[1], -limits[0])

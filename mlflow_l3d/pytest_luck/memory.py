@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from mlflow_l3d.approaches.command.key_files import write_whole
 
 MOST: Final = 500
 """Remembered runs of a case, the newest ones."""
@@ -106,9 +107,7 @@ class Memory:
         with FileLock(self.folder / "lock"):
             record = self.read(case)
             record.add(runs, **kind)
-            draft = self._path(case).with_suffix(f".{os.getpid()}")
-            draft.write_text(json.dumps(asdict(record)), encoding="utf-8")
-            draft.replace(self._path(case))
+            write_whole(self._path(case), json.dumps(asdict(record)))
 
     def _path(self, case: str) -> Path:
         return self.folder / f"{hashlib.sha256(case.encode()).hexdigest()[:24]}.json"

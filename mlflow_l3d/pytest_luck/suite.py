@@ -55,9 +55,8 @@ def sum_up(cases: Sequence[Mapping[str, Any]], alpha: float, *, is_whole: bool =
     limit = f"{one} verdict is failed in at most {100 * alpha:.2g} % of suites"
     text = f"{counts}; {runs} runs, {seconds:.1f} s; {limit}"
     text = text if is_whole else f"interrupted; {text}"
-    ordered = sorted(cases, key=lambda case: str(case["case"]))
     counted = {"version": 1, "alpha": alpha, "verdicts": verdicts, "runs": runs, "seconds": seconds}
-    return {**counted, "text": text, "cases": ordered}
+    return {**counted, "text": text, "cases": sorted(cases, key=lambda case: str(case["case"]))}
 
 
 def markdown_of(summary: Mapping[str, Any]) -> str:

@@ -64,8 +64,7 @@ def check_callbacks(session: Session, cell: Cell, job: Job, silent: Outcome) -> 
 
     try:
         session.on_epoch_end = listen
-        heard = run_cells(session, [cell], job)[cell.key]
-        changes = differences(silent, heard)
+        changes = differences(silent, run_cells(session, [cell], job)[cell.key])
         require(not changes, f"a cell gives other {', '.join(changes)} if on_epoch_end is set")
         if len(epochs) > 1:
             epochs.clear()

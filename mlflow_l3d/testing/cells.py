@@ -77,8 +77,7 @@ def design_cells(factors: Sequence[str], count: int, root_seed: int = 0) -> Iter
     """Return the first `count` cells of a crossed design that investigates the last factor in 5 columns."""
     from mlflow_l3d.designs.crossed import CrossedDesign  # pandas comes with it, and workers need one cell
 
-    design = CrossedDesign(factors[-1:], factors, 5, -(-count // 5), 0, root_seed, "testing")
-    return islice(design.cells(), count)
+    return islice(CrossedDesign(factors[-1:], factors, 5, -(-count // 5), 0, root_seed, "testing").cells(), count)
 
 
 def run_cells(session: Session, cells: Sequence[Cell], job: Job) -> dict[str, Outcome]:

@@ -79,8 +79,7 @@ def check_executor(
     for step in steps:
         folder = cache / step.__name__.strip("_")
         folder.mkdir()
-        bench = _Bench(executor_class, folder, workers, prefetch, stop_seconds)
-        step(bench)
+        step(_Bench(executor_class, folder, workers, prefetch, stop_seconds))
         if not local:
             continue
         left = [process for process in worker_processes(folder) if process != os.getpid() and alive(process)]
@@ -140,8 +139,7 @@ def _check_results(bench: _Bench) -> None:
             value = outcome.metrics["synthetic_score"]
             require(value == score(cell.seeds, settings), f"{cell.name} has the score of another cell")
             require("f1_macro" in outcome.metrics, f"{cell.name} lacks the metrics of its predictions (f1_macro)")
-    again = _collect(executor.run(cells[:1]), cells[:1])
-    require(len(again) == 1, "an executor must run a second time")
+    require(len(_collect(executor.run(cells[:1]), cells[:1])) == 1, "an executor must run a second time")
 
 
 def _check_no_cells(bench: _Bench) -> None:
@@ -178,9 +176,8 @@ def _require_laziness(bench: _Bench, approach: Trouble, allowed: int) -> None:
 
 
 def _check_preparation(bench: _Bench) -> None:
-    cells = list(design_cells(FACTORS, 4))
     try:
-        outcomes = list(bench.executor(Trouble(prepare="parameter")).run(cells))
+        outcomes = list(bench.executor(Trouble(prepare="parameter")).run(list(design_cells(FACTORS, 4))))
     except ParameterError as error:
         require(error.name == "model" and "Name another one." in str(error), f"the error of prepare became: {error}")
     else:

@@ -165,9 +165,7 @@ def search(client: MlflowClient, experiments: list[str] | None, wanted: str) -> 
     """Yield every active run of some experiments, or of all, that a filter finds, page after page, oldest first."""
     where = experiment_ids(client) if experiments is None else experiments
     order, most = ["attributes.start_time ASC"], _RUNS_A_PAGE
-    return every_page(
-        lambda token: client.search_runs(where, wanted, order_by=order, max_results=most, page_token=token)
-    )
+    return every_page(lambda page: client.search_runs(where, wanted, order_by=order, max_results=most, page_token=page))
 
 
 def children_of(client: MlflowClient, experiment_id: str, parent_run_id: str) -> Iterator[Run]:

@@ -88,13 +88,15 @@ class Claims:
 
     def release(self, key: str, *, done: bool = False) -> None:
         """Give a claim back; `done` if the server holds the cell, finished."""
-        with suppress(OSError), self._guard:
-            if done and self._file >= 0:
-                os.write(self._file, f"{key}\n".encode("ascii"))
-            if key in self._held and self._file >= 0:
-                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _byte(key))
-        self._held.discard(key)
-        self._here.discard((self._file, key))
+        with self._one_by_one:
+            with suppress(OSError):  # the disk may be full
+                if done and self._file >= 0:
+                    os.write(self._file, f"{key}\n".encode("ascii"))
+            with suppress(OSError):
+                if key in self._held and self._file >= 0:
+                    fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _byte(key))
+            self._held.discard(key)
+            self._here.discard((self._file, key))
 
     def __contains__(self, key: object) -> bool:
         """Return whether this recorder has claimed a cell."""

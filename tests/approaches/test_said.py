@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.approaches.command.said import normalised, printed_scores
@@ -114,6 +114,7 @@ def test_a_number_is_read_as_it_is_written(number, line):
     assert value == Printed(number)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["acc", "f1", "loss", "val/auc", "a b"]), NUMBERS, min_size=1))
 def test_a_mapping_is_read_alike_as_json_and_as_python(mapping):
     expected = {normalised(name): Printed(value) for name, value in mapping.items()}
@@ -222,6 +223,9 @@ FOLDS = "Fold 1: accuracy=0.8\nFold 2: accuracy=0.9\nMean accuracy: 0.85 +/- 0.0
         ("micro-F1: 0.66\nmacro-F1: 0.64\nsubset accuracy: 0.65", "macro-f1=0.64"),
         ("Accuracy: 86.63%\n\n    accuracy     0.87     12033", "accuracy=86.63"),
         ("Seed 3 accuracy: 0.81", "accuracy=0.81"),
+        (" * Acc@1 78.250 (21.750) Acc@5 94.010 (5.990)", "acc_at_1=78.25"),
+        ("[99]\tvalidation_0-logloss:0.01\tvalidation_1-logloss:0.21\nAccuracy: 97.37%", "accuracy=97.37"),
+        ("accuracy: 0.81 -> 0.86", None),
         ("Test accuracy (seed 3): 0.81 after 20 epochs", "test_accuracy=0.81"),
         ("Report (test set):\n accuracy  0.76  15\n\nReport (dev set):\n accuracy  0.79  15", "test_accuracy=0.76"),
         ("hidden dim: 128", None),

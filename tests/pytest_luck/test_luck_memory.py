@@ -57,15 +57,15 @@ def test_an_experiment_remembers_for_a_machine_without_disk(tracking_uri: str, t
     here.add("a", {0: 1.0}, **RATE)
     case = {"case": "a", "verdict": "passed", "runs": 1, "seconds": 0.5}
     write_suite(sum_up([case], 0.05), here.folder.parent)
-    killed, write = [True], Path.write_text
+    killed, write = [True], Path.write_bytes
 
-    def write_half(path: Path, text: str, **more: str) -> int:
+    def write_half(path: Path, content: bytes) -> int:
         if killed:
-            write(path, text[: len(text) // 2], **more)
+            write(path, content[: len(content) // 2])
             raise KeyboardInterrupt(killed.pop())
-        return write(path, text, **more)
+        return write(path, content)
 
-    monkeypatch.setattr(Path, "write_text", write_half)
+    monkeypatch.setattr(Path, "write_bytes", write_half)
     with pytest.raises(KeyboardInterrupt):
         read_memory(there.folder.parent)
     read_memory(there.folder.parent)

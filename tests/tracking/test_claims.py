@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 import threading
@@ -132,6 +134,19 @@ def test_what_is_wanted_soon_is_waited_for(given_back: str, is_free: bool, tmp_p
         waits.join()
     assert found == [is_free]
     assert (FIRST in mine) == is_free
+    mine.close()
+
+
+def test_a_claim_is_given_back_though_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    mine = Claims(tmp_path / "claims" / "context")
+    with another(tmp_path / "claims" / "context") as other, monkeypatch.context() as patch:
+        assert mine.take(FIRST)
+        patch.setattr(os, "write", full)
+        mine.release(FIRST, done=True)
+        assert other.does("take", FIRST) == "True"
     mine.close()
 
 

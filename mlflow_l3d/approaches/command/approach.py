@@ -252,10 +252,9 @@ class Command(Approach):
     def _run(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value], *, alone: bool) -> Written:
         """Run the command; if it is `alone`, predictions and metrics that it writes into its folder count, too."""
         inherited = environment(listed(hyperparameters["environment"]))
-        small = {name: seeds[name] % HIGHEST_SEED for name in self.factors}
         with tempfile.TemporaryDirectory(prefix="l3d-command-", ignore_cleanup_errors=True) as place:
             folder = Path(place)
-            words = self.template.arguments(small, folder)
+            words = self.template.arguments({name: seeds[name] % HIGHEST_SEED for name in self.factors}, folder)
             ready = words[0] == sys.executable and self.template.mentions(b"mlflow")
             store = {} if "MLFLOW_TRACKING_URI" in inherited else tracking(folder, inherited, ready=ready)
             unread = partial(in_place.unread_file, folder, self.here, time.time_ns())

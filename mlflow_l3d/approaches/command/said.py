@@ -19,11 +19,11 @@ MOST: Final = 50  # scores that are kept
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 _NUMBER: Final = r"(?P<number>[+-]?(?>(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|nan|inf(?:inity)?))"
 # The number may be wrapped: np.float64(0.5), '0.5', [0.5].
-# Not meant are 3.2s, 1.2.3, 10:50:09, x.py:3:, 0,87, 1 234, 45%|, 5-fold, 0.8 / 0.9.
+# Not meant are 3.2s, 1.2.3, 10:50:09, x.py:3:, 0,87, 1 234, 45%|, 5-fold, 0.8 / 0.9, 0.8 -> 0.9.
 _VALUE: Final = re.compile(
     r"(?P<equals>[:=│])\s*(?:[a-z_][\w.]*\(|[\"']|\[\s*(?=[\w.+-]+\s*\]))?"
     rf"(?![+-]?\d{{1,3}}[ \xa0\u202f']\d{{3}}\b){_NUMBER}"
-    r"(?:(?P<percent>\s?%)(?!\|)|/(?P<whole>\d+)(?![\w.])|(?!\s?%|[\w:]|[.,/]\d|-\w|\s+/\s))",
+    r"(?:(?P<percent>\s?%)(?!\|)|/(?P<whole>\d+)(?![\w.])|(?!\s?%|[\w:]|[.,/]\d|-\w|\s+(?:/|[-=]>|→)\s))",
     re.IGNORECASE,
 )
 _BARE: Final = re.compile(
@@ -254,8 +254,7 @@ def _pairs(line: str) -> Iterator[tuple[str, Printed]]:
             if not is_share(normalised(name)) or not 0 <= number <= float(whole) or not float(whole):
                 continue
             number /= float(whole)
-        is_percent = match["percent"] is not None or before.rstrip().endswith("(%)")
-        yield name, Printed(number, is_percent)
+        yield name, Printed(number, match["percent"] is not None or before.rstrip().endswith("(%)"))
 
 
 def _named_each(match: re.Match[str]) -> str:
@@ -287,13 +286,14 @@ def _bare_pairs(line: str, before: Mapping[str, Printed]) -> Iterator[tuple[str,
         typed, split = _name_of(f"{line[end : match.start()]}|{match['name']}", split)
         name, end = normalised(typed), match.end()
         value = Printed(_number(match, typed), match["percent"] is not None)
-        digits, first = len(match["number"].partition(".")[2]), before.get(name, Printed(math.nan))
-        is_rounded = round(first.number * 100.0 ** (value.has_sign - first.has_sign), digits) == value.number
+        digits, former = len(match["number"].partition(".")[2]), before.get(name, Printed(math.nan))
+        is_rounded = round(former.number * 100.0 ** (value.has_sign - former.has_sign), digits) == value.number
         if sounds_like_metric(re.sub(r"_at_\d+$", "", name).rpartition("_")[2]) and not is_rounded:
             yield name, value
 
 
 def _number(match: re.Match[str], name: str) -> float:
     """Return a number, or the mean behind it that loops over batches print: ``Acc@1 60.00 (70.10)``."""
-    mean = _MEAN.match(match.string, match.end()) if "@" in name else None
-    return float(mean[1] if mean else match["number"])
+    number, mean = float(match["number"]), _MEAN.match(match.string, match.end()) if "@" in name else None
+    # Acc@1 78.250 (21.750) ends with the error.
+    return number if mean is None or math.isclose(number + float(mean[1]), 100) else float(mean[1])

@@ -17,7 +17,7 @@ _TRAINING: Final = frozenset({"train", "training", "tr", "trn"})
 SPLITS: Final = _HELD_OUT | _TRAINING | {"test", "te", "tst"}
 """Words that name a part of the data."""
 _IN_SAMPLE: Final = re.compile(r"(?<![^\W_])in[ _-]sample(?![^\W_])")
-_LOSSES: Final = frozenset({"loss", "perplexity", "brier"})
+_LOSSES: Final = frozenset({"loss", "logloss", "mlogloss", "perplexity", "brier"})
 _MEANS: Final = frozenset({"mean", "average", "avg", "cv", "best"})
 _REWARDS: Final = frozenset({"reward", "return", "pearson", "spearman", "correlation"})
 _BASELINES: Final = r"baseline|dummy|majority(?![ _-]vot)|chance(?![ _-]correct)|naive(?![ _-]bayes)"
@@ -144,13 +144,11 @@ def unscaled(name: str, value: Printed, scale: str | None) -> float:
     """
     number = value.number
     if not math.isfinite(number):
-        msg = f"{name} {number}, which is not a finite number"
-        raise ValueError(msg)
+        raise ValueError(f"{name} {number}, which is not a finite number")
     is_fraction = not is_share(name) or abs(number) <= 1 + 1e-6
     how = "%" if value.has_sign else "1" if is_fraction else "100" if abs(number) <= 100 else ""
     if number == 0 or how in ((scale,) if scale else ("%", "1")):
         return number if how == "1" else number / 100
     first = {"%": "with a per-cent sign", "100": "in per cent", "1": "as a fraction"}.get(scale or "")
     where = f"and in its first run {first}" if first else "which is neither a fraction nor marked as per cent"
-    msg = f"{name} {number:g}{'%' * value.has_sign}, {where}. {ONE_UNIT}"
-    raise ValueError(msg)
+    raise ValueError(f"{name} {number:g}{'%' * value.has_sign}, {where}. {ONE_UNIT}")

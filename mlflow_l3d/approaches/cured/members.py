@@ -32,9 +32,8 @@ def read_member(folder: Path, key: str) -> Outcome | None:
     ids = ids.astype(np.str_) if ids.dtype.kind == "O" else ids
     columns = [f"score_{number}" for number in range(len(frame.filter(regex=r"^score_\d+$").columns))]
     scores = frame[columns].to_numpy(np.float32) if columns else None
-    seconds = metrics.get("duration_seconds", 0.0)
     answers = frame["label"].to_numpy(), frame["prediction"].to_numpy()
-    return Outcome(key, ids, *answers, scores, metrics, duration_seconds=seconds)
+    return Outcome(key, ids, *answers, scores, metrics, duration_seconds=metrics.get("duration_seconds", 0.0))
 
 
 def joined(key: str, remedy: Remedy, members: Sequence[Outcome], task: Task, own_metrics: Sequence[str]) -> Outcome:

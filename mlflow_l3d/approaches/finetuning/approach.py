@@ -181,8 +181,7 @@ class Finetuning(Approach):
         """
         if given.get("trainable", "full") != "full":
             return {}
-        small = model in {"auto", self.default_model}
-        return {"trainable": "full", **({"learning_rate": 2e-4} if small else {})}
+        return {"trainable": "full", **({"learning_rate": 2e-4} if model in {"auto", self.default_model} else {})}
 
     def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> Sequence[Remedy]:
         """Return longer training, restarts, and averages of the last epochs and of several trainings.

@@ -265,9 +265,7 @@ class _Training:
                 for positions, each in zip(parts, weights, strict=True)
             ]
         longest = max(parts, key=len)
-        places = self.rows.places(
-            np.stack([np.concatenate([positions, longest[len(positions) :]]) for positions in parts])
-        )
+        places = self.rows.places(np.stack([np.concatenate([part, longest[len(part) :]]) for part in parts]))
         outputs: list[torch.Tensor] = []
         size = max(1, EVALUATED // max(1, self.rows.empty(len(longest)).nbytes))
         for start in range(0, len(parts), size):

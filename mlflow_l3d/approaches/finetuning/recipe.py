@@ -14,13 +14,7 @@ RECIPES: Final[Mapping[str, Mapping[str, Value]]] = {
     # The adapters have a dropout of their own.
     "lora": {"learning_rate": 2e-4, "epochs": 5, "dropout": 0.0},
 }
-_MODEL: Final = (
-    "truncation",
-    "selection",
-    "gradient_accumulation",
-    "gradient_clipping",
-    "gradient_checkpointing",
-)
+_MODEL: Final = ("truncation", "selection", "gradient_accumulation", "gradient_clipping", "gradient_checkpointing")
 _LORA: Final = ("quantise", "lora_r", "lora_alpha", "lora_dropout", "lora_targets", "lora_cells")
 LATER: Final = (*_MODEL, "dtype", *_LORA, "restarts", "average_last", "soup")
 """Left out of a cell's key at their defaults: keys from before these existed stay as they are."""
@@ -110,10 +104,7 @@ class Recipe:
         high=100,
     )
     average_last: int = hyperparameter(
-        0,
-        "evaluate the average of the weights after so many last epochs; 0: the chosen epoch",
-        low=0,
-        high=1000,
+        0, "evaluate the average of the weights after so many last epochs; 0: the chosen epoch", low=0, high=1000
     )
     soup: int = hyperparameter(
         1,

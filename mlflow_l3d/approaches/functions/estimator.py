@@ -153,9 +153,8 @@ class Estimator(FunctionApproach):
         from sklearn.base import is_regressor
 
         self.estimator, self.random_state, self.order = estimator, random_state, order
-        states = random_states(estimator)
         last = type(estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator).__name__
-        if random_state and not states:
+        if random_state and not random_states(estimator):
             fix = 'Say random_state="".'
             raise ParameterError("random_state", random_state, f"has no effect: {last} has no random_state", fix)
         super().__init__(

@@ -162,8 +162,7 @@ def _written(returned: Any, seed: int) -> Written:
     if isinstance(returned, tuple) and hasattr(returned[0], "fit") and hasattr(returned[0], "test"):
         trainer, *data = returned
         trainer.fit(*data)
-        tested = trainer.test(*data)
-        return Written(metrics={name: float(value) for each in tested for name, value in each.items()})
+        return Written(metrics={name: float(value) for each in trainer.test(*data) for name, value in each.items()})
     if isinstance(returned, tuple) and len(returned) == 2:
         if any(not hasattr(each, "__iter__") or getattr(each, "ndim", 1) == 0 for each in returned):
             fix = 'Name scores, such as {"loss": 0.3, "accuracy": 0.8}, or return (labels, predictions)'

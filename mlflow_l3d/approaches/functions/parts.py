@@ -93,9 +93,7 @@ _OF_PROCESS: Final = r"\b(time|perf_counter|monotonic|getpid|mkdtemp|mkstemp|get
 
 def named(code: CodeType, operations: tuple[str, ...] = GLOBALS) -> Iterator[str]:
     """Yield the names that a code, and those within it, look up by these operations: global ones by default."""
-    for step in dis.get_instructions(code):
-        if step.opname in operations:
-            yield step.argval
+    yield from (step.argval for step in dis.get_instructions(code) if step.opname in operations)
     for each in code.co_consts:
         if isinstance(each, CodeType):
             yield from named(each, operations)

@@ -109,9 +109,8 @@ class InContextLearning(Approach):
             need_bitsandbytes()
             versions["bitsandbytes"] = minor_version("bitsandbytes", "icl")
         if hyperparameters["selection"] == "similarity":
-            reference = str(hyperparameters["selection_encoder"])
             try:
-                versions["selection_encoder"] = resolve(reference).revision
+                versions["selection_encoder"] = resolve(str(hyperparameters["selection_encoder"])).revision
             except ParameterError as error:
                 name = "hyperparameters.selection_encoder"
                 raise ParameterError(name, error.value, error.allowed, error.fix) from None

@@ -66,8 +66,7 @@ class PromptChoices:
             if words == AUTO:
                 raise self.recipe.lacks("verbaliser")
             return custom_format(template, words, columns, class_names=names, instruction=top)
-        verbaliser = "" if words == AUTO else words
-        return format_for(self.task.name, name, names, columns=columns, verbaliser=verbaliser)
+        return format_for(self.task.name, name, names, columns=columns, verbaliser="" if words == AUTO else words)
 
 
 def option_order(seed: int, count: int) -> tuple[int, ...]:

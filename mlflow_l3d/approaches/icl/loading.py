@@ -32,8 +32,7 @@ def borrowed(
         bits, dtype = recipe.quantise, recipe.dtype
         return load_model(model, device, quantise=bits, dtype=dtype, cache=cache, trust=trust, check=check)
 
-    key = ("icl", model, gguf.revision(model), device, recipe.quantise, recipe.dtype, trust)
-    loaded = lent(key, load)
+    loaded = lent(("icl", model, gguf.revision(model), device, recipe.quantise, recipe.dtype, trust), load)
     check(loaded)
     return loaded
 

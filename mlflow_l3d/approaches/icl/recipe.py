@@ -150,8 +150,7 @@ class Recipe:
             recipe.refuse(("template", "instruction"), "is for prompt_format=custom only")
         wordless = recipe.verbaliser == AUTO and recipe.decision == "score"  # else the task decides what is needed
         if custom and (recipe.template == AUTO or wordless):
-            missing = "template" if recipe.template == AUTO else "verbaliser"
-            raise recipe.lacks(missing)
+            raise recipe.lacks("template" if recipe.template == AUTO else "verbaliser")
         if recipe.decision == "score":
             recipe.refuse(("stop", JUDGE), "is for decision=generate, in a task of texts")
         recipe._check_lists()

@@ -28,10 +28,7 @@ _META: Final[Mapping[tuple[str, str], SearchRange]] = {
     ("reptile", "adam"): SearchRange(1e-3, 1.0, log=True),
 }
 """(learner, optimiser of the meta-steps) -> their learning rate; FOMAML has that of MAML."""
-_INNER: Final[Mapping[str, SearchRange]] = {
-    "sgd": SearchRange(1e-3, 1.0, log=True),
-    "adam": SearchRange(1e-4, 1e-1, log=True),
-}
+_INNER: Final = {"sgd": SearchRange(1e-3, 1.0, log=True), "adam": SearchRange(1e-4, 1e-1, log=True)}
 """Optimiser inside a task -> its learning rate."""
 _COLUMNS: Final = ("epochs", "meta_learning_rate", "inner_learning_rate")
 _PUBLISHED: Final[Mapping[str, Mapping[str, tuple[float, ...]]]] = {
@@ -125,8 +122,7 @@ class MetaLearning(Approach):
         are a systematic choice, as is what the learner is adapted on.
         """
         learner = str(hyperparameters["learner"])
-        family = "maml" if learner == "fomaml" else learner
-        rate = _META[family, str(hyperparameters["meta_optimizer"])]
+        rate = _META["maml" if learner == "fomaml" else learner, str(hyperparameters["meta_optimizer"])]
         if learner == "protonet":
             return {
                 "meta_learning_rate": rate,

@@ -277,10 +277,7 @@ def _adapted(
     if not len(longest):
         return [np.empty((0, classes), dtype=np.float32) for _ in positions]
     numbers = torch.arange(classes, device=stack.w1.device).repeat_interleave(learner.settings.adaptation_shots)
-    support = (
-        rows.at(rows.places(np.stack([draws.adaptation for draws in cells]))),
-        numbers.expand(len(cells), -1),
-    )
+    support = (rows.at(rows.places(np.stack([draws.adaptation for draws in cells]))), numbers.expand(len(cells), -1))
     # A task of one's own may give its cells parts of unequal size: the rest of a row is not looked at.
     padded = np.stack([np.concatenate([rows_of_cell, longest[len(rows_of_cell) :]]) for rows_of_cell in positions])
     logits = learner.adapted_logits(stack, *support, rows.at(rows.places(padded))).float().cpu().numpy()

@@ -111,9 +111,8 @@ def descend(
         logs = torch.log_softmax(torch.baddbmm(bias, h, weight.transpose(1, 2)), 2)
         probabilities = logs.exp()
         errors = (probabilities - targets).div_(examples)
-        gradient = total if step == 0 else back
         torch.bmm(errors, weight, out=back)
-        through(back, h, mask, gradient)
+        through(back, h, mask, total if step == 0 else back)
         if step > 0:
             total.add_(back)
         fast = buffers.empty(f"weights {step}", z, *weight.shape)
@@ -131,8 +130,7 @@ def per_task(w2: torch.Tensor, tasks: int, buffers: Buffers) -> tuple[torch.Tens
     cells, rows, classes = w2.shape
     weights = buffers.empty("w2", w2, cells, tasks, classes, rows - 1)
     weights.copy_(w2[:, :-1].transpose(1, 2).unsqueeze(1))
-    biases = w2[:, -1:].repeat_interleave(tasks, 0)
-    return weights.view(-1, classes, rows - 1), biases
+    return weights.view(-1, classes, rows - 1), w2[:, -1:].repeat_interleave(tasks, 0)
 
 
 def through(gradient: torch.Tensor, hidden: torch.Tensor, mask: torch.Tensor | None, out: torch.Tensor) -> None:

@@ -151,8 +151,7 @@ class ProtoNet(Learner):
         means = torch.bmm(shares.transpose(1, 2), torch.bmm(x_s, stack.w1).clamp_min_(0))
         embedded = torch.bmm(x, stack.w1).clamp_min_(0)
         # Class by class: differences of all pairs at once would be C times as large as the embeddings.
-        distances = [(embedded - mean).square_().sum(2) for mean in means.unsqueeze(2).unbind(1)]
-        return torch.stack(distances, 2).neg_()
+        return torch.stack([(embedded - mean).square_().sum(2) for mean in means.unsqueeze(2).unbind(1)], 2).neg_()
 
 
 def class_shares(targets: torch.Tensor) -> torch.Tensor:

@@ -26,10 +26,7 @@ own. With theirs (1e-3; 5e-3, and 0.4 inside a task) steps on means barely move 
 near chance. Ours are the best of those tried on the validation parts of six cells; on those of twenty, steps after
 every task are no better at any rate tried (docs/how-to/meta-learning.md).
 """
-NO_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
-    "protonet": (*_INNER, "adaptation_steps"),
-    "reptile": ("queries",),
-}
+NO_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {"protonet": (*_INNER, "adaptation_steps"), "reptile": ("queries",)}
 
 
 @dataclass(frozen=True, slots=True)

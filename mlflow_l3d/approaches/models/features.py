@@ -172,8 +172,7 @@ def encode(
     if free < rows * width * 4:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     tokens = tokenise(tokenizer, texts, encoding.max_length)
-    header = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
-    np.lib.format.write_array_header_1_0(file, header)
+    np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (rows, width)})
     start, kind, batches = file.tell(), torch.device(device).type, tokens.by_length(np.arange(rows), BATCH)
 
     def one(batch: IntArray) -> npt.NDArray[Any]:

@@ -54,8 +54,7 @@ def roomy(tensors: Sequence[torch.Tensor]) -> torch.device:
     """Return where copies of tensors go that are seldom used: their GPU if many would fit there, else the host."""
     device = tensors[0].device if tensors else torch.device("cpu")
     needed = sum(tensor.nbytes for tensor in tensors)
-    fits = device.type == "cuda" and free_memory(str(device)) > COPIES * needed
-    return device if fits else torch.device("cpu")
+    return device if device.type == "cuda" and free_memory(str(device)) > COPIES * needed else torch.device("cpu")
 
 
 def release() -> None:

@@ -244,9 +244,7 @@ def submitter(folder: Path, options: Mapping[str, Any], *, gpu: bool) -> submiti
         parameters["gpus_per_node"] = gpus
     exports = [f"export {name}={value}" for name, value in WORKER_ENVIRONMENT.items()]
     executor.update_parameters(
-        name="mlflow-l3d",
-        slurm_setup=[*exports, *([options["setup"]] if options["setup"] else [])],
-        **parameters,
+        name="mlflow-l3d", slurm_setup=[*exports, *([options["setup"]] if options["setup"] else [])], **parameters
     )
     return executor
 

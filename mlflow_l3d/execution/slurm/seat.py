@@ -74,8 +74,7 @@ class Inbox:
 
     def take(self) -> Iterator[tuple[str, Any]]:
         """Yield (sender, message) of all that is there."""
-        names = sorted(name for name in os.listdir(self._folder) if not name.startswith("."))  # noqa: PTH208
-        for name in names:
+        for name in sorted(name for name in os.listdir(self._folder) if not name.startswith(".")):  # noqa: PTH208
             sender, _, number = name.rpartition(".")
             if int(number) != self._next.get(sender, 0):  # the one before was not listed yet
                 continue

@@ -15,6 +15,7 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.consistency import Stability
 from mlflow_l3d.analysis.cure.remedy import MEASURED, Prediction
 from mlflow_l3d.analysis.intervals import LEVEL
+from mlflow_l3d.approaches.command.key_files import write_whole
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.published import PUBLISHED
@@ -102,7 +103,7 @@ def study_plan_of(client: Client, request: CureRequest) -> StudyPlan:
 def fetch_members(client: Client, request: GoldenRequest) -> None:
     """Bring the stored members of cured golden runs to their folder, each once."""
     folder, (context, keys) = members_folder(), member_keys(request)
-    if not (keys := [key for key in keys if not (folder / f"{key}.json").is_file()]):
+    if not (keys := [key for key in keys if not (folder / f"{key}.parquet").is_file()]):
         return
     cells = stored_runs(client, keys, context)
     metrics = [name for name in cells.select_dtypes("number") if name not in ("row", "column", "index")]
@@ -110,9 +111,10 @@ def fetch_members(client: Client, request: GoldenRequest) -> None:
     for row, (_, table) in zip(rows, read_predictions(client, cells, scores=True, reference=True), strict=True):
         if table is None:
             continue
-        table.to_pandas().to_parquet(folder / f"{row['cell_key']}.parquet", index=False)
         values = {name: float(row[name]) for name in metrics if math.isfinite(row[name])}
-        (folder / f"{row['cell_key']}.json").write_text(json.dumps(values), encoding="utf-8")
+        # A reader looks for the Parquet file first.
+        write_whole(folder / f"{row['cell_key']}.json", json.dumps(values))
+        write_whole(folder / f"{row['cell_key']}.parquet", table.to_pandas().to_parquet(index=False))
 
 
 def in_turn(request: GoldenRequest) -> AbstractContextManager[object]:

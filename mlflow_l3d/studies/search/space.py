@@ -186,8 +186,7 @@ def grid_settings(space: SearchSpace, *, trials: int, seed: int, done: Iterable[
     seen = [{name: each.get(name) for name in space.ranges} for each in done]
     size = min(space.grid_size, 2**62)
     order = stream(seed, "search grid").choice(size, size=min(trials + len(seen), size), replace=False, shuffle=True)
-    points = (space.grid_point(int(index)) for index in order)
-    return [point for point in points if point not in seen][:trials]
+    return [point for point in (space.grid_point(int(index)) for index in order) if point not in seen][:trials]
 
 
 def coarse_values(searched: SearchRange) -> tuple[Number, ...]:

@@ -26,11 +26,7 @@ MOST_SIMILAR: Final = 500
 
 
 def latest_investigation(
-    client: MlflowClient,
-    parameter: str = "parent_run_id",
-    fix: str = "Name the parent run.",
-    *,
-    status: str = "",
+    client: MlflowClient, parameter: str = "parent_run_id", fix: str = "Name the parent run.", *, status: str = ""
 ) -> str:
     """Return the run id of the current experiment's latest investigation (of a status) that no other continues.
 

@@ -66,8 +66,7 @@ class App:
         name = getattr(self.function, "__name__", "predict_fn")
 
         def answer(**inputs: Any) -> Any:
-            alone = self._alone if self.unused else nullcontext()
-            with alone, mlflow.start_span(name=name) as span:
+            with self._alone if self.unused else nullcontext(), mlflow.start_span(name=name) as span:
                 span.set_inputs(inputs)
                 mlflow.update_current_trace(tags=self.tags)
                 if self.refused is not None:

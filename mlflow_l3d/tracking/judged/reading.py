@@ -76,8 +76,7 @@ def _read_traces(client: MlflowClient, run: Run, keys: dict[str, str]) -> RunJud
             fix = f"Its answers were judged by other runs; name one: {', '.join(others)}."
         wrong = f"has {counted(len(traces), 'trace')} and no judgements" if traces else "is not an evaluation run"
         raise ParameterError("run_id", run_id, wrong, fix)
-    makers = _add_rows(client, run, kept, keys)
-    digests = {maker.data.tags.get(_APP, "") for maker in makers if maker}
+    digests = {maker.data.tags.get(_APP, "") for maker in _add_rows(client, run, kept, keys) if maker}
     models = {trace.info.trace_metadata.get(_MODEL, "") for trace in kept}
     apps = " ".join(sorted(digests)).strip(), " ".join(sorted(models)).strip()
     answers = pd.DataFrame([_answer(trace, keys[trace.info.trace_id]) for trace in kept])

@@ -80,8 +80,7 @@ class Judged:
     @property
     def scorers(self) -> list[str]:
         """The scorers with at least one number that counts, by their names."""
-        counts = self.table["value"].notna() & self.table["failed"].eq("")
-        return sorted(set(self.table.loc[counts, "scorer"]))
+        return sorted(set(self.table.loc[self.table["value"].notna() & self.table["failed"].eq(""), "scorer"]))
 
     def lost(self, scorer: str) -> tuple[int, int]:
         """Return how many answers failed, are missing or were not judged by a scorer, and of how many.
@@ -138,8 +137,7 @@ def joined(runs: Sequence[RunJudgements]) -> Judged:
     notes = [f"Run {run.run_id[:8]}: {note}" if len(runs) > 1 else note for run in runs for note in run.notes]
     apart = [run.run_id[:8] for run in runs[1:] if set(runs[0].answers["row"]).isdisjoint(run.answers["row"])]
     notes += [f"Run {run_id} shares no row with the first run: its rows are further rows." for run_id in apart]
-    order = [*COLUMNS[:6], *factors, *COLUMNS[6:]]
-    return Judged(tuple(runs), table[order], tuple(notes))
+    return Judged(tuple(runs), table[[*COLUMNS[:6], *factors, *COLUMNS[6:]]], tuple(notes))
 
 
 def _with_judges(judgements: pd.DataFrame) -> pd.DataFrame:

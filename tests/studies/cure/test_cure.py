@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 import pytest
 from filelock import FileLock
 from pages import Page
@@ -20,6 +21,7 @@ from scipy.stats import binom
 from mlflow_l3d import FunctionApproach, L3DError, cure, cured, evaluate, investigate, load, plan_cure, seeds
 from mlflow_l3d.analysis.cure.rank import NAMED
 from mlflow_l3d.analysis.cure.remedy import Range, Remedy
+from mlflow_l3d.approaches.cured.members import read_member
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.cures import text_of
@@ -318,6 +320,27 @@ def test_a_remedy_that_another_process_trains_is_waited_for(tmp_path: Path, monk
         assert said == ["Another process trains the vote of 3 runs over data_order. Waiting for it."]
     with verifying.in_turn(golden):
         assert len(said) == 1
+
+
+def test_a_member_is_whole_whenever_another_process_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("L3D_CACHE", str(tmp_path))
+    table = pa.table({"example_id": [1], "label": [0], "prediction": [0]})
+    monkeypatch.setattr(verifying, "member_keys", lambda _: ("context", ["k"]))
+    monkeypatch.setattr(verifying, "stored_runs", lambda *_: pd.DataFrame({"cell_key": ["k"], "f1_macro": [0.5]}))
+    monkeypatch.setattr(verifying, "read_predictions", lambda *_, **__: [(None, table)])
+    folder, replace, read = verifying.members_folder(), Path.replace, []
+
+    def read_before(path: Path, target: Path) -> Path:
+        read.append(read_member(folder, "k"))
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", read_before)
+    nothing: Any = None
+    verifying.fetch_members(nothing, nothing)
+    member = read_member(folder, "k")
+    assert read == [None, None]
+    assert member is not None
+    assert member.metrics == {"f1_macro": 0.5}
 
 
 def test_the_report_names_what_cure_names(coins: tuple[Place, Investigation]) -> None:

@@ -174,8 +174,7 @@ class FullSession(CourseSession[Course]):
             size = max(size, EVALUATED_TOKENS // (longest * self.inputs.rows * cells))
         self.model.eval()
         with torch.inference_mode(), self.loaded.autocast(self.device):
-            orders = zip(*(self.inputs.by_length(positions, size) for positions in parts), strict=True)
-            for batch in orders:
+            for batch in zip(*(self.inputs.by_length(positions, size) for positions in parts), strict=True):
                 chosen = [positions[part] for positions, part in zip(parts, batch, strict=True)]
                 inputs = self.inputs.batch(np.concatenate(chosen), self.device)
                 places.append(np.stack(batch))

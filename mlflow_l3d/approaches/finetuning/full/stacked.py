@@ -126,12 +126,12 @@ class StackedWeights:
         before = self.tensors
         index = torch.from_numpy(places).to(before[0].device)
         self.cells = [self.cells[place] for place in places]
-        self._set([tensor.detach().index_select(0, index) for tensor in before])
+        for (layer, name), tensor in zip(self._owners, before, strict=True):
+            setattr(layer, name, torch.nn.Parameter(tensor.detach().index_select(0, index)))
         for old, new in zip(before, self.tensors, strict=True):
-            state = optimizer.state.pop(old)
             optimizer.state[new] = {
                 name: state_tensor.index_select(0, index) if state_tensor.shape == old.shape else state_tensor
-                for name, state_tensor in state.items()
+                for name, state_tensor in optimizer.state.pop(old).items()
             }
         optimizer.param_groups[0]["params"] = self.tensors
 
@@ -142,10 +142,6 @@ class StackedWeights:
         share = (most / (length + 1e-6)).clamp_(max=1.0)
         for gradient in gradients:
             gradient.mul_(share[:, None])
-
-    def _set(self, values: Sequence[torch.Tensor]) -> None:
-        for (layer, name), value in zip(self._owners, values, strict=True):
-            setattr(layer, name, torch.nn.Parameter(value))
 
 
 Weights: TypeAlias = SingleWeights | StackedWeights

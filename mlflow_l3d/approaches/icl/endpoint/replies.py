@@ -93,8 +93,7 @@ def first_tokens(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return the likeliest first tokens of a reply with their log-probabilities, in either of the two layouts."""
     logprobs = first_choice(reply)["logprobs"]
     if logprobs.get("content"):
-        rows = logprobs["content"][0]["top_logprobs"]
-        top = [(str(row["token"]), float(row["logprob"])) for row in rows]
+        top = [(str(row["token"]), float(row["logprob"])) for row in logprobs["content"][0]["top_logprobs"]]
     else:
         top = [(str(token), float(value)) for token, value in logprobs["top_logprobs"][0].items()]
     if not top or max(value for _, value in top) > _ROUNDED:

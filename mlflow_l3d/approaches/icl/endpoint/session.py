@@ -95,8 +95,7 @@ class EndpointSession(PromptSession):
                     raise StudyEndedError(str(error)) from error
                 except Exception as error:  # noqa: BLE001 - as above
                     outcome = failed(cell.key, error)
-                now = time.perf_counter()
-                yield replace(outcome, duration_seconds=now - started)
+                yield replace(outcome, duration_seconds=time.perf_counter() - started)
                 started = time.perf_counter()
         finally:
             for _, _, work in under_way:

@@ -159,8 +159,7 @@ class Engine(ABC):
     ) -> None:
         self.model = model
         self.pad_id = pad_id
-        tokens = batch_tokens or (512 if model.device.type == "cpu" else 4096)
-        self.batches = Batches(tokens, batch_size)
+        self.batches = Batches(batch_tokens or (512 if model.device.type == "cpu" else 4096), batch_size)
         self._asked_tokens = batch_tokens
 
     def score(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:

@@ -163,8 +163,7 @@ class CausalEngine(Engine):
         reads, most = on_device(self.model.device, *trie.reads), self._most(packed, prefix)
 
         def work(batch: Sequence[int]) -> torch.Tensor:
-            rests = [texts[item][length:] for item in batch]
-            return read_steps(packed.rest(prefix, rests, trie, most=most), *reads)
+            return read_steps(packed.rest(prefix, [texts[item][length:] for item in batch], trie, most=most), *reads)
 
         costs = [len(text) - length + len(trie.tokens) for text in texts]
         return trie.total(log_probabilities(self.batches.run(range(len(texts)), costs, work, tokens=most)))
@@ -178,8 +177,7 @@ class CausalEngine(Engine):
         most = self._most(packed, prefix)
 
         def work(batch: Sequence[int]) -> list[list[int]]:
-            rests = [texts[item][length:] for item in batch]
-            return decode(packed, prefix, rests, how.of(batch), most)
+            return decode(packed, prefix, [texts[item][length:] for item in batch], how.of(batch), most)
 
         # What each text adds to the keys that are kept: its own, the new ones, its share of a row's copy of the prefix.
         lengths = [len(text) - length for text in texts]

@@ -73,11 +73,7 @@ class PackedModel:
         begins = not rows.tokens and bool((block.owners == SHARED).all())
         mask = None if begins else self._mask(self._sees(whose, where, nodes, tree.bool()))
         output = self.model(
-            input_ids=ids,
-            position_ids=where[:, -width:],
-            attention_mask=mask,
-            use_cache=True,
-            **arguments,
+            input_ids=ids, position_ids=where[:, -width:], attention_mask=mask, use_cache=True, **arguments
         )
         rows.owners, rows.positions = owners, positions
         logits: torch.Tensor = output.logits[:, -keep:]

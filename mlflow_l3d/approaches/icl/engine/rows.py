@@ -153,8 +153,7 @@ def lay_out(
     """
     inner = 0 if trie is None else len(trie.tokens)
     lengths = [len(text) for text in texts]
-    width = min(most, row_width(start, row_tokens))
-    packs = _packs([length + inner for length in lengths], width, most)
+    packs = _packs([length + inner for length in lengths], min(most, row_width(start, row_tokens)), most)
     slots = max(map(len, packs))
     body = max(sum(lengths[text] - 1 for text in pack) for pack in packs)
     shape = (len(packs), body + slots * (1 + inner))

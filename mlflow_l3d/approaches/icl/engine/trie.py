@@ -59,8 +59,7 @@ class AnswerTrie:
     @cached_property
     def reads(self) -> tuple[IntArray, IntArray]:
         """Node + 1 and token of all steps of all answers in a row, (S,) each."""
-        flat = [step for answer in self.steps for step in answer]
-        nodes, tokens = np.asarray(flat, dtype=np.int64).T
+        nodes, tokens = np.asarray([step for answer in self.steps for step in answer], dtype=np.int64).T
         return nodes + 1, tokens
 
     def reads_on(self, path: Sequence[int]) -> tuple[IntArray, IntArray]:
@@ -71,8 +70,7 @@ class AnswerTrie:
 
     def total(self, read: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Add up the log-probabilities that were read for `reads`: (n, S) -> (n, C)."""
-        starts = np.cumsum([0, *(len(answer) for answer in self.steps[:-1])])
-        return np.add.reduceat(read, starts, axis=1)
+        return np.add.reduceat(read, np.cumsum([0, *(len(answer) for answer in self.steps[:-1])]), axis=1)
 
 
 def build_trie(answers: Sequence[Sequence[int]]) -> AnswerTrie:

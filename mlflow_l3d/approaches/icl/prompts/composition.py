@@ -164,9 +164,7 @@ class PromptFormat:
             Places of the options in their order here.
         """
         options = tuple(self.options[place] for place in order)
-        before, after = (
-            numbered_options([self.verbaliser[label] for label in each]) for each in (self.options, options)
-        )
+        before, after = (numbered_options([self.verbaliser[name] for name in each]) for each in (self.options, options))
         return replace(self, options=options, instruction=self.instruction.replace(before, after)) if options else self
 
     def parse(self, text: str) -> int:
