@@ -1,12 +1,15 @@
-"""The folder for data between runs, with the spool of results not yet on the server; and the hash of a file."""
+"""The folder for data between runs, with the spool of results not yet on the server; files with notes, and hashes."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import stat
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from mlflow_l3d.errors import ParameterError
 
@@ -81,3 +84,19 @@ def file_hash(path: Path) -> str:
 def _content_hash(path: Path, *_: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_notes(path: Path) -> dict[str, Any]:
+    """Return the mapping in a file of JSON; an empty one if there is none, or it is damaged."""
+    with suppress(OSError, ValueError):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return document if isinstance(document, dict) else {}
+    return {}
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file, which is whole whenever somebody reads it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_bytes(content.encode() if isinstance(content, str) else content)
+    partial.replace(path)

@@ -1,4 +1,7 @@
-"""MLflow's most frequent calls of a store, in a few statements each; what these cannot do, or find wrong, it does."""
+"""MLflow's most frequent calls of a store, in a few statements each; what these cannot do, or find wrong, it does.
+
+With ``L3D_TEST_STORE=mlflow`` it does everything.
+"""
 
 from __future__ import annotations
 

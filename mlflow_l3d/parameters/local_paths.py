@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from mlflow_l3d.approaches.command.key_files import read_notes, write_whole
 from mlflow_l3d.parameters.values import public_parameter, public_words
-from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.paths import cache_folder, read_notes, write_whole
 from mlflow_l3d.privacy import HIDDEN
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from mlflow_l3d.approaches.command.key_files import write_whole
+from mlflow_l3d.paths import write_whole
 
 MOST: Final = 500
 """Remembered runs of a case, the newest ones."""

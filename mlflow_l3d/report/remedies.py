@@ -65,11 +65,9 @@ def remedy_words(remedy: Remedy, also: Sequence[Remedy] = (), most: int = _MOST_
 def labels_note(remedies: Sequence[Remedy]) -> str:
     """Return which remedies need more labels, after a space; empty if none does."""
     over = dict.fromkeys(remedy_over(each, 1) for each in remedies if each.kind in SEVERAL and each.needs_labels)
-    return (
-        f" Runs differing in {listed([*over], 'or')} need different labels: k runs up to k times as many."
-        if over
-        else ""
-    )
+    if not over:
+        return ""
+    return f" Runs differing in {listed([*over], 'or')} need different labels: k runs up to k times as many."
 
 
 def plain_words(remedy: Remedy, most: int = _MOST_NAMES) -> str:

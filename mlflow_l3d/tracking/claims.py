@@ -66,7 +66,7 @@ class Claims:
         return True
 
     def take_soon(self, key: str) -> bool:
-        """Do the same alone, and wait for others, which should be uploading it; after a minute they are ignored."""
+        """Claim a cell alone, as :meth:`take`, but wait while others upload it; after a minute they are ignored."""
         for _ in range(600):
             if self.lock(key, alone=True):
                 return self.take(key)

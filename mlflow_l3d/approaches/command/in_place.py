@@ -17,12 +17,11 @@ from shutil import copyfile
 from typing import Final
 
 from mlflow_l3d.approaches.command.folder import MOST_FILES, Stamps, file_stamp, walk
-from mlflow_l3d.approaches.command.key_files import read_notes, write_whole
 from mlflow_l3d.approaches.command.template import Output, last_lines, run
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, warn_once
 from mlflow_l3d.approaches.project import store
 from mlflow_l3d.metrics.known import sounds_like_metric
-from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.paths import cache_folder, read_notes, write_whole
 
 _FILES: Final = (*PREDICTIONS, METRICS)
 _LAST_METRICS: Final = """SELECT key, value, max(is_nan), count(DISTINCT value) FROM latest_metrics JOIN runs

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import logging
-import os
 import re
 import warnings
 from collections.abc import Mapping
@@ -13,13 +12,13 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from mlflow_l3d.approaches.command.folder import MOST_FILES, walk
 from mlflow_l3d.approaches.command.template import Template, small_text
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS
 from mlflow_l3d.cells.cell import content_key
-from mlflow_l3d.paths import cache_folder, file_hash
+from mlflow_l3d.paths import cache_folder, file_hash, read_notes, write_whole
 
 _SMALL: Final = 10**7
 _SCRIPTS: Final = frozenset({".py", ".sh"})
@@ -147,19 +146,3 @@ def _notes_path(template: Template, files: Mapping[str, str]) -> Path:
 
 def _is_program(template: Template, name: str) -> bool:
     return Path(name).suffix in _SCRIPTS or name in [*template.named()][:1]
-
-
-def read_notes(path: Path) -> dict[str, Any]:
-    """Return the mapping in a file of JSON; an empty one if there is none, or it is damaged."""
-    with suppress(OSError, ValueError):
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return document if isinstance(document, dict) else {}
-    return {}
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file, which is whole whenever somebody reads it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}")
-    partial.write_bytes(content.encode() if isinstance(content, str) else content)
-    partial.replace(path)

@@ -117,12 +117,12 @@ def is_public(name: str, value: Printed, line: str = "") -> bool:
 
 
 def normalised(name: str) -> str:
-    """Return a name in lower case, with ``_`` for blanks, and without counters of epochs; empty for a sentence.
+    """Return a name in lower case, with ``_`` for blanks, without counts of epochs and seeds; empty for a sentence.
 
     Examples
     --------
-    >>> normalised("Epoch 3/10 Val F1 (macro)"), normalised("recall@5")
-    ('val_f1_macro', 'recall_at_5')
+    >>> normalised("Epoch 3/10 Val F1 (macro)"), normalised("recall@5"), normalised("Seed 3 accuracy")
+    ('val_f1_macro', 'recall_at_5', 'accuracy')
     """
     words = _COUNTED.sub(" ", name.lower()).replace("@", "_at_").replace("^2", "2").replace("²", "2")
     name = re.sub(r"_{2,}", "_", re.sub(r"[^\w./-]+", "_", words)).strip("_./-")

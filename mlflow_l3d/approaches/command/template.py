@@ -217,7 +217,6 @@ PASSED_ON: Final = (
     *("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"),
 )
 """Environment variables that every command has: those that programs need to start, one thread a worker, the GPUs."""
-_LONGEST_LINE: Final = 200
 _idle: dict[int, list[subprocess.Popen[bytes]]] = {}
 """Process -> supervisors that it has started and that run nothing; a fork must not use those of its parent."""
 
@@ -234,17 +233,20 @@ class Output(NamedTuple):
 
 
 def last_lines(text: str, count: int) -> list[str]:
-    """Return the last lines of a text that are not empty, as they may be shown."""
+    """Return the last lines of a text that are not empty, as they may be shown: 200 characters of each at most."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return [public_text(line)[-_LONGEST_LINE:] for line in lines[-count:]]
+    return [public_text(line)[-200:] for line in lines[-count:]]
 
 
 def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Output:
     """Run a command in a folder until it ends, and return the end of its output; all that it started ends with it.
 
-    It also ends when this process ends, be it killed. Elsewhere than on Linux, what outlives the command ends only with
-    this process, and not if it left the session. Raises L3DError if it cannot be started, or ends with another status
-    than 0; with the last line that it wrote.
+    All also ends with this process, be it killed; elsewhere than on Linux only then, and not what left the session.
+
+    Raises
+    ------
+    L3DError
+        If it cannot be started, or ends with another status than 0; with the last line that it wrote.
     """
     request = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
     supervisor = _supervisor()

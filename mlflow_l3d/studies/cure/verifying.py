@@ -15,10 +15,10 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.consistency import Stability
 from mlflow_l3d.analysis.cure.remedy import MEASURED, Prediction
 from mlflow_l3d.analysis.intervals import LEVEL
-from mlflow_l3d.approaches.command.key_files import write_whole
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.published import PUBLISHED
+from mlflow_l3d.paths import write_whole
 from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.cure.changed import FEWEST, cured_request, member_keys, members_folder, stored_runs, trained
