@@ -131,6 +131,14 @@ class Continuation:
         """Return how some of the texts are continued."""
         return replace(self, sampling=self.sampling and self.sampling.of(items))
 
+    def extend(self, new: Sequence[list[int]], tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Add the next token, (n,), to the new tokens of each text; return which texts are continued, (n,)."""
+        going = ~np.isin(tokens, list(self.stop))
+        for text in np.flatnonzero(going):
+            new[text].append(int(tokens[text]))
+            going[text] = not self.ended(new[text])
+        return going
+
 
 class Engine(ABC):
     """Scores answers and generates with a language model.

@@ -8,19 +8,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.icl.engine.base import Batches, Continuation, Ended, Engine, Result, TokenIds
+from mlflow_l3d.approaches.icl.engine.base import Batches, Continuation, Engine, Result, TokenIds
 from mlflow_l3d.approaches.icl.engine.decoding import TEXTS, cached_tokens, decode, packed_tokens
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
 from mlflow_l3d.approaches.icl.engine.rows import Rows
 from mlflow_l3d.approaches.icl.engine.tensors import (
-    Sampling,
     copy_to_host,
     log_probabilities,
     next_tokens,
@@ -63,23 +61,34 @@ def plain_generate(
     """Return continuations by the model's own ``generate``, each up to its first stop token."""
     from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
-    tokens = {"max_new_tokens": how.limit, "pad_token_id": pad_id, "eos_token_id": sorted(how.stop) or None}
-    settings = GenerationConfig(**tokens)  # type: ignore[no-untyped-call]
+    settings = GenerationConfig(max_new_tokens=how.limit, pad_token_id=pad_id)  # type: ignore[no-untyped-call]
 
     def work(batch: Sequence[int]) -> list[list[int]]:
-        ids = torch.tensor([prompts[item] for item in batch], device=model.device)
-        processors = LogitsProcessorList()
-        if how.sampling is not None:
-            processors.append(partial(_only_drawn, how.sampling.of(batch), ids.shape[1]))
-        mask = torch.ones_like(ids)
-        output = model.generate(
-            ids,
-            attention_mask=mask,
+        prompt_ids = torch.tensor([prompts[item] for item in batch], device=model.device)
+        start, sampling = prompt_ids.shape[1], how.of(batch).sampling
+        results: list[list[int]] = [[] for _ in batch]
+        running = np.arange(len(batch))
+
+        def only_drawn(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            """Return scores under which the likeliest token is the one that is drawn."""
+            drawn = next_tokens(scores, ids.shape[1] - start, sampling)
+            copy_to_host(drawn)
+            return torch.full_like(scores, -torch.inf).scatter_(1, drawn[:, None], 0.0)
+
+        def have_ended(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
+            """Return which rows have ended, (B,)."""
+            nonlocal running
+            running = running[how.extend([results[text] for text in running], copy_to_host(ids[:, -1])[running])]
+            return torch.from_numpy(~np.isin(np.arange(len(batch)), running)).to(ids.device)
+
+        model.generate(
+            prompt_ids,
+            attention_mask=torch.ones_like(prompt_ids),
             generation_config=settings,
-            logits_processor=processors,
-            stopping_criteria=StoppingCriteriaList([partial(_have_ended, how.ended, ids.shape[1])]),
+            logits_processor=LogitsProcessorList([only_drawn] if sampling else []),
+            stopping_criteria=StoppingCriteriaList([have_ended]),
         )
-        return [_until(new, how) for new in output[:, ids.shape[1] :].tolist()]
+        return results
 
     # What the model came with, such as a penalty or a forced end, would be taken if `settings` is silent.
     own_settings, model.generation_config = model.generation_config, GenerationConfig()  # type: ignore[no-untyped-call]
@@ -87,21 +96,6 @@ def plain_generate(
         return _in_equal_lengths(prompts, how.limit, work, batches)
     finally:
         model.generation_config = own_settings
-
-
-def _until(tokens: Sequence[int], how: Continuation) -> list[int]:
-    """Return the tokens up to where the text ends."""
-    tokens_of_text: list[int] = []
-    for token in takewhile(lambda token: token not in how.stop, tokens):
-        tokens_of_text.append(token)
-        if how.ended(tokens_of_text):
-            break
-    return tokens_of_text
-
-
-def _have_ended(ended: Ended, start: int, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
-    """Return which rows have ended, (B,); texts began at token `start`."""
-    return torch.tensor([ended(row) for row in ids[:, start:].tolist()], device=ids.device)
 
 
 def _in_equal_lengths(
@@ -116,13 +110,6 @@ def _in_equal_lengths(
     for length in sorted(groups):
         results |= dict(zip(groups[length], batches.run(groups[length], costs, work), strict=True))
     return [results[item] for item in range(len(texts))]
-
-
-def _only_drawn(sampling: Sampling, start: int, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    """Return scores under which the likeliest token is the one that is drawn; texts began at token `start`."""
-    chosen = next_tokens(scores, ids.shape[1] - start, sampling)
-    copy_to_host(chosen)
-    return torch.full_like(scores, -torch.inf).scatter_(1, chosen[:, None], 0.0)
 
 
 class CausalEngine(Engine):

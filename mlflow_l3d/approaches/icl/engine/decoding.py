@@ -74,13 +74,9 @@ def decode(
         flat = logits.flatten(0, 1)
         if len(running) < len(flat):
             flat = flat[on_device(flat.device, np.flatnonzero(filled))[0]]
-        chosen = np.full(texts_of.shape, 0)
+        chosen, going = np.full(texts_of.shape, 0), filled.copy()
         chosen[filled] = copy_to_host(next_tokens(flat, step, how.sampling, running))
-        going = filled & ~np.isin(chosen, list(how.stop))
-        for row, slot in zip(*np.nonzero(going), strict=True):
-            new_tokens = results[texts_of[row, slot]]
-            new_tokens.append(int(chosen[row, slot]))
-            going[row, slot] = not how.ended(new_tokens)
+        going[filled] = how.extend([results[text] for text in running], chosen[filled])
         if not going.any() or step == how.limit - 1:
             break
         rows_left = going.any(axis=1)

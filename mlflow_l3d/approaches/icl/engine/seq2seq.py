@@ -103,19 +103,13 @@ class Seq2SeqEngine(Engine):
     @torch.inference_mode()
     def _continue(self, texts: Sequence[TokenIds], how: Continuation) -> list[list[int]]:
         results: list[list[int]] = [[] for _ in texts]
-        running = set(range(len(texts)))
+        running = np.arange(len(texts))
         logits, shared, cache = self._start(texts)
         for step in range(how.limit):
             chosen = next_tokens(logits[:, -1], step, how.sampling)
             # A text that has ended goes on in its row, unread.
-            for text, token in enumerate(copy_to_host(chosen).tolist()):
-                if token in how.stop:
-                    running.discard(text)
-                elif text in running:
-                    results[text].append(token)
-                    if how.ended(results[text]):
-                        running.discard(text)
-            if not running or step == how.limit - 1:
+            running = running[how.extend([results[text] for text in running], copy_to_host(chosen)[running])]
+            if not len(running) or step == how.limit - 1:
                 break
             logits = self._decode(chosen[:, None], shared, cache)
         return results
