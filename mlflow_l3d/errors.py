@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import errno
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mlflow_l3d.privacy import public_text
@@ -49,6 +50,15 @@ class ParameterError(L3DError, ValueError):
     def __reduce__(self) -> tuple[type, tuple[str, object, str, str], dict[str, object]]:
         """Keep the parts, and notes, when the error crosses a process boundary."""
         return type(self), (self.name, self.value, self.allowed, self.fix), self.__dict__
+
+
+@contextmanager
+def renamed(name: str) -> Iterator[None]:
+    """Let a ParameterError in the block name the parameter as the user knows it."""
+    try:
+        yield
+    except ParameterError as error:
+        raise ParameterError(name, error.value, error.allowed, error.fix) from None
 
 
 def disk_line(error: BaseException | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib import metadata
 from importlib.metadata import PackageNotFoundError
@@ -152,27 +152,20 @@ def reproducible(device: str, *, deterministic: bool = True) -> Iterator[None]:
     if deterministic:
         os.environ.setdefault(*CUBLAS)  # looked at when the first product is computed
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    precision, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn
-    switches = {"benchmark": False, "deterministic": deterministic, "allow_tf32": False}
-    kept = {name: getattr(cudnn, name) for name in switches}
-    attention: bool = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
-    memory: Any = torch.utils.deterministic
-    filled = memory.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(deterministic)
-    torch.set_float32_matmul_precision("highest")
-    try:
-        torch.backends.cuda.enable_cudnn_sdp(False)
-        memory.fill_uninitialized_memory = False
-        for name, value in switches.items():
-            setattr(cudnn, name, value)
+    cudnn, memory, of_cuda = torch.backends.cudnn, torch.utils.deterministic, torch.backends.cuda
+    switches: list[tuple[Any, str, bool]] = [(memory, "fill_uninitialized_memory", False), (cudnn, "benchmark", False)]
+    switches += [(cudnn, "deterministic", deterministic), (cudnn, "allow_tf32", False)]
+    with ExitStack() as put_back:
+        put_back.callback(torch.use_deterministic_algorithms, before[0], warn_only=before[1])
+        put_back.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+        put_back.callback(of_cuda.enable_cudnn_sdp, of_cuda.cudnn_sdp_enabled())  # type: ignore[no-untyped-call]
+        torch.use_deterministic_algorithms(deterministic)
+        torch.set_float32_matmul_precision("highest")
+        of_cuda.enable_cudnn_sdp(False)
+        for owner, name, value in switches:
+            put_back.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, value)
         yield
-    finally:
-        torch.backends.cuda.enable_cudnn_sdp(attention)
-        memory.fill_uninitialized_memory = filled
-        for name, value in kept.items():
-            setattr(cudnn, name, value)
-        torch.set_float32_matmul_precision(precision)
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
 @contextmanager

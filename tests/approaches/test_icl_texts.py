@@ -171,7 +171,7 @@ def test_an_endpoint_writes_answers(server: Server, tmp_path: Path) -> None:
         ({"shots": 11}, "hyperparameters.shots=11: class 'all' has 10 labelled examples to take them from"),
         (
             {"prompt_format": "custom", "template": "{text} x", "instruction": "One of {options}."},
-            "hyperparameters.instruction=One of {options}.: {options} is not a slot; if answers are texts",
+            "hyperparameters.instruction=One of {options}.: {options} is not a slot; the slots here are (none)",
         ),
     ],
 )

@@ -67,7 +67,7 @@ def test_what_names_the_numbers_of_a_gpu(monkeypatch):
 
 
 def test_features_of_two_kinds_of_gpu_are_two_files(monkeypatch):
-    found = ModelReference("model", "revision", "folder")
+    found = ModelReference("model", "revision")
     pretend_cards(monkeypatch, "NVIDIA A100", "NVIDIA H100", "NVIDIA A100")
     monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 91002)  # one built for CUDA asks for a driver
     keys = [features_key([["a"]], Encoding(found, "mean", 8, device)) for device in ("cuda", "cuda:1", "cuda:2", "cpu")]

@@ -21,7 +21,7 @@ from mlflow_l3d.approaches.models.references import PRESETS, default_quantisatio
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics
 from mlflow_l3d.approaches.shots import chosen_classes, equal_orders
 from mlflow_l3d.cells.factors import TASK_FACTORS
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.errors import ParameterError, renamed
 from mlflow_l3d.metrics.base import OF_TEXTS
 from mlflow_l3d.metrics.classification import unparsed_reasons
 from mlflow_l3d.tasks.base import Task
@@ -95,10 +95,8 @@ class InContextLearning(Approach):
         recipe = recipes.Recipe.of(hyperparameters)
         versions = dict(dependencies_of(model, recipe))
         for at, name in enumerate(recipe.judge_names):
-            try:
+            with renamed("hyperparameters.judge"):
                 versions[f"judge {at}"] = judge_identity(name, recipe.of_judge())
-            except ParameterError as error:
-                raise ParameterError("hyperparameters.judge", error.value, error.allowed, error.fix) from None
         if hyperparameters["dtype"] == "bfloat16":
             versions["attention on a cpu"] = "products"
         quantise, dtype = hyperparameters["quantise"], hyperparameters["dtype"]
@@ -109,11 +107,8 @@ class InContextLearning(Approach):
             need_bitsandbytes()
             versions["bitsandbytes"] = minor_version("bitsandbytes", "icl")
         if hyperparameters["selection"] == "similarity":
-            try:
+            with renamed("hyperparameters.selection_encoder"):
                 versions["selection_encoder"] = resolve(str(hyperparameters["selection_encoder"])).revision
-            except ParameterError as error:
-                name = "hyperparameters.selection_encoder"
-                raise ParameterError(name, error.value, error.allowed, error.fix) from None
         return versions
 
     def published(self, task: str, given: Mapping[str, Value], model: str = "") -> Mapping[str, Value] | None:  # noqa: ARG002

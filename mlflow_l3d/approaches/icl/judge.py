@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,13 +17,13 @@ from mlflow_l3d.approaches.icl.encoding import answer_ids, check_length, prompts
 from mlflow_l3d.approaches.icl.endpoint.engine import Connection, Tally
 from mlflow_l3d.approaches.icl.endpoint.store import is_endpoint
 from mlflow_l3d.approaches.icl.loading import borrowed, engine_for
-from mlflow_l3d.approaches.icl.prompts.composition import slots
+from mlflow_l3d.approaches.icl.prompts.composition import BRACES, check_slots, slots
 from mlflow_l3d.approaches.icl.prompts.decisions import FloatArray, chosen, parse_answer, probabilities
 from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.cells.factors import stream
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError, renamed
 from mlflow_l3d.metrics.texts import references
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
@@ -33,7 +32,6 @@ PARAMETER: Final = "hyperparameters.judge_template"
 _ANSWER: Final = "{answer}"
 _REFERENCE: Final = "{reference}"
 _OPTIONS: Final = "{options}"
-_BRACES: Final = re.compile(r"\{([^{}]*)\}")
 _ENDS: Final = (
     f"Right answer: {_REFERENCE}\n"
     f"Given answer: {_ANSWER}\n"
@@ -77,21 +75,15 @@ class Question:
         ParameterError
             If a slot is unknown, there is none for the answer, or two verdicts are the same.
         """
-        try:
+        with renamed("hyperparameters.judge_words"):
             verdicts = check_words(words)
-        except ParameterError as error:
-            raise ParameterError("hyperparameters.judge_words", error.value, error.allowed, error.fix) from None
         input_slots = slots(columns)
         if template == AUTO:
             inputs = [f"Text {at}: {slot}" for at, slot in enumerate(input_slots, 1)]
             inputs = inputs if columns > 1 else ["Question: {text}"]
             return cls("\n".join((*inputs, _ENDS)), verdicts)
         text = template.replace("\\n", "\n").strip()
-        allowed_slots = (*input_slots, _REFERENCE, _ANSWER, _OPTIONS)
-        for match in _BRACES.finditer(text):
-            if match[0] not in allowed_slots:
-                allowed = f"{match[0]} is not a slot; there are {', '.join(allowed_slots)}"
-                raise ParameterError(PARAMETER, text.replace("\n", "\\n"), allowed)
+        check_slots(PARAMETER, text, (*input_slots, _REFERENCE, _ANSWER, _OPTIONS))
         if _ANSWER not in text:
             allowed = "lacks the slot {answer}: there is nothing to judge"
             raise ParameterError(PARAMETER, text.replace("\n", "\\n"), allowed)
@@ -102,7 +94,7 @@ class Question:
         filled = dict(zip(slots(len(texts)), texts, strict=True))
         filled |= {_REFERENCE: " / ".join(references), _ANSWER: answer, _OPTIONS: ", ".join(self.words)}
         # One pass, so that a text that holds a slot is not filled in turn.
-        return _BRACES.sub(lambda slot: filled[slot[0]].strip(), self.template)
+        return BRACES.sub(lambda slot: filled[slot[0]].strip(), self.template)
 
 
 def verdict_scores(logs: FloatArray, temperature: float, seed: int) -> FloatArray:
@@ -182,14 +174,14 @@ class RemoteJudge:
 
     def scores(self, prompts: Sequence[str], words: Sequence[str], seed: int) -> FloatArray:
         """Return the score of each answer; nan if a text names no verdict, or two."""
-        engine, tally = self.connection.engine, Tally()
-        if engine.way(words) != "nothing":
-            logs, _ = self.connection.result(engine.score(prompts, words, tally))
+        server, tally = self.connection, Tally()
+        if server.way(words) != "nothing":
+            logs, _ = server.result(server.score(prompts, words, tally))
             if not np.isnan(logs).all():  # else it thinks before it answers
                 return verdict_scores(logs, self.temperature, seed)
         drawn = stream(seed, "verdicts").integers(2**31, size=len(prompts)).tolist()
         seeds = drawn if self.temperature else [0] * len(prompts)
-        texts = self.connection.result(engine.generate(prompts, self.tokens, self.temperature, seeds, tally))
+        texts = server.result(server.generate(prompts, self.tokens, self.temperature, seeds, tally))
         values = np.array([*np.linspace(0, 1, len(words)), np.nan])
         return values[[parse_answer(each.answer(thinks=self.thinks)[0], words) for each in texts]]
 
@@ -203,6 +195,8 @@ class Bench:
         As for a session; the recipe names judges.
     questions
         What each of them asks.
+    opened
+        Closes the connections of judges.
 
     Raises
     ------
@@ -210,18 +204,18 @@ class Bench:
         If a judge cannot be loaded.
     """
 
-    def __init__(self, task: Task, questions: Sequence[Question], recipe: Recipe, device: str, cache: Path) -> None:
+    def __init__(
+        self, task: Task, questions: Sequence[Question], recipe: Recipe, device: str, cache: Path, opened: ExitStack
+    ) -> None:
         self.task, self.questions, judge_recipe = task, questions, recipe.of_judge()
-        opened_judges: dict[str, LocalJudge | RemoteJudge] = {}
-        with ExitStack() as opened:
-            for name in recipe.judge_names:
-                if is_endpoint(name):
-                    opened_judges[name] = judge = RemoteJudge(name, judge_recipe, cache)
-                    opened.callback(judge.connection.close)
-                else:
-                    opened_judges[name] = LocalJudge(name, judge_recipe, device, cache)
-            self._stack = opened.pop_all()
-        self.judges = [opened_judges[name] for name, _ in recipe.judges]
+        judges: dict[str, LocalJudge | RemoteJudge] = {}
+        for name in recipe.judge_names:
+            if is_endpoint(name):
+                judges[name] = judge = RemoteJudge(name, judge_recipe, cache)
+                opened.callback(judge.connection.close)
+            else:
+                judges[name] = LocalJudge(name, judge_recipe, device, cache)
+        self.judges = [judges[name] for name, _ in recipe.judges]
 
     def metrics(self, seed: int, positions: IntArray, answers: npt.NDArray[Any]) -> dict[str, float]:
         """Return ``judge_score``, the mean over answers with a verdict, and ``without_verdict_share``.
@@ -250,7 +244,3 @@ class Bench:
             none = f"none of the verdicts {', '.join(question.words)} of any answer"
             raise L3DError(f"The judge gave {none}: ask it otherwise (judge_template).")
         return {"judge_score": float(scores[~missing].mean()), "without_verdict_share": float(missing.mean())}
-
-    def close(self) -> None:
-        """Release what judges hold."""
-        self._stack.close()

@@ -39,5 +39,4 @@ def borrowed(
 
 def engine_for(loaded: LoadedModel, recipe: Recipe) -> Engine:
     """Return what runs a model."""
-    with loaded.precision():
-        return loaded.kind.engine(loaded.model, loaded.tokenizer.pad_token_id, batch_size=recipe.batch_size or None)
+    return loaded.kind.engine(loaded.model, loaded.tokenizer.pad_token_id, batch_size=recipe.batch_size)

@@ -97,22 +97,23 @@ class PromptSession(Session):
         self.features = None
         self.hinted: set[str] = set()
         self.bench: Bench | None = None
+        self.opened = ExitStack()
         self.kept: dict[frozenset[tuple[str, int]], Answers] = {}
         if recipe.judges:
             from mlflow_l3d.approaches.icl.judge import Bench, Question
 
             questions = [Question.of(text, recipe.judge_words, len(task.texts)) for _, text in recipe.judges]
-        self._load(model, device, cache)
-        if recipe.judges:
-            with ExitStack() as opened:
-                opened.callback(self.close)
-                self.bench = Bench(task, questions, recipe, device, cache)
-                opened.pop_all()
-        if recipe.selection == "similarity":
-            from mlflow_l3d.approaches.models.features import Encoding, load_or_encode
+        with ExitStack() as failed:
+            failed.push(self.opened)
+            self._load(model, device, cache)
+            if recipe.judges:
+                self.bench = Bench(task, questions, recipe, device, cache, self.opened)
+            if recipe.selection == "similarity":
+                from mlflow_l3d.approaches.models.features import Encoding, load_or_encode
 
-            encoder = resolve(recipe.selection_encoder)
-            self.features = load_or_encode(task.texts, Encoding(encoder, device=device), cache)
+                encoder = resolve(recipe.selection_encoder)
+                self.features = load_or_encode(task.texts, Encoding(encoder, device=device), cache)
+            failed.pop_all()
 
     @abstractmethod
     def _load(self, model: str, device: str, cache: Path) -> None:
@@ -161,9 +162,8 @@ class PromptSession(Session):
         return answered(cell.key, self.task, asked.test, predictions, scores, metrics=metrics)
 
     def close(self) -> None:
-        """Release the models, and judges' connections."""
-        if self.bench is not None:
-            self.bench.close()
+        """Release the models, and close the connections to servers."""
+        self.opened.close()
         super().close()
 
     def _read(self, asked: Asked, written: Sequence[Written]) -> tuple[npt.NDArray[Any], dict[str, float]]:

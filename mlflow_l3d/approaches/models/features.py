@@ -7,7 +7,7 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,7 +95,7 @@ def load_or_encode(texts: Sequence[Sequence[str]], encoding: Encoding, cache: Pa
                 if _stored(path, rows) is None:
                     if path.exists():
                         _log.warning("Features in %s are damaged, or have no checksum, and are made again", path.name)
-                    _write(path, lambda file, free: encode(file, texts, encoding, free=free))
+                    _write(path, texts, encoding)
             features = _stored(path, rows)
     except OSError as error:
         allowed = f"the cache folder cannot take the features ({error.strerror or type(error).__name__})"
@@ -106,12 +106,12 @@ def load_or_encode(texts: Sequence[Sequence[str]], encoding: Encoding, cache: Pa
     return features
 
 
-def _write(path: Path, encode_into: Callable[[BinaryIO, int], None]) -> None:
-    """Write features to a file that appears only when it is whole; the encoder learns how many bytes are free."""
+def _write(path: Path, texts: Sequence[Sequence[str]], encoding: Encoding) -> None:
+    """Write features, and their checksum, to a file that appears only when it is whole."""
     partial = path.with_suffix(".partial")
     try:
         with partial.open("wb") as file:
-            encode_into(file, shutil.disk_usage(path.parent).free)
+            encode(file, texts, encoding, free=shutil.disk_usage(path.parent).free)
             file.flush()
             file.seek(0, os.SEEK_END)
             file.write(hashlib.sha256(np.load(partial, mmap_mode="r")).digest())

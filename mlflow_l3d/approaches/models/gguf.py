@@ -44,7 +44,7 @@ def located(reference: str, cache: Path) -> tuple[ModelReference, str]:
     """Return where a model lies, and its name for messages; a GGUF file is converted into the cache, once."""
     file = find_gguf(reference)
     if file is not None:
-        return ModelReference(str(converted(file, cache)), gguf_revision(file), "folder"), file.name
+        return ModelReference(str(converted(file, cache)), gguf_revision(file)), file.name
     location = resolve(reference)
     return location, location.name
 
@@ -101,15 +101,14 @@ def convert(file: Path, folder: Path) -> None:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
     with quiet():
-        where: dict[str, Any] = {"gguf_file": file.name}
-        source = str(file.parent)
-        config: Any = AutoConfig.from_pretrained(source, **where)
+        where: dict[str, Any] = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
+        config: Any = AutoConfig.from_pretrained(**where)
         kind: Any = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-        model = kind.from_pretrained(source, config=config, dtype=torch.float32, **where)
+        model = kind.from_pretrained(config=config, dtype=torch.float32, **where)
         # The values are plain numbers now; what is left of the quantisation would be read as "quantised" again.
         if hasattr(model.config, "quantization_config"):
             del model.config.quantization_config
         model.hf_quantizer = None
         model.is_quantized = False
         model.save_pretrained(folder)
-        AutoTokenizer.from_pretrained(source, **where).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(**where).save_pretrained(folder)

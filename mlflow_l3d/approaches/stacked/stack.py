@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -83,12 +83,10 @@ def adam(
 
     With a weight decay it is one of AdamW (Loshchilov and Hutter 2019, algorithm 2).
     """
-    from torch.optim.adam import adam as plain
-    from torch.optim.adamw import adamw as decoupled
+    from torch.optim.adam import adam as step
 
-    step: Callable[..., None] = plain if weight_decay is None else decoupled
+    flags = {"fused": True, "amsgrad": False, "maximize": False, "decoupled_weight_decay": weight_decay is not None}
     settings = {"lr": learning_rate, "weight_decay": weight_decay or 0.0, "eps": EPSILON}
-    flags = {"fused": True, "amsgrad": False, "maximize": False}
     tensors = [weights], [gradient], [moments.mean], [moments.square]
     step(*tensors, [], [moments.step], beta1=BETA_1, beta2=BETA_2, **settings, **flags)
 

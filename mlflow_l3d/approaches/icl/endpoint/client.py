@@ -140,12 +140,6 @@ class Client:
         rows = answer.get("data") if isinstance(answer, Mapping) else None
         return [row for row in rows or () if isinstance(row, Mapping)]
 
-    async def send(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Send a request, again if that helps; return the JSON object of the answer, which is counted but not kept."""
-        answer, most, cost = await self._request(path, body, dict)
-        self.store.settle(most, cost)
-        return answer
-
     async def close(self) -> None:
         """Keep what is under way, and close the connections."""
         self._stopped = self._stopped or EndpointError("the session was closed.")
@@ -165,17 +159,17 @@ class Client:
             if self._stopped is not None:
                 raise self._stopped
             try:
-                content, most, cost = await self._request(path, body, read)
+                content = await self.send(path, body, read)
             except RefusedError:
                 raise
             except L3DError as error:
                 self._stopped = error  # the others that wait are not to try as long as this one did
                 raise
-            self.store.keep(key, content, reserved=most, cost=cost)
+            self.store.keep(key, content)
             return content | {"paid": True}
 
-    async def _request(self, path: str, body: Mapping[str, Any], read: Read) -> tuple[dict[str, Any], float, float]:
-        """Send a request until it is answered; return what `read` extracts, what was reserved for it, and its cost."""
+    async def send(self, path: str, body: Mapping[str, Any], read: Read = dict) -> dict[str, Any]:
+        """Send a request, again if that helps; return what `read` extracts from the answer, counted but not kept."""
         renamed, most, fault, answer = self._renamed, self._most(body), "", None
         for attempt in range(_READS):
             await asyncio.sleep(_PAUSE * attempt if fault else 0.0)
@@ -185,7 +179,9 @@ class Client:
                 answer = await self._openai.post(path, body=whole, cast_to=object)
                 self._renamed = self._renamed | renamed
                 if not (fault := replies.stated_fault(answer)):
-                    return read(answer), most, self._cost(answer, most)
+                    content = read(answer)
+                    self.store.settle(most, self._cost(answer, most))
+                    return content
             except replies.MALFORMED as error:
                 fault = "no JSON, such as a stream" if isinstance(answer, str) else type(error).__name__
             except L3DError:  # the budget

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.approaches.icl.endpoint import replies
 from mlflow_l3d.approaches.icl.endpoint import served as server
-from mlflow_l3d.approaches.icl.endpoint.client import Client, texts_of
+from mlflow_l3d.approaches.icl.endpoint.client import Client, Read, texts_of
 from mlflow_l3d.approaches.icl.endpoint.replies import EndpointError
 from mlflow_l3d.approaches.icl.endpoint.store import Endpoint, Store, key_of
 from mlflow_l3d.approaches.icl.prompts.composition import Prompt
@@ -61,27 +61,69 @@ class Tally:
     @property
     def metrics(self) -> dict[str, float]:
         """``requests_sent``, shares of answers, and ``prompt_tokens`` if the server counts them."""
-        shares = [count / max(1, self.answers) for count in (self.foreign, self.short)]
-        metrics = dict(zip(("other_fingerprint_share", "few_tokens_share"), shares, strict=True))
-        metrics["requests_sent"] = float(self.paid)
-        if counted := [tokens for tokens in self.tokens if tokens > 0]:
-            metrics["prompt_tokens"] = float(np.mean(counted))
-        return metrics
+        answers, counted = max(1, self.answers), [tokens for tokens in self.tokens if tokens > 0]
+        metrics = {"other_fingerprint_share": self.foreign / answers, "few_tokens_share": self.short / answers}
+        tokens = {"prompt_tokens": float(np.mean(counted))} if counted else {}
+        return {**metrics, "requests_sent": float(self.paid), **tokens}
 
 
-class EndpointEngine:
-    """Scores answers and generates; all requests are made at once, the client lets through what may.
+class Connection:
+    """Looks at a server, and asks it for scores and texts; all requests are made at once, the client lets some through.
 
     Parameters
     ----------
-    client, served
-        Whom it asks.
+    model, recipe
+        Whom to ask, and how.
+    cache
+        Where answers are kept, in a folder below.
+    again
+        Whether to find out again what the server gives, as at the start of a study.
+
+    Attributes
+    ----------
+    served
+        Facts about the server.
+
+    Raises
+    ------
+    L3DError
+        If the server does not answer, or not as it should.
     """
 
-    def __init__(self, client: Client, served: server.Served) -> None:
-        self.client, self.served = client, served
-        self._fingerprints = {served.fingerprint}
-        self._path = server.CHAT if served.chat else server.TEXT
+    def __init__(self, model: str, recipe: Recipe, cache: Path, *, again: bool = False) -> None:
+        self.endpoint = Endpoint.of(model, recipe)
+        from anyio.from_thread import start_blocking_portal
+
+        self._store, self._open = Store(self.endpoint, cache / "endpoints"), ExitStack()
+        # An event loop in a thread of its own, so that a session also works if one runs already, as in a notebook.
+        self._portal = self._open.enter_context(start_blocking_portal())
+        self._client = Client(self.endpoint, self._store)
+        try:
+            self.served = self.result(server.look(self._client, recipe, again=again))
+        except BaseException:
+            self.close()
+            raise
+        self._client.verify = lambda: server.same(self._client, self.served)
+        self._client.identity = "|".join(self.served.identity.values())
+        self._fingerprints = {self.served.fingerprint}
+        self._path = server.CHAT if self.served.chat else server.TEXT
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine."""
+        future: Future[T] = self._portal.start_task_soon(lambda: work)
+        return future
+
+    def result(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end."""
+        return self.begin(work).result()
+
+    def close(self) -> None:
+        """Close connections, the file of answers and the thread."""
+        with self._open, closing(self._store):
+            try:
+                self.result(self._client.close())
+            finally:
+                self._portal.call(self._portal.stop, True)  # what is under way is cancelled
 
     def way(self, words: Sequence[str], calibrated: bool = False) -> str:
         """Return how class words get scores: ``prompt``, ``first`` token, or ``nothing`` if scores mislead.
@@ -108,66 +150,58 @@ class EndpointEngine:
         L3DError
             If all words are equally likely behind most prompts: a fault of the server, not rounding.
         """
-        everything, unseen_share = [*prompts, *empty], 0.0
+        everything, unseen = [*prompts, *empty], 0
         if self.served.gives == "prompt":
-            asked_words = [(str(prompt), word) for prompt in everything for word in words]
-            logprobs = await asyncio.gather(*(self._behind(prompt, word, tally) for prompt, word in asked_words))
-            scores = np.array(logprobs, dtype=np.float64).reshape(len(everything), len(words))
+            values: list[Any] = [self._behind(str(prompt), word, tally) for prompt in everything for word in words]
+            values = await asyncio.gather(*values)
         else:
-            more = server.listed(self.served.top, chat=self.served.chat)
-            bodies = [server.asked(prompt, chat=self.served.chat) | more for prompt in everything]
-            read = partial(replies.if_given, replies.first_tokens)
-            answers = await asyncio.gather(*(self._one(body, read, tally) for body in bodies))
             least = [replies.LEAST_SHARE] * len(prompts) + [0.0] * len(empty)
-            tops = [answer.get("top", ()) for answer in answers]
-            pairs = zip(everything, answers, strict=True)
-            tally.withheld |= {str(prompt) for prompt, answer in pairs if answer.get("finish") == replies.WITHHELD}
-            rows = [replies.first_token_scores(top, words, share) for top, share in zip(tops, least, strict=True)]
-            scores = np.array([row for row, _ in rows], dtype=np.float64).reshape(len(everything), len(words))
-            unseen_share = sum(unseen for _, unseen in rows) / max(1, scores.size)
+            answers = await asyncio.gather(*(self._first(prompt, tally) for prompt in everything))
+            rows = [replies.first_token_scores(top, words, share) for top, share in zip(answers, least, strict=True)]
+            values, unseen = [row for row, _ in rows], sum(count for _, count in rows)
+        scores = np.array(values, dtype=np.float64).reshape(len(everything), len(words))
         scores[np.isneginf(scores).all(axis=1)] = np.nan
         tied = int((np.ptp(scores, axis=1) == 0).sum())
         if tied > max(1, len(everything) / 2):
-            where, whole = self.client.endpoint.base_url, len(everything)
-            line = f"{where} gives all class words the same log-probability behind {tied} of {whole} prompts"
-            raise L3DError(f"{line}. Use decision=generate, or another judge.")
-        return scores, unseen_share
+            what = f"gives all class words the same log-probability behind {tied} of {len(everything)} prompts"
+            raise L3DError(f"{self.endpoint.base_url} {what}. Use decision=generate, or another judge.")
+        return scores, unseen / max(1, scores.size)
 
     async def generate(
         self, prompts: Sequence[Prompt], tokens: int, temperature: float, seeds: Sequence[int], tally: Tally
     ) -> list[Written]:
         """Return the texts with which prompts are answered, each drawn by the server with a seed of its own."""
-        chat = self.served.chat
-        bodies = [
-            server.asked(prompt, chat=chat, tokens=tokens, temperature=temperature, seed=seed)
-            for prompt, seed in zip(prompts, seeds, strict=True)
-        ]
-        answers = await asyncio.gather(*(self._one(body, replies.written, tally) for body in bodies))
+        how = {"chat": self.served.chat, "tokens": tokens, "temperature": temperature}
+        bodies = [(each, server.asked(each, **how, seed=seed)) for each, seed in zip(prompts, seeds, strict=True)]
+        answers = await asyncio.gather(*(self._one(*each, replies.written, tally) for each in bodies))
         return [Written(str(each["text"]), each.get("finish") or "", bool(each.get("thought"))) for each in answers]
 
     async def _behind(self, prompt: str, word: str, tally: Tally) -> float:
         read = partial(replies.if_given, partial(replies.end_of_prompt, word=word))
-        answer = await self._one(server.echoed(prompt, f" {word}"), read, tally)
+        answer = await self._one(prompt, server.echoed(prompt, f" {word}"), read, tally)
         tally.tokens[-1] -= int(answer.get("tokens", 0))
-        if answer.get("finish") == replies.WITHHELD:
-            tally.withheld.add(prompt)
         return float(answer.get("logprob", np.nan))
 
-    async def _one(
-        self, body: Mapping[str, Any], read: Callable[[Mapping[str, Any]], dict[str, Any]], tally: Tally
-    ) -> dict[str, Any]:
+    async def _first(self, prompt: Prompt, tally: Tally) -> Sequence[Any]:
+        chat = self.served.chat
+        body = server.asked(prompt, chat=chat) | server.listed(self.served.top, chat=chat)
+        answer = await self._one(prompt, body, partial(replies.if_given, replies.first_tokens), tally)
+        return answer.get("top", ())
+
+    async def _one(self, prompt: Prompt, body: Mapping[str, Any], read: Read, tally: Tally) -> dict[str, Any]:
         try:
-            answer = await self.client.ask(self._path, body, read, asked_for=tally.asked_for)
+            answer = await self._client.ask(self._path, body, read, asked_for=tally.asked_for)
         except replies.WithheldError:  # what a filter refuses is free, and has an answer: none
             tally.tokens.append(0)
             tally.answers += 1
+            tally.withheld.add(str(prompt))
             return {"text": "", "finish": replies.WITHHELD}
         model, fingerprint = str(answer["model"] or ""), str(answer["fingerprint"] or "")
         if model != self.served.model:
-            raise EndpointError(server.model_changed_message(self.client, f"{model or 'a model without a name'}"))
+            raise EndpointError(server.model_changed_message(self._client, model or "a model without a name"))
         if fingerprint not in self._fingerprints:
             self._fingerprints.add(fingerprint)
-            before, where = self.served.fingerprint or "none", self.client.endpoint.base_url
+            before, where = self.served.fingerprint or "none", self.endpoint.base_url
             line = "%s answers with the fingerprint %s; the study began with %s. other_fingerprint_share counts such."
             _log.warning(line, where, fingerprint or "none", before)
         tally.tokens.append(int(answer["prompt_tokens"]))
@@ -176,64 +210,6 @@ class EndpointEngine:
         tally.short += 0 < int(answer["prompt_tokens"]) * _MOST_BYTES < sum(map(len, texts_of(body)))
         tally.foreign += fingerprint != self.served.fingerprint
         return answer
-
-
-class Connection:
-    """Looks at a server, and holds what a session needs to ask it.
-
-    Parameters
-    ----------
-    model, recipe
-        Whom to ask, and how.
-    cache
-        Where answers are kept, in a folder below.
-    again
-        Whether to find out again what the server gives, as at the start of a study.
-
-    Attributes
-    ----------
-    served, engine
-        Facts about the server, and the engine that asks it.
-
-    Raises
-    ------
-    L3DError
-        If the server does not answer, or not as it should.
-    """
-
-    def __init__(self, model: str, recipe: Recipe, cache: Path, *, again: bool = False) -> None:
-        self.endpoint = Endpoint.of(model, recipe)
-        from anyio.from_thread import start_blocking_portal
-
-        self._store, self._open = Store(self.endpoint, cache / "endpoints"), ExitStack()
-        # An event loop in a thread of its own, so that a session also works if one runs already, as in a notebook.
-        self._portal = self._open.enter_context(start_blocking_portal())
-        self._client = Client(self.endpoint, self._store)
-        try:
-            self.served = self.result(server.look(self._client, recipe, again=again))
-        except BaseException:
-            self.close()
-            raise
-        self._client.verify = lambda: server.same(self._client, self.served)
-        self._client.identity = "|".join(self.served.identity.values())
-        self.engine = EndpointEngine(self._client, self.served)
-
-    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine."""
-        future: Future[T] = self._portal.start_task_soon(lambda: work)
-        return future
-
-    def result(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end."""
-        return self.begin(work).result()
-
-    def close(self) -> None:
-        """Close connections, the file of answers and the thread."""
-        with self._open, closing(self._store):
-            try:
-                self.result(self._client.close())
-            finally:
-                self._portal.call(self._portal.stop, True)  # what is under way is cancelled
 
 
 def identity(model: str, recipe: Recipe, cache: Path) -> dict[str, str]:

@@ -59,8 +59,8 @@ def common(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is kept of every reply: tokens of its prompt, its model and the server's fingerprint."""
     return {
         "prompt_tokens": counted(reply)[0] or 0,
-        "model": reply.get("model"),
-        "fingerprint": reply.get("system_fingerprint"),
+        "model": str(reply.get("model") or ""),
+        "fingerprint": str(reply.get("system_fingerprint") or ""),
     }
 
 
@@ -109,7 +109,8 @@ def if_given(read: Callable[[Mapping[str, Any]], dict[str, Any]], reply: Mapping
     try:
         return read(reply)
     except MALFORMED:
-        return {name: value for name, value in written(reply).items() if name not in {"text", "finish", "thought"}}
+        written(reply)
+        return common(reply)
 
 
 def end_of_prompt(reply: Mapping[str, Any], word: str) -> dict[str, Any]:

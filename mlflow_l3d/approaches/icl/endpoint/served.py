@@ -99,32 +99,26 @@ async def look(client: Client, recipe: Recipe, *, again: bool = True) -> Served:
             reply = await client.send(CHAT if served.chat else TEXT, _probe(recipe, chat=served.chat) | more)
             lists_tokens = "top" in replies.if_given(replies.first_tokens, reply)
             same_gives = not more or lists_tokens == (served.gives == "first")
-            said = {"model": served.model, "fingerprint": served.fingerprint}
-            if same_gives and _names(replies.common(reply)) == said:
+            said = replies.common(reply)
+            if same_gives and (said["model"], said["fingerprint"]) == (served.model, served.fingerprint):
                 return served
     refused: RefusedError | EndpointError | None = None
     for chat in tried:
         try:
-            reply, gives, top, refusal = await _tried(client, recipe, chat=chat)
+            served = await _tried(client, recipe, description, chat=chat)
         except UnreachableError:
             raise
         except (RefusedError, EndpointError) as error:
             refused = refused or error
-            continue
-        whose = _names(replies.common(reply))
-        served = Served(whose["model"], whose["fingerprint"], description, chat, gives, top, refusal)
-        client.store.keep(place, asdict(served), reserved=0.0, cost=0.0)
-        return served
+        else:
+            client.store.keep(place, asdict(served))
+            return served
     names = [str(row.get("id")) for row in rows]
     if names and name not in names:
         close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         fix = f"Did you mean {close[0]!r}?" if close else str(refused)
         raise ParameterError("model", f"openai:{name}", f"the server has {', '.join(names[:10])}", fix)
     raise L3DError(str(refused)) from None
-
-
-def _names(said: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(said[name] or "") for name in ("model", "fingerprint")}
 
 
 async def same(client: Client, served: Served) -> None:
@@ -144,19 +138,22 @@ def _probe(recipe: Recipe, *, chat: bool) -> dict[str, Any]:
     return asked(_QUESTION, chat=chat, tokens=1 + recipe.thought_tokens, temperature=recipe.temperature)
 
 
-async def _tried(client: Client, recipe: Recipe, *, chat: bool) -> tuple[Mapping[str, Any], Gives, int, str]:
-    """Return a reply, what can be had of log-probabilities, how many, and why none."""
+async def _tried(client: Client, recipe: Recipe, description: str, *, chat: bool) -> Served:
+    """Return what a server says on one of its two routes, and what can be had of log-probabilities."""
     path, body, score = CHAT if chat else TEXT, _probe(recipe, chat=chat), recipe.decision == "score"
+
+    def served(reply: Mapping[str, Any], gives: Gives, top: int = 0, refusal: str = "") -> Served:
+        said = replies.common(reply)
+        return Served(said["model"], said["fingerprint"], description, chat, gives, top, refusal)
+
     if score and not chat:
-        try:
-            return await _echo(client, path, body), "prompt", 0, ""
-        except (RefusedError, *replies.MALFORMED):
-            pass
+        with suppress(RefusedError, *replies.MALFORMED):
+            return served(await _echo(client, path, body), "prompt")
     refusal = ""
     if score:
         try:
             reply, top = await _listing(client, path, body, [*_TOP])
-            return reply, "first", top, ""
+            return served(reply, "first", top)
         except (RefusedError, *replies.MALFORMED) as error:
             refusal = str(error).partition(": ")[2]
     reply = await client.send(path, body)
@@ -164,7 +161,7 @@ async def _tried(client: Client, recipe: Recipe, *, chat: bool) -> tuple[Mapping
         replies.written(reply)
     except replies.MALFORMED:
         raise RefusedError(f"{client.endpoint.base_url}{path} gave no answer of that protocol") from None
-    return reply, "nothing", 0, refusal
+    return served(reply, "nothing", 0, refusal)
 
 
 async def _listing(client: Client, path: str, body: dict[str, Any], counts: list[int]) -> tuple[Mapping[str, Any], int]:

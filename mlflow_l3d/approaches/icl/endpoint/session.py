@@ -35,7 +35,8 @@ class EndpointSession(PromptSession):
     def _load(self, model: str, device: str, cache: Path) -> None:  # noqa: ARG002
         """Look at the server; the prompts of chats alternate between user and assistant, which every template takes."""
         recipe, self.connection = self.recipe, Connection(model, self.recipe, cache)
-        served, self._asks = self.connection.served, self.connection.engine
+        self.opened.callback(self.connection.close)
+        served = self.connection.served
         if parent_process() is not None and threading.current_thread() is threading.main_thread():
             # A worker that is stopped keeps the answers that are under way: closing the session waits for them.
             # (SystemExit would count as an error of a cell, which is tried again.)
@@ -43,16 +44,12 @@ class EndpointSession(PromptSession):
         self.chat = served.chat
         self.conversation = "mistral" if recipe.chat == "turns" else None
         calibrated, words = recipe.calibration != "none", [each.verbaliser for each in self.formats]
-        ways = {self._asks.way(each, calibrated) for each in words} if recipe.decision == "score" else {"generate"}
+        ways = {self.connection.way(each, calibrated) for each in words} if recipe.decision == "score" else {"generate"}
         self._way = "nothing" if "nothing" in ways else ways.pop()  # all cells alike
         requests = max(1, self.task.settings.test_size or len(self.task.labels))  # of a cell, about
         requests *= len(self.classes) if self._way == "prompt" else 1
         self.cells_at_once = max(1, min(_MOST_CELLS, _ROUNDS * self.connection.endpoint.concurrency // requests))
-        try:
-            self._say(served)
-        except ParameterError:
-            self.close()
-            raise
+        self._say(served)
 
     def _say(self, served: Served) -> None:
         """Say how class words are scored if it is not as with a model that is here."""
@@ -115,10 +112,10 @@ class EndpointSession(PromptSession):
         if self._way in {"generate", "nothing"}:
             drawn = stream(seed, "requests").integers(2**31, size=len(prompts)).tolist()
             seeds = drawn if recipe.temperature else [0] * len(prompts)
-            written = self._asks.generate(prompts, recipe.new_tokens, recipe.temperature, seeds, tally)
+            written = self.connection.generate(prompts, recipe.new_tokens, recipe.temperature, seeds, tally)
             predictions, unparsed = self._read(asked, await written)
             return predictions, None, tally.metrics | unparsed | {"generated": 1.0}
-        logprobs, unseen = await self._asks.score(prompts, form.verbaliser, tally, asked.empty)
+        logprobs, unseen = await self.connection.score(prompts, form.verbaliser, tally, asked.empty)
         ways = {"first_token": float(self._way == "first"), "unseen_share": unseen, "generated": 0.0}
         withheld = np.array([str(prompt) in tally.withheld for prompt in prompts[: asked.tested]])
         of_prompts, blank, metrics = logprobs[: len(prompts)], logprobs[len(prompts) :], tally.metrics | ways
@@ -142,8 +139,3 @@ class EndpointSession(PromptSession):
         reasons = {"unparsed_unlikely_share": unlikely, "unparsed_filtered_share": float(np.mean(withheld))}
         given = {name: share for name, share in reasons.items() if share}
         return predictions, scores, metrics | {"unparsed_share": missing} | given
-
-    def close(self) -> None:
-        """Close connections, the file of answers and the thread."""
-        self.connection.close()
-        super().close()

@@ -93,6 +93,10 @@ _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS spent (id INTEGER PRIMARY KEY CHECK (id = 1), requests INTEGER, cost REAL)",
     "INSERT OR IGNORE INTO spent VALUES (1, 0, 0.0)",
 )
+_RESERVE: Final = (
+    "UPDATE spent SET requests = requests + 1, cost = cost + :cost "
+    "WHERE (:requests = 0 OR requests < :requests) AND (:most = 0 OR cost + :cost <= :most)"
+)
 
 
 class BudgetError(L3DError):
@@ -137,24 +141,18 @@ class Store:
         """Return the file that whoever asks locks, so that others wait for the answer; many keys share one."""
         return self.file.with_suffix(f".{key[:3]}.lock")
 
-    def keep(self, key: str, answer: Mapping[str, Any], *, reserved: float, cost: float) -> None:
-        """Keep an answer, and count what it cost in the place of what was reserved for it."""
-        self._execute("BEGIN IMMEDIATE")
+    def keep(self, key: str, answer: Mapping[str, Any]) -> None:
+        """Keep an answer."""
         self._execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, json.dumps(answer)))
-        self._settle(reserved, cost)
-        self._execute("COMMIT")
 
     def settle(self, reserved: float, cost: float) -> None:
-        """Count what a request without an answer cost in the place of what was reserved for it."""
+        """Count what an answer cost in the place of what was reserved for it."""
         if reserved:
-            self._settle(reserved, cost)
+            self._execute("UPDATE spent SET cost = cost + ?", (cost - reserved,))
 
     def take_back(self, reserved: float) -> None:
         """Count a request no more that the server refused (429, 500): nobody pays for it."""
         self._execute("UPDATE spent SET requests = requests - 1, cost = cost - ?", (reserved,))
-
-    def _settle(self, reserved: float, cost: float) -> None:
-        self._execute("UPDATE spent SET cost = cost + ?", (cost - reserved,))
 
     def reserve(self, cost: float) -> None:
         """Count a request before it is sent, with the most that it can cost.
@@ -165,16 +163,7 @@ class Store:
             If the budget does not allow it. Counted are requests of all processes and commands.
         """
         requests, most = self._endpoint.max_requests, self._endpoint.max_cost
-        limits, numbers = ["1"], [cost]
-        if requests:
-            limits.append(f"requests < {requests:d}")
-        if most:
-            limits.append("cost + ? <= ?")
-            numbers += [cost, most]
-        allowed = " AND ".join(limits)
-        # The numbers are our own; nothing of a user's stands in the statement.
-        update = f"UPDATE spent SET requests = requests + 1, cost = cost + ? WHERE {allowed}"  # noqa: S608
-        if self._execute(update, numbers).rowcount:
+        if self._execute(_RESERVE, {"cost": cost, "requests": requests, "most": most}).rowcount:
             return
         sent, spent = self.spent()
         reached, value = ("max_requests", f"{requests}") if requests and sent >= requests else ("max_cost", f"{most:g}")

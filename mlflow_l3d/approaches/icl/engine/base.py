@@ -27,11 +27,13 @@ class Batches:
     tokens
         Most tokens of a batch; one item alone may have more.
     size
-        Most items of a batch, None for any number.
+        Most items of a batch, 0 for any number.
+    are_chosen
+        Whether the caller chose the tokens.
     """
 
-    def __init__(self, tokens: int, size: int | None = None) -> None:
-        self.tokens, self.size = tokens, size
+    def __init__(self, tokens: int, size: int = 0, *, are_chosen: bool = False) -> None:
+        self.tokens, self.size, self.are_chosen = tokens, size, are_chosen
 
     def run(
         self,
@@ -39,8 +41,8 @@ class Batches:
         costs: Sequence[int],
         work: Callable[[Sequence[int]], Iterable[Result]],
         *,
-        tokens: int | None = None,
-        most: int | None = None,
+        tokens: int = 0,
+        most: int = 0,
         padded: bool = False,
     ) -> list[Result]:
         """Call `work` with batches of `order` until every item had its turn; return the results by number of the item.
@@ -70,8 +72,10 @@ class Batches:
         results: dict[int, Result] = {}
         while len(results) < len(order):
             rest = order[len(results) :]
-            size = min((bound for bound in (self.size, most) if bound is not None), default=len(order))
-            count = _fitting((costs[item] for item in rest), self.tokens if tokens is None else tokens, size, padded)
+            size = min(self.size or len(rest), most or len(rest))
+            of_items = np.array([costs[item] for item in rest[:size]])
+            of_batches = np.maximum.accumulate(of_items) * np.arange(1, size + 1) if padded else of_items.cumsum()
+            count = max(1, int(np.searchsorted(of_batches, tokens or self.tokens, side="right")))
             try:
                 results |= zip(rest[:count], work(rest[:count]), strict=True)
             except Exception as error:
@@ -80,18 +84,6 @@ class Batches:
                 what = f"memory is spent by {count} prompts at once, and others at once may round otherwise"
                 raise L3DError(f"{what}. Use batch_size={count // 2}, or fewer workers.") from error
         return [results[item] for item in sorted(results)]
-
-
-def _fitting(costs: Iterator[int], tokens: int, size: int, padded: bool) -> int:
-    """Return how many of the next items make a batch, at least one."""
-    count = 1
-    total = most = next(costs)
-    for cost in costs:
-        total, most = total + cost, max(most, cost)
-        if count >= size or (most * (count + 1) if padded else total) > tokens:
-            break
-        count += 1
-    return count
 
 
 TokenIds: TypeAlias = tuple[int, ...]
@@ -150,11 +142,11 @@ class Engine(ABC):
     pad_id
         Token that fills gaps.
     batch_tokens
-        Most tokens run at once, None for 512 on a CPU and 4096 elsewhere: enough to keep matrix units busy, not more;
+        Most tokens run at once, 0 for 512 on a CPU and 4096 elsewhere: enough to keep matrix units busy, not more;
         of packed rows on CUDA see :func:`~mlflow_l3d.approaches.icl.engine.decoding.packed_tokens`. A session takes
         these, so that the batches of a cell follow from its hyperparameters, its model and the kind of device.
     batch_size
-        Most prompts run at once, None for any number.
+        Most prompts run at once, 0 for any number.
 
     Attributes
     ----------
@@ -162,13 +154,10 @@ class Engine(ABC):
         The bounds.
     """
 
-    def __init__(
-        self, model: Any, pad_id: int, *, batch_tokens: int | None = None, batch_size: int | None = None
-    ) -> None:
-        self.model = model
-        self.pad_id = pad_id
-        self.batches = Batches(batch_tokens or (512 if model.device.type == "cpu" else 4096), batch_size)
-        self._asked_tokens = batch_tokens
+    def __init__(self, model: Any, pad_id: int, *, batch_tokens: int = 0, batch_size: int = 0) -> None:
+        self.model, self.pad_id = model, pad_id
+        usual = 512 if model.device.type == "cpu" else 4096
+        self.batches = Batches(batch_tokens or usual, batch_size, are_chosen=bool(batch_tokens))
 
     def score(self, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:
         """Return the log-probability of every answer behind every prompt.

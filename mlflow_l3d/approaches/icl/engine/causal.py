@@ -5,9 +5,9 @@ A model that cannot share a cache is run plainly: rows of equal length, nothing 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -102,13 +102,11 @@ def _in_equal_lengths(
     texts: Sequence[TokenIds], new: int, work: Callable[[Sequence[int]], Iterable[Result]], batches: Batches
 ) -> list[Result]:
     """Return the results of texts, to each of which `new` tokens are added, in batches without padding."""
-    groups: dict[int, list[int]] = defaultdict(list)
-    for item, text in enumerate(texts):
-        groups[len(text)].append(item)
     costs = [len(text) + new for text in texts]
     results: dict[int, Result] = {}
-    for length in sorted(groups):
-        results |= dict(zip(groups[length], batches.run(groups[length], costs, work), strict=True))
+    for _, group in groupby(sorted(range(len(texts)), key=costs.__getitem__), costs.__getitem__):
+        items = list(group)
+        results |= zip(items, batches.run(items, costs, work), strict=True)
     return [results[item] for item in range(len(texts))]
 
 
@@ -147,7 +145,7 @@ class CausalEngine(Engine):
             return plain_score(self.model, texts, trie, self.batches)
         length = common_prefix(texts)
         prefix = self._prefix(packed, texts[0][:length])
-        reads, most = on_device(self.model.device, *trie.reads), self._most(packed, prefix)
+        reads, most = on_device(self.model.device, *trie.reads), packed_tokens(packed, prefix, self.batches)
 
         def work(batch: Sequence[int]) -> torch.Tensor:
             return read_steps(packed.rest(prefix, [texts[item][length:] for item in batch], trie, most=most), *reads)
@@ -161,7 +159,7 @@ class CausalEngine(Engine):
             return plain_generate(self.model, texts, how, self.pad_id, self.batches)
         length = common_prefix(texts)
         prefix = self._prefix(packed, texts[0][:length])
-        most = self._most(packed, prefix)
+        most = packed_tokens(packed, prefix, self.batches)
 
         def work(batch: Sequence[int]) -> list[list[int]]:
             return decode(packed, prefix, [texts[item][length:] for item in batch], how.of(batch), most)
@@ -170,11 +168,6 @@ class CausalEngine(Engine):
         lengths = [len(text) - length for text in texts]
         costs = [count + how.limit - 1 + min(length, count) for count in lengths]
         return self.batches.run(range(len(texts)), costs, work, tokens=cached_tokens(prefix), most=TEXTS)
-
-    def _most(self, packed: PackedModel, prefix: Rows) -> int:
-        """Return the most tokens of packed rows that are run at once."""
-        usual = packed_tokens(packed, prefix) if self._asked_tokens is None else None
-        return self.batches.tokens if usual is None else usual
 
     def _packed(self, longest: int) -> PackedModel | None:
         fits, window = layer_window(self.model.config, longest)

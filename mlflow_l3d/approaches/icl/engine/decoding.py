@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches.icl.engine.base import Continuation
+from mlflow_l3d.approaches.icl.engine.base import Batches, Continuation
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
 from mlflow_l3d.approaches.icl.engine.rows import NOBODY, Block, Rows, joined, lay_out, row_width
 from mlflow_l3d.approaches.icl.engine.tensors import copy_to_host, next_tokens, on_device
@@ -26,11 +26,11 @@ PACKED_TOKENS = {"cuda": 16_384}
 PACKED_BYTES = 4 * 2**30
 
 
-def packed_tokens(packed: PackedModel, prefix: Rows) -> int | None:
-    """Return the most tokens of packed rows that are run at once, None for the usual; by model, prefix and device."""
+def packed_tokens(packed: PackedModel, prefix: Rows, batches: Batches) -> int:
+    """Return the most tokens of packed rows that are run at once, by model, prefix and device."""
     most = PACKED_TOKENS.get(packed.device.type)
-    if most is None:
-        return None
+    if batches.are_chosen or most is None:
+        return batches.tokens
     row = row_width(prefix.tokens, packed.row_tokens)
     rows = PACKED_BYTES // (_key_bytes(prefix) * (prefix.tokens + row))
     return min(most, max(1, rows) * row)

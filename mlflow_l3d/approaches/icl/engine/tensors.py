@@ -27,11 +27,6 @@ def type_of(model: Any) -> torch.dtype:
     return computed(model.device.type, model.dtype)
 
 
-def is_half(model: Any) -> bool:
-    """Return whether a model computes in half precision."""
-    return type_of(model) not in (torch.float32, torch.float64)
-
-
 def takes(model: Any, argument: str) -> bool:
     """Return whether a model has an argument of this name."""
     return argument in inspect.signature(model.forward).parameters

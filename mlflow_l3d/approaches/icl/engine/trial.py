@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,7 @@ import torch
 from mlflow_l3d.approaches.failures import check_device, is_out_of_memory, one_line
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel
 from mlflow_l3d.approaches.icl.engine.rows import Rows, lay_out
-from mlflow_l3d.approaches.icl.engine.tensors import is_half
+from mlflow_l3d.approaches.icl.engine.tensors import type_of
 from mlflow_l3d.approaches.icl.engine.trie import build_trie
 
 _log = logging.getLogger(__name__)
@@ -58,23 +57,19 @@ def runs_packed(model: Any, *, windowed: bool = False) -> bool:
 
     A trial tells, and if it does not a line says why.
     """
-    with _narrow_window(model.config) if windowed else nullcontext() as window:
-        why = _fault(model, window)
+    text = model.config.get_text_config(decoder=True)
+    usual_window = getattr(text, "sliding_window", None)
+    if windowed:  # some ignore what they are given
+        text.sliding_window = _NARROW
+    try:
+        why = _fault(model, _NARROW if windowed else None)
+    finally:
+        if windowed:
+            text.sliding_window = usual_window
     if why is not None:
         what = "The model is run in full for every prompt, which takes several times as long as packed rows: %s"
         _log.warning(what, why)
     return why is None
-
-
-@contextmanager
-def _narrow_window(config: Any) -> Iterator[int]:
-    """Give a model a sliding window of a few tokens for a trial, and return it: some ignore what they are given."""
-    text = config.get_text_config(decoder=True)
-    usual_window, text.sliding_window = text.sliding_window, _NARROW
-    try:
-        yield _NARROW
-    finally:
-        text.sliding_window = usual_window
 
 
 def _fault(model: Any, window: int | None) -> str | None:
@@ -88,7 +83,7 @@ def _fault(model: Any, window: int | None) -> str | None:
     ids = [(5 + 37 * number) % size for number in range(12)]
     prefix, texts = ids[:3], (ids[3:5], ids[5:8], ids[4:7], ids[2:5])
     endings: tuple[list[int], ...] = ([], ids[8:9], ids[10:11])
-    whole = not is_half(model)
+    whole = type_of(model) in (torch.float32, torch.float64)
     packed, trie = PackedModel(model, window), build_trie([ids[8:10], ids[10:12]])
     try:
         row = packed.prefix(prefix, 2)

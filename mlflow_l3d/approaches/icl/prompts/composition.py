@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from mlflow_l3d.approaches.icl.prompts.decisions import parse_answer
+from mlflow_l3d.errors import ParameterError
 
 Shot = tuple[tuple[str, ...], int | str]
 """The texts of one labelled example (one for each text column) and its class, or its answer if that is a text."""
@@ -25,6 +26,7 @@ _SYSTEM: Final = "You are a helpful assistant that will follow every instruction
 _ACKNOWLEDGED: Final = "Ok, I will determine the {} of the Sentences you will give me using only the options provided!"
 _ANSWERS: Final = "Ok, I will answer every text that you will give me."
 _BREAK: Final = re.compile(r"\s*[\r\n]\s*")
+BRACES: Final = re.compile(r"\{[^{}]*\}")
 _SLOT: Final = re.compile(r"\{text(?:_([1-9]\d*))?\}")
 
 
@@ -33,6 +35,14 @@ def slots(columns: int) -> tuple[str, ...]:
     if columns == 1:
         return ("{text}",)
     return tuple(f"{{text_{number}}}" for number in range(1, columns + 1))
+
+
+def check_slots(parameter: str, text: str, allowed: Sequence[str]) -> None:
+    """Raise a ParameterError if a text in which slots are filled has others than those that are allowed."""
+    for slot in BRACES.findall(text):
+        if slot not in allowed:
+            what = f"{slot} is not a slot; the slots here are {', '.join(allowed) or '(none)'}"
+            raise ParameterError(parameter, text.replace("\n", "\\n"), what)
 
 
 def numbered_options(words: Sequence[str]) -> str:

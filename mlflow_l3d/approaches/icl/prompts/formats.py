@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final
 
-from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat, numbered_options, slots
+from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat, check_slots, numbered_options, slots
 from mlflow_l3d.approaches.icl.prompts.paper import ALIASES, SENTENCE, SENTIMENT, TABLES, TOPIC, Table, Wording
 from mlflow_l3d.approaches.icl.prompts.words import check_words, words_of
 from mlflow_l3d.errors import ParameterError
@@ -204,7 +204,6 @@ def _key(name: str) -> str:
 PARAMETER: Final = "hyperparameters.template"
 INSTRUCTION: Final = "hyperparameters.instruction"
 
-_BRACES: Final = re.compile(r"\{([^{}]*)\}")
 _ANSWER: Final = "{answer}"
 
 
@@ -254,9 +253,7 @@ def _shot(template: str, columns: int) -> str:
 
     if text.count(_ANSWER) > 1 or (_ANSWER in text and not text.endswith(_ANSWER)):
         raise wrong("{answer} must stand once, at the very end")
-    for match in _BRACES.finditer(text):
-        if match[0] not in allowed_slots:
-            raise wrong(f"{match[0]} is not a slot; the slots of {many} are {', '.join(allowed_slots)}")
+    check_slots(PARAMETER, text, allowed_slots)
     for slot in input_slots:
         if f"{{{slot}}}" in text:
             raise wrong(f"{{{slot}}} has a pair of braces too many")
@@ -270,10 +267,5 @@ def _shot(template: str, columns: int) -> str:
 
 
 def _instruction(instruction: str, words: Sequence[str]) -> str:
-    slots_of_words = ("{options}",) if words else ()
-    for match in _BRACES.finditer(instruction):
-        if match[0] not in slots_of_words:
-            escaped = instruction.replace("\n", "\\n")
-            has = "an instruction has only {options}" if words else "if answers are texts, an instruction has none"
-            raise ParameterError(INSTRUCTION, escaped, f"{match[0]} is not a slot; {has}")
+    check_slots(INSTRUCTION, instruction, ("{options}",) if words else ())
     return instruction.replace("\\n", "\n").strip().replace("{options}", numbered_options(words))
