@@ -67,7 +67,7 @@ def new_engine(loaded: Any, pad: int, packings: dict[Any, bool], tokens: int | N
 def make_case(task: str, loaded: Any, tests: int) -> Case:
     """Return prompts of the paper's format A with two shots a class in random order, and `tests` different inputs."""
     from mlflow_l3d.approaches.icl.encoding import answer_ids, prompts_ids
-    from mlflow_l3d.approaches.icl.prompts.formats import paper_format
+    from mlflow_l3d.approaches.icl.prompts.formats import format_for
 
     generator = np.random.default_rng(7)
     classes = list(BENCHMARKS[task].class_names)
@@ -76,7 +76,7 @@ def make_case(task: str, loaded: Any, tests: int) -> Case:
     shots = [place for number in range(len(classes)) for place in [p for p in order if labels[p] == number][:2]]
     inputs = [place for place in order if place not in shots][:tests]
     generator.shuffle(shots)
-    wording = paper_format(task, "A", classes)
+    wording = format_for(task, "A", classes)
     shown = [((texts[place],), labels[place]) for place in shots]
     rendered = [wording.render(shown, (texts[place],)) for place in inputs]
     with tokenising_on_all_cores():

@@ -13,7 +13,7 @@ from definitions import ABLATED, ALL, FORMATS, REDUCED_ABLATED, SMALL, SMALL_FOL
 from parts import Part
 from standin import stand_in
 
-from mlflow_l3d.approaches.icl.prompts.formats import paper_format
+from mlflow_l3d.approaches.icl.prompts.formats import format_for
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.published import PUBLISHED
 from mlflow_l3d.tasks.sources.benchmark_set import BENCHMARKS
@@ -95,7 +95,7 @@ def prompts(parts: Sequence[Part]) -> pd.DataFrame:
     for task in parts[0].tasks:
         names = BENCHMARKS[task].class_names
         for letter in FORMATS:
-            prompt = paper_format(task, letter, names)
+            prompt = format_for(task, letter, names)
             texts = tuple(f"<text {number}>" for number in range(1, prompt.columns + 1))
             say(f"--- {task} {letter}\n{prompt.render([(texts, 0)], texts)}\n")
             theirs = printed.loc[(task, letter), "verbaliser"]

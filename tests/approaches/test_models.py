@@ -23,7 +23,7 @@ def folder(tmp_path):
 
 def test_a_package_that_carries_a_model():
     found = models.resolve(PACKAGE)
-    assert found.kind == "package"
+    assert not found.on_hub
     assert json.loads((Path(found.path_or_id) / "config.json").read_text())["model_type"] == "bert"
     assert found.commit == "main"
     assert found == models.resolve(PACKAGE)
@@ -106,7 +106,7 @@ def hub(monkeypatch, tmp_path):
 def test_a_hub_id_is_pinned_to_its_commit(hub):
     hub("c0ffee")
     found = models.resolve("owner/name@main")
-    assert (found.path_or_id, found.revision, found.kind, found.commit) == ("owner/name", "c0ffee", "hub", "c0ffee")
+    assert (found.path_or_id, found.revision, found.on_hub, found.commit) == ("owner/name", "c0ffee", True, "c0ffee")
 
 
 def test_short_names(hub, folder, tmp_path, monkeypatch):
@@ -115,8 +115,8 @@ def test_short_names(hub, folder, tmp_path, monkeypatch):
     assert (found.path_or_id, found.revision) == ("google-bert/bert-base-uncased", "c0ffee")
     folder.rename(tmp_path / "roberta-base")
     monkeypatch.chdir(tmp_path)
-    assert models.resolve("roberta-base").kind == "hub"
-    assert models.resolve("./roberta-base").kind == "folder"
+    assert models.resolve("roberta-base").on_hub
+    assert not models.resolve("./roberta-base").on_hub
     hub(huggingface_hub.errors.OfflineModeIsEnabled("offline"))
     models.hub_commit.cache_clear()
     assert refusal("bert-base") == (

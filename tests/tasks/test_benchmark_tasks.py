@@ -291,11 +291,11 @@ sys.exit(f"imported {bad}" if bad else 0)
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_the_papers_prompts_know_the_classes(name: str) -> None:
-    from mlflow_l3d.approaches.icl.prompts.formats import paper_format
+    from mlflow_l3d.approaches.icl.prompts.formats import format_for
 
     benchmark = BENCHMARKS[name]
     for letter in "ABCD":
-        prompt = paper_format(name, letter, benchmark.class_names)
+        prompt = format_for(name, letter, benchmark.class_names)
         assert len(set(prompt.verbaliser)) == len(benchmark.class_names)
         text = prompt.render([(("one",) * len(benchmark.columns), 0)], ("two",) * len(benchmark.columns))
         assert prompt.answers[0].strip() in text

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
-from mlflow_l3d.approaches.icl.prompts.formats import LETTERS, PAPER_TASKS, format_for, generic_format, paper_format
+from mlflow_l3d.approaches.icl.prompts.formats import LETTERS, PAPER_TASKS, format_for
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -136,12 +136,11 @@ def test_prompt_does_not_depend_on_how_a_file_orders_its_classes(task: str, lett
     class_names, shots, texts = EXAMPLES[task]
     turned = tuple(reversed(class_names))
     moved = [(example, len(turned) - 1 - label) for example, label in shots]
-    assert paper_format(task, letter, turned).render(moved, texts) == golden(task, letter)
+    assert format_for(task, letter, turned).render(moved, texts) == golden(task, letter)
 
 
 def test_dispatch_and_direct_call_agree() -> None:
     for task in PAPER_TASKS:
         names, _, texts = EXAMPLES[task]
-        direct: PromptFormat = paper_format(task, "A", names)
+        direct: PromptFormat = format_for(task, "A", names)
         assert direct == format_for(task, "A", names, columns=len(texts))
-    assert generic_format("B", ("spam", "not_spam")) == format_for("mine.csv", "B", ("spam", "not_spam"))

@@ -11,14 +11,12 @@ from mlflow_l3d.approaches.icl.prompts.formats import (
     LETTERS,
     PAPER_TASKS,
     format_for,
-    generic_format,
-    paper_format,
     paper_task,
 )
 from mlflow_l3d.errors import ParameterError
 
-SST2 = paper_format("sst2", "A", ("negative", "positive"))
-PAIRS = paper_format("mrpc", "B", ("not_equivalent", "equivalent"))
+SST2 = format_for("sst2", "A", ("negative", "positive"))
+PAIRS = format_for("mrpc", "B", ("not_equivalent", "equivalent"))
 
 
 def one_line(text: str) -> str:
@@ -96,12 +94,12 @@ def test_names_of_the_papers_data_sets(name: str, expected: str | None) -> None:
 
 
 def test_trec_words_by_meaning() -> None:
-    found = paper_format("trec", "B", ("NUM", "ABBR", "HUM", "LOC", "DESC", "ENTY"))
+    found = format_for("trec", "B", ("NUM", "ABBR", "HUM", "LOC", "DESC", "ENTY"))
     assert found.verbaliser == ("Number", "Expression", "Human", "Location", "Description", "Entity")
 
 
 def test_a_part_of_the_classes_lists_only_these() -> None:
-    found = paper_format("snips", "A", ("BookRestaurant", "GetWeather"))
+    found = format_for("snips", "A", ("BookRestaurant", "GetWeather"))
     assert found.verbaliser == ("Book Restaurant", "Weather")
     assert found.instruction.endswith("options: 1) Weather 2) Book Restaurant.")
     assert (found.parse("1)"), found.parse("2)")) == (1, 0)
@@ -109,14 +107,14 @@ def test_a_part_of_the_classes_lists_only_these() -> None:
 
 @pytest.mark.parametrize("names", [("0", "1", "2", "3"), ("1", "2", "3", "4")])
 def test_numbered_classes_are_those_of_the_public_data_set(names: tuple[str, ...]) -> None:
-    assert paper_format("ag_news", "B", names).verbaliser == ("World", "Sports", "Business", "Science and Technology")
+    assert format_for("ag_news", "B", names).verbaliser == ("World", "Sports", "Business", "Science and Technology")
 
 
 def test_numbers_in_another_order_keep_their_meaning() -> None:
-    assert paper_format("sst2", "B", ("1", "-1")).verbaliser == ("Positive", "Negative")
+    assert format_for("sst2", "B", ("1", "-1")).verbaliser == ("Positive", "Negative")
     # Ten comes after nine, though its text comes first.
     names = sorted(map(str, range(14)))
-    assert paper_format("dbpedia", "B", names).verbaliser[names.index("10")] == "Plant"
+    assert format_for("dbpedia", "B", names).verbaliser[names.index("10")] == "Plant"
 
 
 @pytest.mark.parametrize(
@@ -129,11 +127,9 @@ def test_numbers_in_another_order_keep_their_meaning() -> None:
     ],
 )
 def test_classes_that_the_table_does_not_know(task: str, names: tuple[str, ...]) -> None:
-    with pytest.raises(ParameterError, match=f"the prompts of {task} know the classes"):
-        paper_format(task, "A", names)
     assert format_for(task, "A", names).name == "generic-A"
     words = [f"word {name}" for name in names]
-    assert paper_format(task, "A", names, verbaliser=words).verbaliser == tuple(words)
+    assert format_for(task, "A", names, verbaliser=words).verbaliser == tuple(words)
 
 
 def test_pairs_where_the_paper_has_sentences_get_the_generic_format() -> None:
@@ -151,19 +147,19 @@ def test_own_words_stand_in_every_place() -> None:
 
 
 def test_class_names_become_words() -> None:
-    found = generic_format("B", ("not_equivalent", "NaturalPlace", "Sci/Tech", "two  words", "USA"))
+    found = format_for("mine.csv", "B", ("not_equivalent", "NaturalPlace", "Sci/Tech", "two  words", "USA"))
     assert found.verbaliser == ("not equivalent", "Natural Place", "Sci/Tech", "two words", "USA")
 
 
 def test_class_names_that_differ_only_in_case() -> None:
     with pytest.raises(ParameterError, match="'yes' and 'Yes' cannot be distinguished"):
-        generic_format("A", ("yes", "Yes"))
+        format_for("mine.csv", "A", ("yes", "Yes"))
 
 
 def test_only_format_a_numbers_its_options() -> None:
     assert PAPER_TASKS == ("sst2", "cola", "mrpc", "ag_news", "trec", "snips", "dbpedia")
     for letter in LETTERS:
-        found = paper_format("sst2", letter, ("negative", "positive"))
+        found = format_for("sst2", letter, ("negative", "positive"))
         assert (found.parse("2)") == 1) == (letter == "A")
         assert bool(found.options) == bool(found.instruction) == (letter == "A")
 

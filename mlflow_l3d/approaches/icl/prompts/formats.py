@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat, check_slots, numbered_options, slots
-from mlflow_l3d.approaches.icl.prompts.paper import ALIASES, SENTENCE, SENTIMENT, TABLES, TOPIC, Table, Wording
+from mlflow_l3d.approaches.icl.prompts.paper import ALIASES, PAIR, SENTENCE, TABLES, TOPIC, Table, Wording
 from mlflow_l3d.approaches.icl.prompts.words import check_words, words_of
 from mlflow_l3d.errors import ParameterError
 
@@ -23,118 +23,57 @@ _BBC_WORDS: Final = {"tech": "Technology"}
 
 
 def format_for(
-    task: str, letter: str, class_names: Sequence[str], *, columns: int = 1, verbaliser: str | Sequence[str] = ()
+    task: str, letter: str, class_names: Sequence[str], *, columns: int = 0, verbaliser: str | Sequence[str] = ()
 ) -> PromptFormat:
-    """Return the format of a task: the paper's if it is one of its data sets, else the generic one.
-
-    Parameters
-    ----------
-    task
-        Name of the task as the user typed it; :func:`paper_task` says which ones are recognised. A task that bears the
-        name of one of them but has other classes or columns gets the generic format.
-    letter
-        ``A`` to ``D``.
-    class_names
-        Names of the classes in label order; they may be a part of the data set's classes.
-    columns
-        Number of text columns.
-    verbaliser
-        Class words in place of the usual ones, in label order.
-
-    Raises
-    ------
-    ParameterError
-        If `verbaliser` does not fit, see
-        :func:`~mlflow_l3d.approaches.icl.prompts.words.check_words`.
-    """
-    name = paper_task(task)
-    if name is not None and _positions(TABLES[name], class_names) is not None:
-        published = paper_format(name, letter, class_names, verbaliser=verbaliser)
-        if published.columns == columns:
-            return published
-    return generic_format(letter, class_names, task=task, columns=columns, verbaliser=verbaliser)
-
-
-def paper_format(
-    task: str, letter: str, class_names: Sequence[str], *, verbaliser: str | Sequence[str] = ()
-) -> PromptFormat:
-    r"""Return format `letter` of Pecher et al. (2024), Table 4, for one of the paper's data sets.
+    r"""Return the format of a task: that of Pecher et al. (2024), Table 4, if it is one of its data sets, else alike.
 
     The table leaves the line breaks open. They are as in the authors' public code: each part on a line of its own, no
     blank lines, the instruction of format A once at the top, ``Sentence:`` (``Sentence Pair:``) and ``Answer:`` as
     labels, and sentence pairs as ``Sentence 1: ...; Sentence 2: ...``. Words and full stops are the table's.
-
-    Parameters
-    ----------
-    task
-        One of :data:`PAPER_TASKS`.
-    letter
-        ``A`` to ``D``; ``A`` is the paper's own choice if it does not vary the format.
-    class_names
-        Names of the classes in label order. Class words go by their meaning, not by their place; if all classes are
-        numbered (and not named), the numbers of the public data set are assumed. Format A lists the words in the
-        table's order, so that the prompt does not depend on how a file numbers its classes.
-    verbaliser
-        Class words in place of the table's, in label order, in which they are then listed, too.
-
-    Raises
-    ------
-    ParameterError
-        If a class is not in the table, or `verbaliser` does not fit.
-    """
-    table = TABLES[task]
-    if verbaliser:
-        words = check_words(verbaliser, class_names)
-        return _build(f"{task}-{letter}", letter, table.wording, words, range(len(words)))
-    positions = _positions(table, class_names)
-    if positions is None:
-        classes = [f"{word} ({', '.join(names)})" if names else word for word, names in table.classes.items()]
-        allowed = f"the prompts of {task} know the classes {', '.join(classes)}"
-        raise ParameterError("verbaliser", ", ".join(class_names), allowed, "Name the classes so, or give own words.")
-    usual = table.other.get(letter, tuple(table.classes))
-    words = check_words([usual[position] for position in positions], class_names)
-    order = sorted(range(len(words)), key=positions.__getitem__)
-    return _build(f"{task}-{letter}", letter, table.wording, words, order)
-
-
-def generic_format(
-    letter: str, class_names: Sequence[str], *, task: str = "", columns: int = 1, verbaliser: str | Sequence[str] = ()
-) -> PromptFormat:
-    """Return format `letter` for a task that is not in the paper's table, in the same four shapes.
 
     ``rotten_tomatoes`` is asked as SST-2 and ``bbc_news`` as AG News, with its own classes; any other task is asked for
     the class of a text, and its class names are the class words.
 
     Parameters
     ----------
-    letter
-        ``A`` to ``D``.
-    class_names
-        Names of the classes in label order.
     task
-        Name of the task.
+        Name of the task as the user typed it; :func:`paper_task` says which ones are recognised. A task that bears the
+        name of one of them but has other classes or columns is asked as any other.
+    letter
+        ``A`` to ``D``; ``A`` is the paper's own choice if it does not vary the format.
+    class_names
+        Names of the classes in label order; they may be a part of the data set's classes. Words of the table go by
+        their meaning, not by their place; if all classes are numbered (and not named), the numbers of the public data
+        set are assumed. Format A lists these words in the table's order, so that the prompt does not depend on how a
+        file numbers its classes.
     columns
-        Number of text columns.
+        Number of text columns; 0 for as many as the paper's data set has, and one of any other.
     verbaliser
-        Class words in place of the class names, in label order.
+        Class words in place of the usual ones, in label order, in which they are then listed, too.
 
     Raises
     ------
     ParameterError
-        If class names (or `verbaliser`) make no usable class words.
+        If class names (or `verbaliser`) make no usable class words, see
+        :func:`~mlflow_l3d.approaches.icl.prompts.words.check_words`.
     """
-    sentiment = TABLES["sst2"]
-    if task == "rotten_tomatoes" and columns == 1 and _positions(sentiment, class_names) is not None:
-        published = paper_format("sst2", letter, class_names)
-        name, wording, words = "rotten_tomatoes", SENTIMENT, published.verbaliser
-    elif task == "bbc_news" and columns == 1:
-        name, wording = "bbc_news", TOPIC
-        words = tuple(_BBC_WORDS.get(word, word.capitalize()) for word in words_of(class_names))
+    table = TABLES.get("sst2" if task == "rotten_tomatoes" else paper_task(task) or "")
+    positions = table and _positions(table, class_names)
+    if table and positions and columns in (0, 1 + (table.wording.sentence == PAIR)):
+        name, wording = task if task == "rotten_tomatoes" else paper_task(task), table.wording
+        usual = table.other.get(letter, tuple(table.classes))
+        words = check_words([usual[position] for position in positions], class_names)
+        order = sorted(range(len(words)), key=positions.__getitem__)
     else:
-        name, wording, words = "generic", _generic_wording(columns), words_of(class_names)
+        name, wording, words = "generic", _generic_wording(columns or 1), words_of(class_names)
+        if task == "bbc_news" and columns < 2:
+            name, wording = task, TOPIC
+            words = tuple(_BBC_WORDS.get(word, word.capitalize()) for word in words)
+        order = [*range(len(words))]
     if verbaliser:
         words = check_words(verbaliser, class_names)
-    return _build(f"{name}-{letter}", letter, wording, words, range(len(words)))
+        order = [*range(len(words))]
+    return _build(f"{name}-{letter}", letter, wording, words, order)
 
 
 def text_format(letter: str, columns: int) -> PromptFormat:
