@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, permutations
 from typing import Final
 
 from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
@@ -82,8 +83,4 @@ def option_order(seed: int, count: int) -> tuple[int, ...]:
     """
     if count > MOST_LISTED:
         return tuple(stream(seed, "options").permutation(count).tolist())
-    places, rest, order = list(range(count)), seed % math.factorial(count), []
-    for size in reversed(range(count)):
-        place, rest = divmod(rest, math.factorial(size))
-        order.append(places.pop(place))
-    return tuple(order)
+    return next(islice(permutations(range(count)), seed % math.factorial(count), None))

@@ -175,13 +175,12 @@ class RemoteJudge:
     def scores(self, prompts: Sequence[str], words: Sequence[str], seed: int) -> FloatArray:
         """Return the score of each answer; nan if a text names no verdict, or two."""
         server, tally = self.connection, Tally()
-        if server.way(words) != "nothing":
+        if not server.obstacle(words):
             logs, _ = server.result(server.score(prompts, words, tally))
             if not np.isnan(logs).all():  # else it thinks before it answers
                 return verdict_scores(logs, self.temperature, seed)
-        drawn = stream(seed, "verdicts").integers(2**31, size=len(prompts)).tolist()
-        seeds = drawn if self.temperature else [0] * len(prompts)
-        texts = server.result(server.generate(prompts, self.tokens, self.temperature, seeds, tally))
+        draws = stream(seed, "verdicts")
+        texts = server.result(server.generate(prompts, self.tokens, self.temperature, draws, tally))
         values = np.array([*np.linspace(0, 1, len(words)), np.nan])
         return values[[parse_answer(each.answer(thinks=self.thinks)[0], words) for each in texts]]
 

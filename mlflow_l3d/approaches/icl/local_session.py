@@ -73,11 +73,14 @@ class LocalSession(CellwiseSession, PromptSession):
     ) -> tuple[list[list[int]], dict[str, float]]:
         """Return the tokens of all prompts, cut if that is asked for, and what there is to say about them."""
         loaded, side, count = self.loaded, self.recipe.truncation, asked.tested
-        most = most_tokens(loaded, answers, new)
-        texts = [*asked.prompts, *asked.empty]
-        whole = tokens = prompts_ids(loaded, texts, self.chat)
+        texts, metrics = [*asked.prompts, *asked.empty], dict[str, float]()
+        tokens = prompts_ids(loaded, texts, self.chat)
         if side != "none":
+            whole, most = tokens[:count], most_tokens(loaded, answers, new)
             tokens = prompts_ids(loaded, texts, self.chat, side=side, most=most)
+            inputs = [self._prompt(asked.form, [], self._texts(at)) for at in asked.test[:count].tolist()]
+            frame = self._prompt(asked.form, [], self._same(PLACEHOLDER))
+            metrics = cut_shares(loaded, whole, tokens[:count], inputs, frame, chat=self.chat, side=side)
         check_length(tokens, answers, loaded, new_tokens=new)
         longest = max(map(len, tokens), default=0)
         if longest > loaded.context and not self.mentioned:
@@ -85,13 +88,7 @@ class LocalSession(CellwiseSession, PromptSession):
             trained = loaded.name, loaded.context, loaded.context_source
             _log.warning("A prompt has %d tokens; %s was trained on %d (%s).", longest, *trained)
         self._refuse_thoughts(tokens[0])
-        metrics = {"prompt_tokens": float(np.mean([len(ids) for ids in tokens[:count]]))}
-        if side != "none":
-            inputs = [self._prompt(asked.form, [], self._texts(at)) for at in asked.test[:count].tolist()]
-            frame = self._prompt(asked.form, [], self._same(PLACEHOLDER))
-            ids = whole[:count], tokens[:count]
-            metrics |= cut_shares(loaded, *ids, inputs, frame, chat=self.chat, side=side)
-        return tokens, metrics
+        return tokens, {"prompt_tokens": float(np.mean([len(ids) for ids in tokens[:count]])), **metrics}
 
     def _refuse_thoughts(self, prompt: Sequence[int]) -> None:
         """Raise if the chat template opens a thought, or the model scores class words where it begins one."""

@@ -128,14 +128,14 @@ class PromptSession(Session):
         order = shot_order(cell.seeds["data_order"], recipe.shots * len(self.classes))
         if self.features is not None:
             nearest = nearest_shots(self.features, train, labels, self.classes, recipe.shots, test)
-            rows = zip(test.tolist(), nearest, strict=True)
-            prompts = [self._prompt(form, self._shots(near[order]), self._texts(at)) for at, near in rows]
-            return Asked(form, test, len(scored), prompts, [])
-        drawn = random_shots(cell.seeds["sample_choice"], train, labels, self.classes, recipe.shots)
-        shots, inputs = self._shots(drawn[order]), EMPTY_INPUTS if recipe.calibration == "contextual" else ()
-        prompts = [self._prompt(form, shots, self._texts(at)) for at in test.tolist()]
-        empty = [self._prompt(form, shots, self._same(text)) for text in inputs]
-        return Asked(form, test, len(scored), prompts, empty)
+            shots = [self._shots(near[order]) for near in nearest]
+        else:
+            drawn = random_shots(cell.seeds["sample_choice"], train, labels, self.classes, recipe.shots)
+            shots = [self._shots(drawn[order])] * len(test)
+        pairs = zip(shots, test.tolist(), strict=True)
+        prompts = [self._prompt(form, examples, self._texts(at)) for examples, at in pairs]
+        inputs = EMPTY_INPUTS if recipe.calibration == "contextual" else ()  # then all prompts have the same shots
+        return Asked(form, test, len(scored), prompts, [self._prompt(form, shots[0], self._same(it)) for it in inputs])
 
     def _prompt(self, form: PromptFormat, shots: Sequence[Shot], texts: tuple[str, ...]) -> Prompt:
         return form.prompt(shots, texts, self.conversation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -85,8 +85,13 @@ def adam(
     """
     from torch.optim.adam import adam as step
 
-    flags = {"fused": True, "amsgrad": False, "maximize": False, "decoupled_weight_decay": weight_decay is not None}
-    settings = {"lr": learning_rate, "weight_decay": weight_decay or 0.0, "eps": EPSILON}
+    flags: dict[str, Any] = {
+        "fused": True,
+        "amsgrad": False,
+        "maximize": False,
+        "decoupled_weight_decay": weight_decay is not None,
+    }
+    settings: dict[str, Any] = {"lr": learning_rate, "weight_decay": weight_decay or 0.0, "eps": EPSILON}
     tensors = [weights], [gradient], [moments.mean], [moments.square]
     step(*tensors, [], [moments.step], beta1=BETA_1, beta2=BETA_2, **settings, **flags)
 

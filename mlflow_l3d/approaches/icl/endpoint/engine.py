@@ -125,16 +125,20 @@ class Connection:
             finally:
                 self._portal.call(self._portal.stop, True)  # what is under way is cancelled
 
-    def way(self, words: Sequence[str], calibrated: bool = False) -> str:
-        """Return how class words get scores: ``prompt``, ``first`` token, or ``nothing`` if scores mislead.
+    def obstacle(self, words: Sequence[str], calibrated: bool = False) -> str:
+        """Return why class words get no scores that tell them apart; the empty text if they do.
 
         A whole word that begins with another can only win if scores are `calibrated`.
         """
-        if self.served.gives == "first":
-            told = self.served.top >= min(len(words), server.FEWEST) and replies.tell_apart(words)
-        else:
+        served = self.served
+        if served.gives == "nothing":
+            return served.refusal or "it lists none"
+        if served.gives == "prompt":
             told = calibrated or replies.tell_apart(words, start=None)
-        return self.served.gives if told else "nothing"
+            return "" if told else "a class word begins with another, and can never score higher"
+        if served.top < min(len(words), server.FEWEST):
+            return f"it lists {served.top}, too few for the class words; vLLM: --max-logprobs 20"
+        return "" if replies.tell_apart(words) else "its first tokens do not tell the class words apart"
 
     async def score(
         self, prompts: Sequence[Prompt], words: Sequence[str], tally: Tally, empty: Sequence[Prompt] = ()
@@ -168,10 +172,11 @@ class Connection:
         return scores, unseen / max(1, scores.size)
 
     async def generate(
-        self, prompts: Sequence[Prompt], tokens: int, temperature: float, seeds: Sequence[int], tally: Tally
+        self, prompts: Sequence[Prompt], tokens: int, temperature: float, draws: np.random.Generator, tally: Tally
     ) -> list[Written]:
         """Return the texts with which prompts are answered, each drawn by the server with a seed of its own."""
-        how = {"chat": self.served.chat, "tokens": tokens, "temperature": temperature}
+        seeds = draws.integers(2**31, size=len(prompts)).tolist() if temperature else [0] * len(prompts)
+        how: dict[str, Any] = {"chat": self.served.chat, "tokens": tokens, "temperature": temperature}
         bodies = [(each, server.asked(each, **how, seed=seed)) for each, seed in zip(prompts, seeds, strict=True)]
         answers = await asyncio.gather(*(self._one(*each, replies.written, tally) for each in bodies))
         return [Written(str(each["text"]), each.get("finish") or "", bool(each.get("thought"))) for each in answers]
@@ -182,11 +187,11 @@ class Connection:
         tally.tokens[-1] -= int(answer.get("tokens", 0))
         return float(answer.get("logprob", np.nan))
 
-    async def _first(self, prompt: Prompt, tally: Tally) -> Sequence[Any]:
+    async def _first(self, prompt: Prompt, tally: Tally) -> list[Any]:
         chat = self.served.chat
         body = server.asked(prompt, chat=chat) | server.listed(self.served.top, chat=chat)
         answer = await self._one(prompt, body, partial(replies.if_given, replies.first_tokens), tally)
-        return answer.get("top", ())
+        return list(answer.get("top", ()))
 
     async def _one(self, prompt: Prompt, body: Mapping[str, Any], read: Read, tally: Tally) -> dict[str, Any]:
         try:

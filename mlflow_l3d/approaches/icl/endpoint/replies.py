@@ -47,8 +47,7 @@ def counted(reply: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 def first_choice(reply: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the choice with the lowest index, wherever it stands."""
-    choice: Mapping[str, Any] = min(reply["choices"], key=lambda each: each.get("index") or 0)
-    return choice
+    return min(reply["choices"], key=lambda each: each.get("index") or 0)
 
 
 def _whole(value: object) -> int | None:

@@ -17,7 +17,6 @@ import numpy as np
 from mlflow_l3d.approaches.failures import StudyEndedError, failed
 from mlflow_l3d.approaches.icl.endpoint.engine import Connection, Tally
 from mlflow_l3d.approaches.icl.endpoint.replies import EndpointError
-from mlflow_l3d.approaches.icl.endpoint.served import FEWEST, Served
 from mlflow_l3d.approaches.icl.endpoint.store import BudgetError
 from mlflow_l3d.approaches.icl.session import Answers, Asked, PromptSession
 from mlflow_l3d.cells.cell import Cell, Outcome
@@ -43,29 +42,21 @@ class EndpointSession(PromptSession):
             signal.signal(signal.SIGTERM, signal.default_int_handler)
         self.chat = served.chat
         self.conversation = "mistral" if recipe.chat == "turns" else None
-        calibrated, words = recipe.calibration != "none", [each.verbaliser for each in self.formats]
-        ways = {self.connection.way(each, calibrated) for each in words} if recipe.decision == "score" else {"generate"}
-        self._way = "nothing" if "nothing" in ways else ways.pop()  # all cells alike
+        where, why, self._way = self.connection.endpoint.base_url, "", "generate"
+        if recipe.decision == "score":
+            calibrated = recipe.calibration != "none"
+            obstacles = [self.connection.obstacle(each.verbaliser, calibrated) for each in self.formats]
+            why = next(filter(None, obstacles), "")
+            self._way = self._way if why else served.gives  # all cells alike
         requests = max(1, self.task.settings.test_size or len(self.task.labels))  # of a cell, about
         requests *= len(self.classes) if self._way == "prompt" else 1
         self.cells_at_once = max(1, min(_MOST_CELLS, _ROUNDS * self.connection.endpoint.concurrency // requests))
-        self._say(served)
-
-    def _say(self, served: Served) -> None:
-        """Say how class words are scored if it is not as with a model that is here."""
-        where = self.connection.endpoint.base_url
         if self._way == "first":
             _log.warning("%s: class words are scored by their first token, which is all that it lists", where)
-        if self._way == "nothing":
-            why = served.refusal or "it lists none"
-            if served.gives == "prompt":
-                why = "a class word begins with another, and can never score higher"
-            elif served.gives == "first":
-                few = f"it lists {served.top}, too few for the class words; vLLM: --max-logprobs 20"
-                why = few if served.top < FEWEST else "its first tokens do not tell the class words apart"
-            if self.recipe.calibration == "contextual":
-                allowed = f"needs log-probabilities of {where}, and {why}"
-                raise ParameterError("hyperparameters.calibration", "contextual", allowed, "Use decision=generate.")
+        if why and recipe.calibration == "contextual":
+            allowed = f"needs log-probabilities of {where}, and {why}"
+            raise ParameterError("hyperparameters.calibration", "contextual", allowed, "Use decision=generate.")
+        if why:
             line = "%s: no log-probabilities (%s), so answers are generated and parsed, without calibration"
             _log.warning(line, where, why)
 
@@ -109,19 +100,16 @@ class EndpointSession(PromptSession):
         recipe = self.recipe
         tally = Tally(cell.key if recipe.answers == "fresh" or cell.factor == REPLICATE else "")
         seed, form, prompts = cell.seeds["model_randomness"], asked.form, asked.prompts
-        if self._way in {"generate", "nothing"}:
-            drawn = stream(seed, "requests").integers(2**31, size=len(prompts)).tolist()
-            seeds = drawn if recipe.temperature else [0] * len(prompts)
-            written = self.connection.generate(prompts, recipe.new_tokens, recipe.temperature, seeds, tally)
-            predictions, unparsed = self._read(asked, await written)
+        if self._way == "generate":
+            draws = stream(seed, "requests")
+            written = await self.connection.generate(prompts, recipe.new_tokens, recipe.temperature, draws, tally)
+            predictions, unparsed = self._read(asked, written)
             return predictions, None, tally.metrics | unparsed | {"generated": 1.0}
         logprobs, unseen = await self.connection.score(prompts, form.verbaliser, tally, asked.empty)
         ways = {"first_token": float(self._way == "first"), "unseen_share": unseen, "generated": 0.0}
         withheld = np.array([str(prompt) in tally.withheld for prompt in prompts[: asked.tested]])
-        of_prompts, blank, metrics = logprobs[: len(prompts)], logprobs[len(prompts) :], tally.metrics | ways
+        of_prompts, blank = logprobs[: len(prompts)], logprobs[len(prompts) :]
         has_scores = np.asarray(~np.isnan(of_prompts).any(axis=1))
-        if has_scores.all() and not np.isnan(blank).any():
-            return self._decided(cell, of_prompts, blank, metrics, asked.tested)
         tested = has_scores[: asked.tested]
         if not tested.any() or np.isnan(blank).any():
             why = "gave class words less than 1 % of the probability, or listed none. Use decision=generate."
@@ -130,7 +118,10 @@ class EndpointSession(PromptSession):
             elif withheld.all():
                 why = "withheld all answers (content_filter). Leave out the texts that its filter refuses."
             raise L3DError(f"{self.connection.endpoint.base_url} {why}")
-        numbers, shares, _ = self._decided(cell, of_prompts[has_scores], blank, {}, int(tested.sum()))
+        known, metrics = of_prompts[has_scores], tally.metrics | ways
+        numbers, shares, _ = decided = self._decided(cell, known, blank, metrics, int(tested.sum()))
+        if has_scores.all():
+            return decided
         predictions = np.full(len(of_prompts), -1, dtype=np.int64)
         scores = np.full((len(of_prompts), len(self.task.class_names)), 1 / len(self.classes), dtype=np.float32)
         predictions[has_scores], scores[has_scores] = numbers, shares

@@ -126,7 +126,7 @@ class Continuation:
     def extend(self, new: Sequence[list[int]], tokens: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Add the next token, (n,), to the new tokens of each text; return which texts are continued, (n,)."""
         going = ~np.isin(tokens, list(self.stop))
-        for text in np.flatnonzero(going):
+        for text in np.flatnonzero(going).tolist():
             new[text].append(int(tokens[text]))
             going[text] = not self.ended(new[text])
         return going

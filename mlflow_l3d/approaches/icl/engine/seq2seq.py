@@ -44,8 +44,15 @@ class Seq2SeqEngine(Engine):
         steps, tokens = np.concatenate([steps_of_way for steps_of_way, _ in step_places]), trie.reads[1]
         reads = [on_device(self.model.device, places, tokens[steps_of_way]) for steps_of_way, places in step_places]
 
+        @torch.inference_mode()
         def work(batch: Sequence[int]) -> torch.Tensor:
-            return self._read([texts[item] for item in batch], trie, ways[1:], reads)
+            """Return what is read behind the start token, then behind each way, (B, 2, steps of all of them)."""
+            logits, shared, cache = self._start([texts[item] for item in batch])
+            reads_of_ways = [read_steps(logits, *reads[0])]
+            for way, places in zip(ways[1:], reads[1:], strict=True):
+                ids = on_device(self.model.device, trie.tokens[list(way)])[0].expand(len(batch), -1)
+                reads_of_ways.append(read_steps(self._decode(ids, shared, _branch(cache)), *places))
+            return torch.cat(reads_of_ways, dim=2)
 
         read = np.empty((len(texts), len(tokens)))
         read[:, steps] = log_probabilities(self._run(texts, work))
@@ -83,22 +90,6 @@ class Seq2SeqEngine(Engine):
         output = self.model(decoder_input_ids=tokens, use_cache=True, **{self.cache_argument: cache}, **shared)
         logits: torch.Tensor = output.logits
         return logits
-
-    @torch.inference_mode()
-    def _read(
-        self,
-        texts: Sequence[TokenIds],
-        trie: AnswerTrie,
-        paths: Sequence[tuple[int, ...]],
-        reads: Sequence[list[torch.Tensor]],
-    ) -> torch.Tensor:
-        """Return what is read behind the start token, then behind each way, (B, 2, steps of all of them)."""
-        logits, shared, cache = self._start(texts)
-        reads_of_ways = [read_steps(logits, *reads[0])]
-        for path, places in zip(paths, reads[1:], strict=True):
-            ids = on_device(self.model.device, trie.tokens[list(path)])[0].expand(len(texts), -1)
-            reads_of_ways.append(read_steps(self._decode(ids, shared, _branch(cache)), *places))
-        return torch.cat(reads_of_ways, dim=2)
 
     @torch.inference_mode()
     def _continue(self, texts: Sequence[TokenIds], how: Continuation) -> list[list[int]]:

@@ -38,8 +38,7 @@ class AnswerTrie:
     @cached_property
     def depths(self) -> IntArray:
         """(I,) how many tokens lead from the prompt to the node, the node itself included."""
-        depths: IntArray = self.ancestors.sum(axis=1, dtype=np.int64)
-        return depths
+        return self.ancestors.sum(axis=1, dtype=np.int64)
 
     @cached_property
     def ancestors(self) -> npt.NDArray[np.bool_]:
