@@ -102,3 +102,10 @@ def unknown_name(parameter: str, value: str, known: Iterable[str], what: str = "
     close += [name for name in names if not close and name.casefold() == value.strip().casefold()]
     fix = f"Did you mean {close[0]!r}?" if close else ""
     return ParameterError(parameter, repr(value), f"must be {what} {', '.join(names) or '(none)'}", fix)
+
+
+def check_known(parameter: str, names: Iterable[str], known: Iterable[str], what: str = "one of") -> None:
+    """Raise the error of :func:`unknown_name` if one of some names is not in a closed list."""
+    for name in names:
+        if name not in known:
+            raise unknown_name(parameter, name, known, what)

@@ -17,7 +17,7 @@ from mlflow_l3d.approaches.hooks import Hooks
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import OF_NO_APPROACH
-from mlflow_l3d.errors import unknown_name
+from mlflow_l3d.errors import check_known
 from mlflow_l3d.metrics.known import of_kind, score
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.resolve import inactive_factors
@@ -253,9 +253,7 @@ def resolve_hyperparameters(approach: Approach, given: Mapping[str, Any]) -> dic
     ParameterError
         If a name is unknown (with a did-you-mean) or a value is not allowed.
     """
-    for name in given:
-        if name not in approach.hyperparameters:
-            raise unknown_name("hyperparameters", name, approach.hyperparameters, f"a name of {approach.name}:")
+    check_known("hyperparameters", given, approach.hyperparameters, f"a name of {approach.name}:")
     return {
         name: declaration.parse(name, given[name]) if name in given else declaration.default
         for name, declaration in approach.hyperparameters.items()

@@ -18,7 +18,7 @@ from mlflow_l3d.approaches.hooks import Hooks
 from mlflow_l3d.approaches.hyperparameters import Searched, Value
 from mlflow_l3d.cells.cell import Cell, Outcome, cell_key, content_key
 from mlflow_l3d.cells.factors import REPLICATE, TASK_FACTORS, stream_seed
-from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.errors import ParameterError, check_known
 from mlflow_l3d.tasks.base import Task
 
 RULE: Final = 1
@@ -239,15 +239,12 @@ class CuredSession(Session):
 def _check(approach: Approach, remedy: Remedy) -> None:
     """Raise a ParameterError if an approach cannot have a remedy, whatever the task."""
     kind, members = remedy.kind, remedy.members
-    if kind not in OF_APPROACHES:
-        raise unknown_name("cure.kind", kind, OF_APPROACHES)
+    check_known("cure.kind", [kind], OF_APPROACHES)
     several = kind in SEVERAL
     if isinstance(members, bool) or not isinstance(members, int) or (members < 2 if several else members != 1):
         allowed = "must be a whole number of at least 2" if several else f"must be 1 with kind={kind}"
         raise ParameterError("cure.members", members, allowed)
-    for name in remedy.over:
-        if name not in approach.factors:
-            raise unknown_name("cure.over", name, approach.factors, f"a factor of {approach.name}:")
+    check_known("cure.over", remedy.over, approach.factors, f"a factor of {approach.name}:")
     if several != bool(remedy.over):
         allowed = "must name what differs between the members" if several else f"has no effect with kind={kind}"
         raise ParameterError("cure.over", ",".join(remedy.over) or "(none)", allowed)
@@ -256,6 +253,4 @@ def _check(approach: Approach, remedy: Remedy) -> None:
             raise ParameterError("cure.kind", kind, f"chooses other labels, and {approach.name} selects none")
     elif not several and not remedy.changes:
         raise ParameterError("cure.changes", "{}", f"must name a hyperparameter to change with kind={kind}")
-    for name in remedy.changes:
-        if name not in approach.hyperparameters:
-            raise unknown_name("cure.changes", name, approach.hyperparameters, f"a name of {approach.name}:")
+    check_known("cure.changes", remedy.changes, approach.hyperparameters, f"a name of {approach.name}:")

@@ -30,10 +30,9 @@ def read_member(folder: Path, key: str) -> Outcome | None:
     metrics = json.loads(of_metrics.read_text(encoding="utf-8")) if of_metrics.is_file() else {}
     ids = frame["example_id"].to_numpy()
     ids = ids.astype(np.str_) if ids.dtype.kind == "O" else ids
-    columns = [f"score_{number}" for number in range(len(frame.filter(regex=r"^score_\d+$").columns))]
-    scores = frame[columns].to_numpy(np.float32) if columns else None
-    answers = frame["label"].to_numpy(), frame["prediction"].to_numpy()
-    return Outcome(key, ids, *answers, scores, metrics, duration_seconds=metrics.get("duration_seconds", 0.0))
+    scores = frame.filter(regex=r"^score_\d+$").to_numpy(np.float32)
+    answers = frame["label"].to_numpy(), frame["prediction"].to_numpy(), scores if scores.size else None
+    return Outcome(key, ids, *answers, metrics, duration_seconds=metrics.get("duration_seconds", 0.0))
 
 
 def joined(key: str, remedy: Remedy, members: Sequence[Outcome], task: Task, own_metrics: Sequence[str]) -> Outcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.approaches.base import Approach, Session
@@ -13,6 +13,7 @@ from mlflow_l3d.approaches.hooks import PublishedStudy, changing
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.approaches.icl import recipe as recipes
 from mlflow_l3d.approaches.icl.choices import MOST_LISTED
+from mlflow_l3d.approaches.icl.prompts.paper import TABLES
 from mlflow_l3d.approaches.icl.prompts.words import check_words
 from mlflow_l3d.approaches.icl.recipe import CHOSEN, JUDGE
 from mlflow_l3d.approaches.icl.servers import dependencies_of, judge_identity, open_session, revision_of
@@ -28,8 +29,6 @@ from mlflow_l3d.tasks.base import Task
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_TASKS: Final = frozenset({"ag_news", "cola", "dbpedia", "mrpc", "snips", "sst2", "trec"})
 
 
 class InContextLearning(Approach):
@@ -118,7 +117,7 @@ class InContextLearning(Approach):
         4-bit weights that bitsandbytes has by default. None for a task that Pecher et al. (2024) do not have. If
         paper and code differ, see docs/how-to/prompts.md.
         """
-        if task not in _TASKS:
+        if task not in TABLES:
             return None
         settings: dict[str, Value] = {
             "shots": 2,

@@ -54,7 +54,7 @@ def prompts_ids(
     ids = loaded.tokenizer(rendered, **settings)["input_ids"]
     if not all(ids):
         raise ParameterError("prompt", "(empty)", "has no tokens", "Put an instruction or an example into it.")
-    return [[int(token) for token in row] for row in ids]
+    return list(ids)
 
 
 def prompt_text(loaded: LoadedModel, prompt: Prompt, chat: bool) -> str:
@@ -153,7 +153,8 @@ def check_length(
     over = longest + behind - loaded.context
     if over > 0:
         needed = f" and {behind} of the answer" if behind else ""
-        allowed = f"the longest prompt has {longest} tokens{needed}, {over} more than the {loaded.reads}"
+        context = f"{loaded.context} of the context of {loaded.name} ({loaded.context_source})"
+        allowed = f"the longest prompt has {longest} tokens{needed}, {over} more than the {context}"
         fix = "Use fewer shots or classes, a model that reads more, or truncation=left."
         raise ParameterError("prompt", "(too long)", allowed, fix)
 
@@ -171,7 +172,7 @@ def conversation_of(loaded: LoadedModel) -> Conversation:
 
 def bare_ids(loaded: LoadedModel, text: str) -> list[int]:
     """Return the tokens of a text without special ones."""
-    return [int(token) for token in loaded.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]]
+    return list(loaded.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
 def _ids_behind(loaded: LoadedModel, before: str, text: str) -> list[int]:

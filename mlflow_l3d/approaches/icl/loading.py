@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from mlflow_l3d.approaches.icl.engine.base import Engine
 from mlflow_l3d.approaches.icl.models import LoadedModel, load_model
@@ -27,12 +29,9 @@ def borrowed(
         Called with the model before its weights are read, and with one that is loaded already; raises its objections.
     """
     trust = recipe.trust_remote_code == "true"
-
-    def load() -> LoadedModel:
-        bits, dtype = recipe.quantise, recipe.dtype
-        return load_model(model, device, quantise=bits, dtype=dtype, cache=cache, trust=trust, check=check)
-
-    loaded = lent(("icl", model, gguf.revision(model), device, recipe.quantise, recipe.dtype, trust), load)
+    how: dict[str, Any] = {"quantise": recipe.quantise, "dtype": recipe.dtype, "trust": trust}
+    load = partial(load_model, model, device, **how, cache=cache, check=check)
+    loaded = lent(("icl", model, gguf.revision(model), device, *how.values()), load)
     check(loaded)
     return loaded
 

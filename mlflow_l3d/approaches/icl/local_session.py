@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -78,8 +79,8 @@ class LocalSession(CellwiseSession, PromptSession):
         if side != "none":
             whole, most = tokens[:count], most_tokens(loaded, answers, new)
             tokens = prompts_ids(loaded, texts, self.chat, side=side, most=most)
-            inputs = [self._prompt(asked.form, [], self._texts(at)) for at in asked.test[:count].tolist()]
-            frame = self._prompt(asked.form, [], self._same(PLACEHOLDER))
+            bare = partial(asked.form.prompt, [], conversation=self.conversation)
+            inputs, frame = [bare(self._texts(at)) for at in asked.test[:count].tolist()], bare(self._same(PLACEHOLDER))
             metrics = cut_shares(loaded, whole, tokens[:count], inputs, frame, chat=self.chat, side=side)
         check_length(tokens, answers, loaded, new_tokens=new)
         longest = max(map(len, tokens), default=0)
@@ -125,4 +126,4 @@ class LocalSession(CellwiseSession, PromptSession):
         tokens, metrics = self._tokens(asked, answers, 0)
         scores = self.engine.score(tokens, answers)
         count = len(asked.prompts)
-        return self._decided(cell, scores[:count], scores[count:], metrics, asked.tested)
+        return *self._decided(cell, scores[:count], scores[count:], asked.tested), metrics

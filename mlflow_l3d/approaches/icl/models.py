@@ -95,11 +95,6 @@ class LoadedModel:
         """Return the block in which the model computes as it was loaded to."""
         return torch.autocast(self.model.device.type, torch.bfloat16) if self.mixed else nullcontext()
 
-    @property
-    def reads(self) -> str:
-        """How much fits, and whence that is known, for messages."""
-        return f"{self.context} of the context of {self.name} ({self.context_source})"
-
 
 def load_model(
     reference: str,

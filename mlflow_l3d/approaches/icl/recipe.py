@@ -165,14 +165,12 @@ class Recipe:
     @property
     def formats(self) -> tuple[tuple[str, str, str], ...]:
         """Formats to choose from: letter or ``custom``, template, instruction."""
-        each_format: list[tuple[str, str, str]] = []
-        for name in self.prompt_format.split("|"):
-            templates, instructions = _parts(self.template), _parts(self.instruction)
-            if len(instructions) == 1:
-                instructions *= len(templates)
-            pairs = zip(templates, instructions, strict=True)
-            each_format += [(name, *parts) for parts in pairs] if name == "custom" else [(name, AUTO, AUTO)]
-        return tuple(each_format)
+        templates, instructions = _parts(self.template), _parts(self.instruction)
+        if len(instructions) == 1:
+            instructions *= len(templates)
+        own = [("custom", *parts) for parts in zip(templates, instructions, strict=True)]
+        names = self.prompt_format.split("|")
+        return tuple(each for name in names for each in (own if name == "custom" else [(name, AUTO, AUTO)]))
 
     @property
     def judge_names(self) -> tuple[str, ...]:
@@ -248,8 +246,7 @@ class Recipe:
             allowed = f"{len(instructions)} instructions for {len(templates)} template(s)"
             raise self._wrong("instruction", allowed, "Give one, or one for each.")
         if self.judge == "none":
-            of_judges = ("judge_template", "judge_words", "judge_temperature", "judge_base_url")
-            self.refuse(of_judges, "is for a judge, and judge is none")
+            self.refuse((*_OF_JUDGE, "judge_base_url"), "is for a judge, and judge is none")
         for name, each in (("template", self.formats), (VERBALISER, self.word_sets), (JUDGE, self.judges)):
             if len(set(each)) < len(each):
                 raise self._wrong(name, "lists the same twice")
@@ -269,9 +266,9 @@ def _parts(text: str) -> tuple[str, ...]:
 HYPERPARAMETERS: Final = declared(Recipe)
 """Name -> declaration."""
 
-_OF_JUDGE: Final = ("judge", "judge_template", "judge_words", "judge_temperature")
+_OF_JUDGE: Final = ("judge_template", "judge_words", "judge_temperature")
 
-LATER: Final = ("truncation", "dtype", "choice_order", "stop", "thought_tokens", "answers", *_OF_JUDGE)
+LATER: Final = ("truncation", "dtype", "choice_order", "stop", "thought_tokens", "answers", JUDGE, *_OF_JUDGE)
 """Left out of a cell's key at their defaults: keys from before these existed stay as they are."""
 
 ENDPOINT: Final = ("base_url", "concurrency", "max_requests", "max_cost", "price_input", "price_output")

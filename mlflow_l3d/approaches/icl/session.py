@@ -18,7 +18,7 @@ from mlflow_l3d.approaches.base import Session, answered
 from mlflow_l3d.approaches.icl.choices import PromptChoices
 from mlflow_l3d.approaches.icl.prompts import decisions
 from mlflow_l3d.approaches.icl.prompts.composition import Conversation, Prompt, PromptFormat, Shot
-from mlflow_l3d.approaches.icl.prompts.decisions import Written
+from mlflow_l3d.approaches.icl.prompts.decisions import FloatArray, Written
 from mlflow_l3d.approaches.icl.recipe import JUDGE, Recipe
 from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _NAMED: Final = 20  # rows in a line
 
-Answers: TypeAlias = tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None, dict[str, float]]
+Scores: TypeAlias = npt.NDArray[np.float32]
+Answers: TypeAlias = tuple[npt.NDArray[Any], Scores | None, dict[str, float]]
 """Predictions, class scores if there are any, and metrics."""
 
 
@@ -133,12 +134,10 @@ class PromptSession(Session):
             drawn = random_shots(cell.seeds["sample_choice"], train, labels, self.classes, recipe.shots)
             shots = [self._shots(drawn[order])] * len(test)
         pairs = zip(shots, test.tolist(), strict=True)
-        prompts = [self._prompt(form, examples, self._texts(at)) for examples, at in pairs]
+        prompts = [form.prompt(examples, self._texts(at), self.conversation) for examples, at in pairs]
         inputs = EMPTY_INPUTS if recipe.calibration == "contextual" else ()  # then all prompts have the same shots
-        return Asked(form, test, len(scored), prompts, [self._prompt(form, shots[0], self._same(it)) for it in inputs])
-
-    def _prompt(self, form: PromptFormat, shots: Sequence[Shot], texts: tuple[str, ...]) -> Prompt:
-        return form.prompt(shots, texts, self.conversation)
+        empty = [form.prompt(shots[0], self._same(text), self.conversation) for text in inputs]
+        return Asked(form, test, len(scored), prompts, empty)
 
     def _shots(self, positions: IntArray) -> list[Shot]:
         labels = self.task.labels
@@ -200,18 +199,11 @@ class PromptSession(Session):
         """Return what ends an answer: of one that names a class its first line."""
         return self.recipe.stops(chat=self.chat) if not self.task.form.has_classes else ("\n",)
 
-    def _numbers(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _numbers(self, places: IntArray) -> IntArray:
         """Return the class numbers of places among the classes that are distinguished, -1 for none."""
         return np.array([*self.classes, -1], dtype=np.int64)[places]
 
-    def _decided(
-        self,
-        cell: Cell,
-        scores: npt.NDArray[np.float64],
-        blank: npt.NDArray[np.float64],
-        metrics: dict[str, float],
-        tested: int,
-    ) -> Answers:
+    def _decided(self, cell: Cell, scores: FloatArray, blank: FloatArray, tested: int) -> tuple[IntArray, Scores]:
         """Return the answers that log-probabilities lead to, those of the prompts and of the empty inputs.
 
         Batch calibration uses the first `tested` prompts, so that a reference set changes no answer to a test example.
@@ -222,4 +214,4 @@ class PromptSession(Session):
         places = decisions.chosen(scores, recipe.temperature, cell.seeds["model_randomness"])
         wide = np.zeros((len(scores), len(self.task.class_names)), dtype=np.float32)
         wide[:, list(self.classes)] = decisions.probabilities(scores)
-        return self._numbers(places), wide, metrics
+        return self._numbers(places), wide

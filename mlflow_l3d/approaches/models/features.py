@@ -63,7 +63,7 @@ def load_or_encode(texts: Sequence[Sequence[str]], encoding: Encoding, cache: Pa
     """Return the features of all texts, from the cache if they are there.
 
     One process encodes, with all cores, while others that want the same wait. A file appears under its name only
-    when it is whole; one of another shape, or whose content has another checksum, is made again.
+    when it is whole; one whose content has another checksum is made again.
 
     Parameters
     ----------
@@ -87,22 +87,20 @@ def load_or_encode(texts: Sequence[Sequence[str]], encoding: Encoding, cache: Pa
     from filelock import FileLock
 
     path = cache / "features" / f"{features_key(texts, encoding)}.npy"
-    rows = len(texts[0])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if (features := _stored(path, rows)) is None:
+        if (features := _stored(path)) is None:
             with FileLock(path.with_suffix(".lock")):
-                if _stored(path, rows) is None:
+                if _stored(path) is None:
                     if path.exists():
                         _log.warning("Features in %s are damaged, or have no checksum, and are made again", path.name)
                     _write(path, texts, encoding)
-            features = _stored(path, rows)
+            features = _stored(path)
     except OSError as error:
         allowed = f"the cache folder cannot take the features ({error.strerror or type(error).__name__})"
         fix = "Free some space there, or set the environment variable L3D_CACHE to another folder."
         raise ParameterError("L3D_CACHE", cache, allowed, fix) from error
-    if features is None:
-        raise RuntimeError(f"{path.name} changed while it was written")
+    assert features is not None
     return features
 
 
@@ -204,14 +202,12 @@ def pooled(encoder: Any, tokens: Tokens, positions: IntArray, pooling: str, devi
         return (states * weights).sum(1) / weights.sum(1)  # type: ignore[no-any-return]
 
 
-def _stored(path: Path, rows: int) -> FloatArray | None:
-    """Return the stored features, or None if there are none or the file is not what its name promises."""
+def _stored(path: Path) -> FloatArray | None:
+    """Return the stored features, or None if there are none or the file is not what was written."""
     try:
         features: FloatArray = np.load(path, mmap_mode="r", allow_pickle=False)
         status = path.stat()
     except (FileNotFoundError, ValueError, EOFError):
-        return None
-    if features.ndim != 2 or len(features) != rows or features.dtype != np.float32:
         return None
     version = path, status.st_ino, status.st_mtime_ns
     if version not in _verified:

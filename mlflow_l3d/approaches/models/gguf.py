@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -76,19 +75,16 @@ def converted(file: Path, cache: Path) -> Path:
     with FileLock(folder.with_name(f"{folder.name}.lock")):
         if folder.is_dir():
             return folder
-        # Whoever wrote here died: the lock is ours.
-        for stale in folder.parent.glob(f".{folder.name}-*"):
-            shutil.rmtree(stale, ignore_errors=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        made = folder.with_name(f".{folder.name}")
+        shutil.rmtree(made, ignore_errors=True)  # whoever wrote here died: the lock is ours
+        made.mkdir()
         try:
             convert(file, made)
-            made.chmod(0o755)
             made.rename(folder)
         except Exception as error:  # the tokenizers library raises nothing narrower
             reason = str(error).strip().split("\n", 1)[0].replace(str(file), file.name).replace(str(made), "the cache")
+            shutil.rmtree(made)
             raise ParameterError("model", file.name, f"the GGUF file cannot be converted ({reason})") from error
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
     return folder
 
 

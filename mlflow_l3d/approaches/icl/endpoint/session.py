@@ -118,10 +118,10 @@ class EndpointSession(PromptSession):
             elif withheld.all():
                 why = "withheld all answers (content_filter). Leave out the texts that its filter refuses."
             raise L3DError(f"{self.connection.endpoint.base_url} {why}")
-        known, metrics = of_prompts[has_scores], tally.metrics | ways
-        numbers, shares, _ = decided = self._decided(cell, known, blank, metrics, int(tested.sum()))
+        numbers, shares = self._decided(cell, of_prompts[has_scores], blank, int(tested.sum()))
+        metrics = tally.metrics | ways
         if has_scores.all():
-            return decided
+            return numbers, shares, metrics
         predictions = np.full(len(of_prompts), -1, dtype=np.int64)
         scores = np.full((len(of_prompts), len(self.task.class_names)), 1 / len(self.classes), dtype=np.float32)
         predictions[has_scores], scores[has_scores] = numbers, shares

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import sqlite3
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -123,7 +122,7 @@ class Store:
         self._file = sqlite3.connect(self.file, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
         # No WAL, which several machines cannot share; a process that is killed leaves a whole file all the same.
         try:
-            for line in ("PRAGMA journal_mode=PERSIST", "PRAGMA synchronous=OFF", *_TABLES):
+            for line in ("PRAGMA synchronous=OFF", *_TABLES):
                 self._execute(line)
         except BaseException:
             self.close()
@@ -184,19 +183,13 @@ class Store:
         self._file.close()
 
     def _execute(self, statement: str, values: Any = ()) -> sqlite3.Cursor:
-        until = time.monotonic() + _WAIT_SECONDS
-        while True:
-            try:
-                return self._file.execute(statement, values)
-            except sqlite3.OperationalError as error:  # "locked" is not always waited for
-                if "locked" not in str(error) or time.monotonic() > until:
-                    raise L3DError(f"the cache of answers cannot be used ({error}).") from error
-                time.sleep(0.01)
-            except sqlite3.DatabaseError as error:
-                raise L3DError(
-                    f"the file of answers {self.file} is damaged ({error}). Delete it and run the same command again: "
-                    "answers in it are asked and paid again, and max_requests and max_cost count from 0."
-                ) from error
+        try:
+            return self._file.execute(statement, values)
+        except sqlite3.DatabaseError as error:
+            raise L3DError(
+                f"the file of answers {self.file} cannot be used ({error}). Delete it if it is damaged, and run the "
+                "same command again: answers in it are asked and paid again, and max_requests and max_cost count from 0."
+            ) from error
 
 
 def key_of(*content: object) -> str:

@@ -17,14 +17,10 @@ _SLICE = 2**24
 """Numbers of logits that are worked on at once."""
 
 
-def computed(device: str, dtype: torch.dtype) -> torch.dtype:
-    """Return what numbers of a type are multiplied in on a kind of device, which ``torch.autocast`` may change."""
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else dtype
-
-
 def type_of(model: Any) -> torch.dtype:
     """Return the type that a model computes in, its own or that of ``torch.autocast``."""
-    return computed(model.device.type, model.dtype)
+    device, dtype = model.device.type, model.dtype
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else dtype
 
 
 def takes(model: Any, argument: str) -> bool:

@@ -94,9 +94,6 @@ def build_trie(answers: Sequence[Sequence[int]]) -> AnswerTrie:
 
 def common_prefix(prompts: Sequence[tuple[int, ...]]) -> int:
     """Return how many tokens all prompts begin with, at least one token of each left over."""
-    first, last = min(prompts), max(prompts)
     longest = min(len(prompt) for prompt in prompts) - 1
-    for place in range(longest):
-        if first[place] != last[place]:
-            return place
-    return longest
+    pairs = zip(min(prompts)[:longest], max(prompts)[:longest], strict=True)
+    return next((place for place, (one, other) in enumerate(pairs) if one != other), longest)
