@@ -49,7 +49,7 @@ def cell(**chosen: int) -> Cell:
 
 def test_a_level_is_a_seed_of_itself_and_the_first_is_what_there_is_without_the_others() -> None:
     made = choices(**EVERYTHING)
-    first = next(choices(verbaliser="bad;good").each())
+    first = choices(verbaliser="bad;good").formats[0]
     assert made.of(seeds()) == first
     names = [made.of(seeds(prompt_format=level)).shot for level in range(5)]
     assert names[2:4] == ["So: {text} It is", "{text} ->"]
@@ -58,7 +58,7 @@ def test_a_level_is_a_seed_of_itself_and_the_first_is_what_there_is_without_the_
     assert tops == ["Choose: 1) yes 2) no", "Say 1) yes 2) no."]
     words = [made.of(seeds(verbaliser=level)).verbaliser for level in range(3)]
     assert words == [("bad", "good"), ("no", "yes"), ("poor", "fine")]
-    assert len(list(made.each())) == 4 * 3
+    assert len(made.formats) == 4 * 3
 
 
 def test_each_level_is_as_likely() -> None:

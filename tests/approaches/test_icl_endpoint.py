@@ -656,7 +656,7 @@ def test_a_damaged_file_of_answers_is_one_line_whose_advice_works(server, tmp_pa
     run(server, tmp_path)
     (file,) = (tmp_path / "endpoints").glob("*.sqlite")
     file.write_bytes(damage(file.read_bytes()))
-    with pytest.raises(L3DError, match=rf"^the file of answers {file} cannot be used .* Delete it") as found:
+    with pytest.raises(L3DError, match=rf"^the file of answers {file} cannot be used .* delete it") as found:
         run(server, tmp_path)
     assert "\n" not in str(found.value)
     file.unlink()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice, permutations
 from typing import Final
 
@@ -18,43 +18,40 @@ MOST_LISTED: Final = 7
 """Options of which all orders are a list, 5,040 of seven; the orders of more are drawn from a stream."""
 
 
-@dataclass(frozen=True, slots=True)
 class PromptChoices:
     """The formats of the prompts of one task.
 
     A level of a list is chosen by the seed of its factor modulo the length of the list: seeds are drawn from far more
     numbers than a list has levels, so that all are as likely, and a level is a seed of itself.
 
-    Attributes
+    Parameters
     ----------
     task, recipe, classes
         The task, how it is asked, and the classes to distinguish.
+
+    Attributes
+    ----------
+    formats
+        Every format with all class words, its options in their usual order.
+
+    Raises
+    ------
+    ParameterError
+        If template or class words do not fit the task.
     """
 
-    task: Task
-    recipe: Recipe
-    classes: Sequence[int]
+    def __init__(self, task: Task, recipe: Recipe, classes: Sequence[int]) -> None:
+        self.task, self.recipe, self.classes = task, recipe, classes
+        self.formats = [self._format(*parts, words) for parts in recipe.formats for words in recipe.word_sets]
 
     def of(self, seeds: Mapping[str, int]) -> PromptFormat:
-        """Return the format of a cell.
-
-        Raises
-        ------
-        ParameterError
-            If template or class words do not fit the task.
-        """
-        formats, words = self.recipe.formats, self.recipe.word_sets
-        place, others = seeds[PROMPT_FORMAT] % len(formats), seeds[VERBALISER] % len(words)
-        usual = self._format(*formats[place], words[others])
+        """Return the format of a cell."""
+        words = len(self.recipe.word_sets)
+        place, others = seeds[PROMPT_FORMAT] % len(self.recipe.formats), seeds[VERBALISER] % words
+        usual = self.formats[place * words + others]
         if self.recipe.choice_order == "fixed":
             return usual
         return usual.reordered(option_order(seeds[CHOICE_ORDER], len(usual.options)))
-
-    def each(self) -> Iterator[PromptFormat]:
-        """Yield every format with all class words, its options in their usual order; raises as :meth:`of` does."""
-        for parts in self.recipe.formats:
-            for words in self.recipe.word_sets:
-                yield self._format(*parts, words)
 
     def _format(self, name: str, template: str, instruction: str, words: str) -> PromptFormat:
         columns, top = len(self.task.texts), "" if instruction == AUTO else instruction

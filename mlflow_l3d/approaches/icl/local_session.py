@@ -43,7 +43,7 @@ class LocalSession(CellwiseSession, PromptSession):
         """Load the model, and choose how prompts are put to it."""
 
         def check(loaded: LoadedModel) -> None:
-            for each in self.formats:
+            for each in self.choices.formats:
                 check_model(loaded, self.recipe, each)
 
         self.loaded = borrowed(model, device, self.recipe, cache, check)

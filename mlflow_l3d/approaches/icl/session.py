@@ -93,7 +93,6 @@ class PromptSession(Session):
         self.task, self.recipe = task, recipe
         self.classes = chosen_classes(recipe.classes, task.strata_names)
         self.choices = PromptChoices(task, recipe, self.classes)
-        self.formats = tuple(self.choices.each())
         check_shots(task, self.classes, recipe.shots)
         self.features = None
         self.hinted: set[str] = set()

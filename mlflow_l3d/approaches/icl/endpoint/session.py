@@ -45,7 +45,7 @@ class EndpointSession(PromptSession):
         where, why, self._way = self.connection.endpoint.base_url, "", "generate"
         if recipe.decision == "score":
             calibrated = recipe.calibration != "none"
-            obstacles = [self.connection.obstacle(each.verbaliser, calibrated) for each in self.formats]
+            obstacles = [self.connection.obstacle(each.verbaliser, calibrated) for each in self.choices.formats]
             why = next(filter(None, obstacles), "")
             self._way = self._way if why else served.gives  # all cells alike
         requests = max(1, self.task.settings.test_size or len(self.task.labels))  # of a cell, about

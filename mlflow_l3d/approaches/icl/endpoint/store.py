@@ -186,10 +186,10 @@ class Store:
         try:
             return self._file.execute(statement, values)
         except sqlite3.DatabaseError as error:
-            raise L3DError(
-                f"the file of answers {self.file} cannot be used ({error}). Delete it if it is damaged, and run the "
-                "same command again: answers in it are asked and paid again, and max_requests and max_cost count from 0."
-            ) from error
+            fix = (
+                "If it is damaged, delete it and run the same command: answers are paid again, and limits count from 0."
+            )
+            raise L3DError(f"the file of answers {self.file} cannot be used ({error}). {fix}") from error
 
 
 def key_of(*content: object) -> str:
