@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -83,15 +83,12 @@ def adam(
 
     With a weight decay it is one of AdamW (Loshchilov and Hutter 2019, algorithm 2).
     """
-    from torch.optim.adam import adam as step
+    from torch.optim.adam import adam as plain
+    from torch.optim.adamw import adamw as decoupled
 
-    flags: dict[str, Any] = {
-        "fused": True,
-        "amsgrad": False,
-        "maximize": False,
-        "decoupled_weight_decay": weight_decay is not None,
-    }
-    settings: dict[str, Any] = {"lr": learning_rate, "weight_decay": weight_decay or 0.0, "eps": EPSILON}
+    step: Callable[..., None] = plain if weight_decay is None else decoupled
+    settings = {"lr": learning_rate, "weight_decay": weight_decay or 0.0, "eps": EPSILON}
+    flags = {"fused": True, "amsgrad": False, "maximize": False}
     tensors = [weights], [gradient], [moments.mean], [moments.square]
     step(*tensors, [], [moments.step], beta1=BETA_1, beta2=BETA_2, **settings, **flags)
 

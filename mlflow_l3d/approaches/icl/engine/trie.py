@@ -38,7 +38,8 @@ class AnswerTrie:
     @cached_property
     def depths(self) -> IntArray:
         """(I,) how many tokens lead from the prompt to the node, the node itself included."""
-        return self.ancestors.sum(axis=1, dtype=np.int64)
+        depths: IntArray = self.ancestors.sum(axis=1, dtype=np.int64)
+        return depths
 
     @cached_property
     def ancestors(self) -> npt.NDArray[np.bool_]:
