@@ -367,7 +367,7 @@ def test_sessions_ask_in_the_way_that_is_in_the_key(server, tmp_path, monkeypatc
     APPROACH.dependencies(asked.hyperparameters, MODEL)
     server.gives, count = "first", len(server.requests)
     with session_of(asked) as prepared:
-        assert prepared._way == "nothing"
+        assert prepared._way == "generate"
     assert len(server.requests) == count + 1
     assert APPROACH.dependencies(asked.hyperparameters, MODEL)["endpoint_log_probabilities"] == "first"
 

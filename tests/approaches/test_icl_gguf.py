@@ -100,8 +100,9 @@ def test_a_file_that_cannot_be_read_leaves_nothing(tmp_path):
 
 def test_what_a_dead_process_left_is_swept(gguf_folder, tmp_path, monkeypatch):
     file = gguf_folder / "tiny.gguf"
-    left = tmp_path / "models" / f".{conversion.gguf_revision(file)}-dead"
+    left = tmp_path / "models" / f".{conversion.gguf_revision(file)}"
     left.mkdir(parents=True)
+    (left / "half.json").touch()
     monkeypatch.setattr(conversion, "convert", lambda source, folder: (folder / "config.json").write_text("{}"))
     folder = conversion.converted(file, tmp_path)
     assert [path.name for path in folder.iterdir()] == ["config.json"]

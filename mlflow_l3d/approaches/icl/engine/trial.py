@@ -30,12 +30,9 @@ def layer_window(config: Any, longest: int) -> tuple[bool, int | None]:
     length, so that keys that are kept would not fit.
     """
     text = config.get_text_config(decoder=True)
-    if longest > _turned_alike(text):
-        return False, None
-    if "local" in (getattr(text, "attention_layers", None) or ()):
-        return False, None
     kinds = set(getattr(text, "layer_types", None) or ())
-    if kinds - {"full_attention", "sliding_attention"}:
+    is_local = "local" in (getattr(text, "attention_layers", None) or ())
+    if longest > _turned_alike(text) or is_local or kinds - {"full_attention", "sliding_attention"}:
         return False, None
     window = getattr(text, "sliding_window", None)
     if window is None or kinds == {"full_attention"} or longest <= window:
