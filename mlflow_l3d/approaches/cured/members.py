@@ -31,7 +31,7 @@ def read_member(folder: Path, key: str) -> Outcome | None:
     ids = frame["example_id"].to_numpy()
     ids = ids.astype(np.str_) if ids.dtype.kind == "O" else ids
     scores = frame.filter(regex=r"^score_\d+$").to_numpy(np.float32)
-    answers = frame["label"].to_numpy(), frame["prediction"].to_numpy(), scores if scores.size else None
+    answers = frame["label"].to_numpy(), frame["prediction"].to_numpy(), scores if scores.shape[1] else None
     return Outcome(key, ids, *answers, metrics, duration_seconds=metrics.get("duration_seconds", 0.0))
 
 

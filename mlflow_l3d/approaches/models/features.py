@@ -144,9 +144,7 @@ def features_key(texts: Sequence[Sequence[str]], encoding: Encoding) -> str:
     )
 
 
-def encode(
-    file: BinaryIO, texts: Sequence[Sequence[str]], encoding: Encoding, *, free: int, workers: int | None = None
-) -> None:
+def encode(file: BinaryIO, texts: Sequence[Sequence[str]], encoding: Encoding, *, free: int) -> None:
     """Encode all texts into a .npy file, row by row, so that memory does not grow with the number of texts.
 
     Each worker thread computes its batches with one thread of torch: the numbers do not depend on how many cores
@@ -160,8 +158,6 @@ def encode(
         As for :func:`load_or_encode`.
     free
         Bytes free on the disk: too few are noticed before the work, not after it.
-    workers
-        Threads; None for one per core (one for an accelerator).
     """
     device, tokenizer, encoder = encoding.device, load_tokenizer(encoding.encoder), load_encoder(encoding.encoder)
     check_length(encoding.max_length, tokenizer, encoder.config)
@@ -177,8 +173,7 @@ def encode(
         with torch.autocast(kind, torch.bfloat16, enabled=encoding.dtype == "bfloat16"):  # of this thread alone
             return pooled(encoder, tokens, batch, encoding.pooling, device).cpu().numpy()
 
-    count = workers or (cores() if device == "cpu" else 1)
-    before = torch.get_num_threads()
+    count, before = cores() if device == "cpu" else 1, torch.get_num_threads()
     _log.info("Encoding %d texts once for all cells, with %d threads", rows, count)
     try:
         with ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,)) as pool:

@@ -68,7 +68,7 @@ class Tally:
 
 
 class Connection:
-    """Looks at a server, and asks it for scores and texts; all requests are made at once, the client lets some through.
+    """A connection to a server: all requests for scores and texts are made at once, and the client queues them.
 
     Parameters
     ----------

@@ -20,8 +20,6 @@ NOBODY = -2
 # of the prefix, if there are copies.
 _NARROWEST = 128
 _PADDED = 1.15
-_WHOSE = ("owners", "positions")
-_KEYS = ("keys", "values")
 
 
 @dataclass
@@ -98,7 +96,7 @@ def joined(prefix: Rows, parts: Sequence[Rows], each: int) -> Rows:
     joint = prefix.branch(rows)
     for number in range(len(parts[0].cache.layers)):
         layers, held = [part.cache.layers[number] for part in parts], []
-        for name in _KEYS:
+        for name in ("keys", "values"):
             tensor = torch.cat([getattr(layer, name) for layer in layers])
             # Layer by layer, so that no more than one of them is there twice.
             for layer in layers:
@@ -106,11 +104,10 @@ def joined(prefix: Rows, parts: Sequence[Rows], each: int) -> Rows:
             tensor = torch.nn.functional.pad(tensor, (0, 0, 0, 0, 0, 0, 0, rows * each - count))
             held.append(tensor.view(rows, each, *tensor.shape[1:]).transpose(1, 2).flatten(2, 3))
         joint.cache.update(*held, number)
-    own_owners, own_positions = (np.concatenate([getattr(part, name) for part in parts]) for name in _WHOSE)
-    fill = ((0, rows * each - count), (0, 0))
-    own_owners = np.pad(own_owners, fill, constant_values=NOBODY).reshape(rows, -1)
-    joint.owners = np.concatenate([joint.owners, own_owners], axis=1)
-    joint.positions = np.concatenate([joint.positions, np.pad(own_positions, fill).reshape(rows, -1)], axis=1)
+    for name, filler in (("owners", NOBODY), ("positions", 0)):
+        own = np.concatenate([getattr(part, name) for part in parts])
+        own = np.pad(own, ((0, rows * each - count), (0, 0)), constant_values=filler).reshape(rows, -1)
+        setattr(joint, name, np.concatenate([getattr(joint, name), own], axis=1))
     return joint
 
 
@@ -138,8 +135,8 @@ class Block:
     def parts(self, tokens: int) -> list[Block]:
         """Return blocks of neighbouring rows, of no more than so many tokens if a row has no more."""
         size = max(1, tokens // self.tokens.shape[1])
-        fields = (self.tokens, self.owners, self.positions, self.nodes, self.texts)
-        return [Block(*(field[start : start + size] for field in fields)) for start in range(0, len(self.tokens), size)]
+        starts, fields = range(0, len(self.tokens), size), vars(self).values()
+        return [Block(*(field[start : start + size] for field in fields)) for start in starts]
 
 
 def lay_out(
