@@ -168,9 +168,9 @@ class Recipe:
         templates, instructions = _parts(self.template), _parts(self.instruction)
         if len(instructions) == 1:
             instructions *= len(templates)
-        own = [("custom", *parts) for parts in zip(templates, instructions, strict=True)]
+        customs = [("custom", *parts) for parts in zip(templates, instructions, strict=True)]
         names = self.prompt_format.split("|")
-        return tuple(each for name in names for each in (own if name == "custom" else [(name, AUTO, AUTO)]))
+        return tuple(each for name in names for each in (customs if name == "custom" else [(name, AUTO, AUTO)]))
 
     @property
     def judge_names(self) -> tuple[str, ...]:

@@ -134,8 +134,8 @@ class Connection:
         if served.gives == "nothing":
             return served.refusal or "it lists none"
         if served.gives == "prompt":
-            told = calibrated or replies.tell_apart(words, start=None)
-            return "" if told else "a class word begins with another, and can never score higher"
+            is_fair = calibrated or replies.tell_apart(words, start=None)
+            return "" if is_fair else "a class word begins with another, and can never score higher"
         if served.top < min(len(words), server.FEWEST):
             return f"it lists {served.top}, too few for the class words; vLLM: --max-logprobs 20"
         return "" if replies.tell_apart(words) else "its first tokens do not tell the class words apart"

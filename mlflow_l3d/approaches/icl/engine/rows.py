@@ -105,9 +105,9 @@ def joined(prefix: Rows, parts: Sequence[Rows], each: int) -> Rows:
             held.append(tensor.view(rows, each, *tensor.shape[1:]).transpose(1, 2).flatten(2, 3))
         joint.cache.update(*held, number)
     for name, filler in (("owners", NOBODY), ("positions", 0)):
-        own = np.concatenate([getattr(part, name) for part in parts])
-        own = np.pad(own, ((0, rows * each - count), (0, 0)), constant_values=filler).reshape(rows, -1)
-        setattr(joint, name, np.concatenate([getattr(joint, name), own], axis=1))
+        numbers = np.concatenate([getattr(part, name) for part in parts])
+        numbers = np.pad(numbers, ((0, rows * each - count), (0, 0)), constant_values=filler).reshape(rows, -1)
+        setattr(joint, name, np.concatenate([getattr(joint, name), numbers], axis=1))
     return joint
 
 
