@@ -180,7 +180,9 @@ def custom_format(
     """
     words = () if verbaliser is None else check_words(verbaliser, class_names)
     options = tuple(range(len(words))) if "{options}" in instruction else ()
-    return PromptFormat("custom", words, _instruction(instruction, words), _shot(template, columns), options=options)
+    check_slots(INSTRUCTION, instruction, ("{options}",) if words else ())
+    top = instruction.replace("\\n", "\n").strip().replace("{options}", numbered_options(words))
+    return PromptFormat("custom", words, top, _shot(template, columns), options=options)
 
 
 def _shot(template: str, columns: int) -> str:
@@ -203,8 +205,3 @@ def _shot(template: str, columns: int) -> str:
         allowed = "{answer} must follow something on its own line, because a line break ends an answer"
         raise wrong(allowed, "Put a word such as Answer: before it.")
     return shot.rstrip()
-
-
-def _instruction(instruction: str, words: Sequence[str]) -> str:
-    check_slots(INSTRUCTION, instruction, ("{options}",) if words else ())
-    return instruction.replace("\\n", "\n").strip().replace("{options}", numbered_options(words))
