@@ -14,8 +14,10 @@ from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.errors import ParameterError
 
 
-def check_model(loaded: LoadedModel, recipe: Recipe, prompt_format: PromptFormat) -> None:
-    """Raise if no cell can work with this tokenizer; the weights are not needed.
+def check_model(
+    loaded: LoadedModel, recipe: Recipe, formats: Sequence[PromptFormat]
+) -> tuple[bool, Conversation | None]:
+    """Return whether prompts are put into the chat template, and which conversation they are; None for one text.
 
     Parameters
     ----------
@@ -23,41 +25,28 @@ def check_model(loaded: LoadedModel, recipe: Recipe, prompt_format: PromptFormat
         The model, with or without weights.
     recipe
         How it is asked.
-    prompt_format
-        The format of the prompts.
+    formats
+        The formats of the prompts.
 
     Raises
     ------
     ParameterError
-        If a chat template is asked for and there is none or it cannot be used, or if scores cannot distinguish two
-        answers.
+        If no cell can work with this tokenizer: a chat template is asked for and there is none or it cannot be used, or
+        scores cannot distinguish two answers.
     """
-    chat, conversation = uses_chat(recipe.chat, loaded), conversation_in(recipe.chat, loaded)
-    if recipe.decision == "score":
-        answers = encoding.answers_ids(loaded, prompt_format, chat, conversation)
-        check_answers(answers, prompt_format.verbaliser, calibrated=recipe.calibration != "none")
-    if chat:  # the template is tried
-        encoding.prompts_ids(loaded, [prompt_format.prompt([], ("",) * prompt_format.columns, conversation)], chat)
-
-
-def uses_chat(wanted: str, loaded: LoadedModel) -> bool:
-    """Return whether prompts are put into the chat template.
-
-    Raises
-    ------
-    ParameterError
-        If that is asked for and there is none.
-    """
-    is_asked = wanted in {"single", "turns"}
+    is_asked = recipe.chat in {"single", "turns"}
     if is_asked and not loaded.chat:
         allowed = f"the tokenizer of {loaded.name} has no chat template"
-        raise ParameterError("hyperparameters.chat", wanted, allowed, "Use chat=none.")
-    return loaded.chat if wanted == AUTO else is_asked
-
-
-def conversation_in(wanted: str, loaded: LoadedModel) -> Conversation | None:
-    """Return which conversation prompts are; None if they are one text."""
-    return encoding.conversation_of(loaded) if wanted == "turns" else None
+        raise ParameterError("hyperparameters.chat", recipe.chat, allowed, "Use chat=none.")
+    chat = loaded.chat if recipe.chat == AUTO else is_asked
+    conversation = encoding.conversation_of(loaded) if recipe.chat == "turns" else None
+    for each in formats:
+        if recipe.decision == "score":
+            answers = encoding.answers_ids(loaded, each, chat, conversation)
+            check_answers(answers, each.verbaliser, calibrated=recipe.calibration != "none")
+        if chat:  # the template is tried
+            encoding.prompts_ids(loaded, [each.prompt([], ("",) * each.columns, conversation)], chat)
+    return chat, conversation
 
 
 def check_answers(answers: Sequence[Sequence[int]], words: Sequence[str], *, calibrated: bool) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from mlflow_l3d.approaches.base import CellwiseSession
-from mlflow_l3d.approaches.icl.checks import check_model, conversation_in, cut_shares, most_tokens, uses_chat
+from mlflow_l3d.approaches.icl.checks import check_model, cut_shares, most_tokens
 from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, answers_ids, check_length, decode, prompts_ids, stop_ids
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling
 from mlflow_l3d.approaches.icl.loading import borrowed, engine_for
@@ -43,12 +43,9 @@ class LocalSession(CellwiseSession, PromptSession):
         """Load the model, and choose how prompts are put to it."""
 
         def check(loaded: LoadedModel) -> None:
-            for each in self.choices.formats:
-                check_model(loaded, self.recipe, each)
+            self.chat, self.conversation = check_model(loaded, self.recipe, self.choices.formats)
 
         self.loaded = borrowed(model, device, self.recipe, cache, check)
-        self.chat = uses_chat(self.recipe.chat, self.loaded)
-        self.conversation = conversation_in(self.recipe.chat, self.loaded)
         self.engine = engine_for(self.loaded, self.recipe)
         added = self.loaded.tokenizer.added_tokens_decoder.items()
         self.openers = [[number] for number, token in added if decisions.behind_thought(str(token)) == ("", True)]
