@@ -16,7 +16,7 @@ from mlflow_l3d.approaches.icl.checks import check_answers
 from mlflow_l3d.approaches.icl.encoding import answer_ids, check_length, prompts_ids
 from mlflow_l3d.approaches.icl.endpoint.engine import Connection, Tally
 from mlflow_l3d.approaches.icl.endpoint.store import is_endpoint
-from mlflow_l3d.approaches.icl.loading import borrowed, engine_for
+from mlflow_l3d.approaches.icl.loading import borrowed
 from mlflow_l3d.approaches.icl.prompts.composition import BRACES, check_slots, slots
 from mlflow_l3d.approaches.icl.prompts.decisions import FloatArray, chosen, parse_answer, probabilities
 from mlflow_l3d.approaches.icl.prompts.words import check_words
@@ -130,8 +130,7 @@ class LocalJudge:
 
     def __init__(self, reference: str, recipe: Recipe, device: str, cache: Path) -> None:
         self.temperature = recipe.temperature
-        self.loaded = borrowed(reference, device, recipe, cache)
-        self.engine = engine_for(self.loaded, recipe)
+        self.loaded, self.engine = borrowed(reference, device, recipe, cache)
 
     def scores(self, prompts: Sequence[str], words: Sequence[str], seed: int) -> FloatArray:
         """Return the score of each answer, see :func:`verdict_scores`.

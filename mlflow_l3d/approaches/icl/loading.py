@@ -16,8 +16,8 @@ from mlflow_l3d.approaches.models.sharing import lent
 
 def borrowed(
     model: str, device: str, recipe: Recipe, cache: Path, check: Callable[[LoadedModel], None] = lambda _: None
-) -> LoadedModel:
-    """Return a model, which all sessions of this process share.
+) -> tuple[LoadedModel, Engine]:
+    """Return a model, which all sessions of this process share, and what runs it.
 
     Parameters
     ----------
@@ -33,9 +33,4 @@ def borrowed(
     load = partial(load_model, model, device, **how, cache=cache, check=check)
     loaded = lent(("icl", model, gguf.revision(model), device, *how.values()), load)
     check(loaded)
-    return loaded
-
-
-def engine_for(loaded: LoadedModel, recipe: Recipe) -> Engine:
-    """Return what runs a model."""
-    return loaded.kind.engine(loaded.model, loaded.tokenizer.pad_token_id, batch_size=recipe.batch_size)
+    return loaded, loaded.kind.engine(loaded.model, loaded.tokenizer.pad_token_id, batch_size=recipe.batch_size)

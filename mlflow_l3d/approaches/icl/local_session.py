@@ -15,7 +15,7 @@ from mlflow_l3d.approaches.base import CellwiseSession
 from mlflow_l3d.approaches.icl.checks import check_model, cut_shares, most_tokens
 from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, answers_ids, check_length, decode, prompts_ids, stop_ids
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling
-from mlflow_l3d.approaches.icl.loading import borrowed, engine_for
+from mlflow_l3d.approaches.icl.loading import borrowed
 from mlflow_l3d.approaches.icl.models import LoadedModel
 from mlflow_l3d.approaches.icl.prompts import decisions
 from mlflow_l3d.approaches.icl.prompts.decisions import Written
@@ -45,8 +45,7 @@ class LocalSession(CellwiseSession, PromptSession):
         def check(loaded: LoadedModel) -> None:
             self.chat, self.conversation = check_model(loaded, self.recipe, self.choices.formats)
 
-        self.loaded = borrowed(model, device, self.recipe, cache, check)
-        self.engine = engine_for(self.loaded, self.recipe)
+        self.loaded, self.engine = borrowed(model, device, self.recipe, cache, check)
         added = self.loaded.tokenizer.added_tokens_decoder.items()
         self.openers = [[number] for number, token in added if decisions.behind_thought(str(token)) == ("", True)]
 
