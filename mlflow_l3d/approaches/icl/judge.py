@@ -162,13 +162,15 @@ class RemoteJudge:
         The model, as ``openai:NAME``, and where answers are kept.
     recipe
         How the judge is asked; the server draws at its temperature if it gives no log-probabilities.
+    opened
+        Closes the connection.
     """
 
     verdict_tokens: Final = 10
 
-    def __init__(self, reference: str, recipe: Recipe, cache: Path) -> None:
+    def __init__(self, reference: str, recipe: Recipe, cache: Path, opened: ExitStack) -> None:
         self.temperature = recipe.temperature
-        self.connection = Connection(reference, recipe, cache)
+        self.connection = Connection(reference, recipe, cache, opened)
         self.tokens, self.thinks = self.verdict_tokens + recipe.thought_tokens, recipe.thinks
 
     def scores(self, prompts: Sequence[str], words: Sequence[str], seed: int) -> FloatArray:
@@ -209,8 +211,7 @@ class Bench:
         judges: dict[str, LocalJudge | RemoteJudge] = {}
         for name in recipe.judge_names:
             if is_endpoint(name):
-                judges[name] = judge = RemoteJudge(name, judge_recipe, cache)
-                opened.callback(judge.connection.close)
+                judges[name] = RemoteJudge(name, judge_recipe, cache, opened)
             else:
                 judges[name] = LocalJudge(name, judge_recipe, device, cache)
         self.judges = [judges[name] for name, _ in recipe.judges]

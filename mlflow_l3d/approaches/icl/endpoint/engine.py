@@ -76,6 +76,8 @@ class Connection:
         Whom to ask, and how.
     cache
         Where answers are kept, in a folder below.
+    opened
+        Closes connections, the file of answers and the thread.
     again
         Whether to find out again what the server gives, as at the start of a study.
 
@@ -90,19 +92,17 @@ class Connection:
         If the server does not answer, or not as it should.
     """
 
-    def __init__(self, model: str, recipe: Recipe, cache: Path, *, again: bool = False) -> None:
+    def __init__(self, model: str, recipe: Recipe, cache: Path, opened: ExitStack, *, again: bool = False) -> None:
         self.endpoint = Endpoint.of(model, recipe)
         from anyio.from_thread import start_blocking_portal
 
-        self._store, self._open = Store(self.endpoint, cache / "endpoints"), ExitStack()
+        store = opened.enter_context(closing(Store(self.endpoint, cache / "endpoints")))
         # An event loop in a thread of its own, so that a session also works if one runs already, as in a notebook.
-        self._portal = self._open.enter_context(start_blocking_portal())
-        self._client = Client(self.endpoint, self._store)
-        try:
-            self.served = self.result(server.look(self._client, recipe, again=again))
-        except BaseException:
-            self.close()
-            raise
+        self._portal = opened.enter_context(start_blocking_portal())
+        opened.callback(self._portal.call, self._portal.stop, True)  # what is under way is cancelled
+        self._client = Client(self.endpoint, store)
+        opened.callback(lambda: self.result(self._client.close()))
+        self.served = self.result(server.look(self._client, recipe, again=again))
         self._client.verify = lambda: server.same(self._client, self.served)
         self._client.identity = "|".join(self.served.identity.values())
         self._fingerprints = {self.served.fingerprint}
@@ -116,14 +116,6 @@ class Connection:
     def result(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end."""
         return self.begin(work).result()
-
-    def close(self) -> None:
-        """Close connections, the file of answers and the thread."""
-        with self._open, closing(self._store):
-            try:
-                self.result(self._client.close())
-            finally:
-                self._portal.call(self._portal.stop, True)  # what is under way is cancelled
 
     def obstacle(self, words: Sequence[str], calibrated: bool = False) -> str:
         """Return why class words get no scores that tell them apart; the empty text if they do.
@@ -227,7 +219,8 @@ def identity(model: str, recipe: Recipe, cache: Path) -> dict[str, str]:
     L3DError
         If the server does not answer, or not as it should.
     """
-    with closing(Connection(model, recipe, cache, again=True)) as connection:
+    with ExitStack() as opened:
+        connection = Connection(model, recipe, cache, opened, again=True)
         reading = {"endpoint_first_tokens": "3"} if connection.served.gives == "first" else {}  # how they are read
         address = key_of(connection.endpoint.base_url)[:12]
         return {**connection.served.identity, **reading, "endpoint_address": address}

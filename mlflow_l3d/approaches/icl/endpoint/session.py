@@ -33,8 +33,7 @@ class EndpointSession(PromptSession):
 
     def _load(self, model: str, device: str, cache: Path) -> None:  # noqa: ARG002
         """Look at the server; the prompts of chats alternate between user and assistant, which every template takes."""
-        recipe, self.connection = self.recipe, Connection(model, self.recipe, cache)
-        self.opened.callback(self.connection.close)
+        recipe, self.connection = self.recipe, Connection(model, self.recipe, cache, self.opened)
         served = self.connection.served
         if parent_process() is not None and threading.current_thread() is threading.main_thread():
             # A worker that is stopped keeps the answers that are under way: closing the session waits for them.
