@@ -58,7 +58,7 @@ def test_scores_are_those_of_the_model(model: str, tmp_path: Path) -> None:
     drawn = random_shots(one.seeds["sample_choice"], split.train, data.labels, (0, 1), 1)
     drawn = drawn[shot_order(one.seeds["data_order"], 2)]
     shots = [((data.texts[0][at],), int(data.labels[at])) for at in drawn.tolist()]
-    form, loaded = session.formats[0], session.loaded
+    form, loaded = session.choices.formats[0], session.loaded
     answers = [answer_ids(loaded, answer, False, before="Answer:") for answer in form.answers]
     for place, at in enumerate(split.test.tolist()[:3]):
         (ids,) = prompts_ids(loaded, [form.render(shots, (data.texts[0][at],))], False)
@@ -69,7 +69,7 @@ def test_generated_answers_are_those_of_the_model(model: str, tmp_path: Path) ->
     session = prepared(model, tmp_path, decision="generate", max_new_tokens=6, verbaliser="good;bad")
     prompts = session._asked(cell()).prompts
     written = written_by(session, prompts_ids(session.loaded, prompts, False), 6)
-    expected = [session.formats[0].parse(decode(session.loaded, tokens)) for tokens in written]
+    expected = [session.choices.formats[0].parse(decode(session.loaded, tokens)) for tokens in written]
     (found,) = session.run([cell()])
     assert found.error is None
     assert found.scores is None

@@ -87,7 +87,7 @@ def test_scores_are_those_of_uncached_forwards(session_of: Callable[..., LocalSe
     session = session_of()
     (found,) = outcomes(session, BASE)
     assert found.scores is not None
-    answers = answers_ids(session.loaded, session.formats[0], session.chat)
+    answers = answers_ids(session.loaded, session.choices.formats[0], session.chat)
     for row, prompt in zip(found.scores, full_prompts(session, BASE), strict=True):
         np.testing.assert_allclose(row, shares(log_likelihoods(session.loaded.model, prompt, answers)), atol=1e-5)
 
@@ -97,12 +97,12 @@ def test_turns_are_the_tokens_of_the_whole_conversation(session_of: Callable[...
     (found,) = outcomes(session, BASE)
     assert found.scores is not None
     loaded, prompts = session.loaded, session._asked(BASE).prompts
-    answers = answers_ids(loaded, session.formats[0], session.chat, session.conversation)
+    answers = answers_ids(loaded, session.choices.formats[0], session.chat, session.conversation)
     for row, turns in zip(found.scores, prompts, strict=True):
         assert isinstance(turns, list)
         assert [turn["role"] for turn in turns] == ["user", "user", "assistant", "user", "assistant", "user"]
         (prompt,) = prompts_ids(loaded, [turns], True)
-        for word, answer in zip(session.formats[0].verbaliser, answers, strict=True):
+        for word, answer in zip(session.choices.formats[0].verbaliser, answers, strict=True):
             whole = [*turns, {"role": "assistant", "content": word}]
             ids = loaded.tokenizer.apply_chat_template(whole, return_dict=False)
             assert [*prompt, *answer] == ids[: len(prompt) + len(answer)]
@@ -132,7 +132,7 @@ def test_generated_answers_are_those_of_generate(session_of: Callable[..., Local
     ends = stop_ids(session.loaded)
     for prediction, new in zip(found.predictions, written_by(session, full_prompts(session, BASE), 5), strict=True):
         end = next((place for place, token in enumerate(new) if token in ends), len(new))
-        assert prediction == session.formats[0].parse(decode(session.loaded, new[:end]))
+        assert prediction == session.choices.formats[0].parse(decode(session.loaded, new[:end]))
 
 
 def test_an_investigation(tmp_path: Path, migrated_store: Path) -> None:

@@ -157,7 +157,7 @@ def test_likelihoods_are_those_of_the_whole_conversation(model: Any, tmp_path: P
     tokenizer = load_model(folder, "cpu", cache=tmp_path).tokenizer
     for row, turns in list(zip(found.scores, prompts, strict=True))[:2]:
         logs = []
-        for word in session.formats[0].verbaliser:
+        for word in session.choices.formats[0].verbaliser:
             begun = turns[-1]["role"] == "assistant"
             whole = [
                 *(turns[:-1] if begun else turns),
