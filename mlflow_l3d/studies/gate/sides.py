@@ -226,6 +226,7 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
         task=_task_of(request),
         metric=typed_name(request.metric),
         request=request,
+        document={**request.document(), "parameters": dict(request.given)},
         changes=differences,
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Final, Unpack
 
@@ -119,13 +118,13 @@ class Referee:
         with entry_point() as project_run:
             client, typed = connect(), read_arguments({**options, "action": "start"}, REFEREE)
             machine = {name: typed.texts[name] for name in PLACE}
-            baseline, metric, shares = typed.texts["baseline"], typed.texts["metric"], typed["shared_seeds"]
-            more = {"shared_seeds": shares, "fresh_half": typed["fresh_half"]}
-            source = GoldenSource.of(client, baseline, machine, metric, **more)
+            baseline, metric, planned = typed.texts["baseline"], typed.texts["metric"], typed["baseline_runs"]
+            how = {name: typed[name] for name in ("shared_seeds", "fresh_half")}
+            source = GoldenSource(client, baseline, metric, **how, machine=machine)
             rules = _rules(typed, unit_of(source.metric).scale)
-            scores = source.baseline.scores(source.metric.name, typed["baseline_runs"])
+            scores = source.baseline.scores(source.metric.name, planned)
             check_effect(rules.effect, source.metric, scores[np.isfinite(scores)], source.examples)
-            taken, planned = project_run.take(), typed["baseline_runs"]
+            taken = project_run.take()
             with source.training():
                 conduct = Conduct.start(source, rules, baseline_runs=planned, project_run=taken, client=client)
             publish(conduct)
@@ -145,7 +144,11 @@ class Referee:
         with entry_point():
             client = connect()
             recorder = SessionRecorder.find(client, _latest(client) if run_id == "latest" else run_id)
-            source = GoldenSource.again(client, recorder.identity, machine)
+            if "function" in (begun := recorder.identity):
+                fix = "Use mlflow_l3d.Referee in Python, with the same function."
+                raise ParameterError("referee", "", "must be a session of golden runs, and is one of a function", fix)
+            how = {"shared_seeds": begun["shares_seeds"], "fresh_half": "fresh_half" in begun}
+            source = GoldenSource(client, begun["baseline"], begun["metric"], **how, machine=machine)
             return cls._of(Conduct.resume(source, recorder.run_id, client))
 
     @classmethod
@@ -153,9 +156,8 @@ class Referee:
         referee = cls.__new__(cls)
         referee.conduct = conduct
         if isinstance(source := conduct.source, GoldenSource):
-            recorder = conduct.recorder
-            source.run_id = recorder.run_id
-            source.champion = lambda: recorder.champion().content if recorder.champion().number else None
+            source.run_id = conduct.run_id
+            source.champion = lambda: conduct.session.champion.content if conduct.session.champion.number else None
         return referee
 
     @property
@@ -176,8 +178,7 @@ class Referee:
         """
         if most_runs is not None:
             most_runs = read_arguments({"most_runs": most_runs}, {"most_runs": REFEREE["most_runs"]})["most_runs"]
-        source = self.conduct.source
-        with source.training() if isinstance(source, GoldenSource) else nullcontext():
+        with self.conduct.source.training():
             judgement = self.conduct.judge(candidate, most_runs=most_runs)
         publish(self.conduct)
         return judgement
@@ -240,14 +241,8 @@ def referee(**parameters: Unpack[RefereeOptions]) -> RefereeSession:
 def _rules(typed: Arguments, scale: float) -> Rules:
     """Return the rules that were given; differences are in a unit of so many to the unit of the scores."""
     effect, most = typed["smallest_effect"], typed["most_runs"]
-    return Rules(
-        effect=float("nan") if effect == "auto" else effect / scale,
-        alpha=typed["alpha"],
-        power=typed["power"],
-        candidates=typed["candidates"],
-        most_runs=40 if most == "auto" else most,
-        confirm=typed["confirm"],
-    )
+    same = {name: typed[name] for name in ("alpha", "power", "candidates", "confirm")}
+    return Rules(math.nan if effect == "auto" else effect / scale, most_runs=40 if most == "auto" else most, **same)
 
 
 def _sessions(client: Client, tags: dict[str, str]) -> list[Any]:

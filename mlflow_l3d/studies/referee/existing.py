@@ -21,6 +21,7 @@ from mlflow_l3d.studies.groups.numbers.study import groups_study
 from mlflow_l3d.studies.groups.scores import read_scores
 from mlflow_l3d.studies.judged.run import read_system
 from mlflow_l3d.studies.referee.golden import GoldenSource
+from mlflow_l3d.studies.referee.numbers.judge import UNPAIRED
 from mlflow_l3d.studies.referee.source import LONGEST, Candidate, FunctionSource
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import runs_named
@@ -30,7 +31,6 @@ from mlflow_l3d.tracking.existing import EXPERIMENT, read_runs
 
 Source: TypeAlias = FunctionSource | GoldenSource
 """What runs the baseline and the candidates of a session."""
-UNPAIRED: Final = "Unpaired: these runs share no seeds with the baseline."
 _FILTER: Final = re.compile(r"(params?|parameters?|tags?|metrics?|attributes?|attr|run)\.")
 
 

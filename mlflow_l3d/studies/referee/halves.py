@@ -71,12 +71,3 @@ class Halves:
         ]
         judged, fresh = (each.get(self.metric.name, math.nan) for each in every)
         return judged, fresh
-
-
-def luck_of_examples(first: pd.DataFrame, second: pd.DataFrame) -> float:
-    """Return ``sqrt(d / n)``: in a share d of n examples exactly one of two runs is right; nan if examples differ."""
-    both = first.merge(second, on="example_id")
-    if len(both) < max(len(first), len(second)):
-        return math.nan
-    right = [both[f"prediction_{side}"] == both[f"label_{side}"] for side in ("x", "y")]
-    return math.sqrt(float((right[0] != right[1]).mean()) / len(both))

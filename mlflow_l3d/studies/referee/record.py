@@ -86,17 +86,6 @@ class SessionRecorder:
             raise ParameterError("referee", run_id, "must be the run of a session", "`referee start` begins one.")
         return cls(client, run)
 
-    @staticmethod
-    def tags(rules: Rules, planned: int, shares_seeds: bool, identity: Mapping[str, Any], key: str) -> dict[str, str]:
-        """Return the tags of a new session."""
-        content = {**asdict(rules), "baseline_runs": planned, "shares_seeds": shares_seeds, "identity": identity}
-        return {
-            names.REFEREE_RULES: json.dumps(content, sort_keys=True),
-            names.REFEREE_KEY: key,
-            _COUNT: "0",
-            names.STATE: "running",
-        }
-
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep other processes of this machine from judging in this session."""
@@ -119,28 +108,13 @@ class SessionRecorder:
     def session(self) -> Session:
         """Return the session that the records make."""
         baseline, *candidates = self.systems or [SystemRecord("", 0, "", "")]
-        session = Session(self.rules, baseline.scores, planned=self.planned, shares_seeds=self.shares_seeds)
+        session = Session(self.rules, baseline, planned=self.planned, shares_seeds=self.shares_seeds)
         for each in sorted(candidates, key=lambda each: each.order):
-            if not each.verdict or not each.looks:
-                continue
-            first = session.next_number
-            decided = {number: score for number, score in each.scores.items() if first <= number < each.decided}
-            session.conclude(each.title, decided, replace(each.looks[-1], verdict=each.verdict), paired=each.paired)  # type: ignore[arg-type]
-            if each.verdict == "keep":
-                session.path[-1] = replace(session.path[-1], number=each.number)
-                session.champion.scores.update(each.scores)
-                session.champion.fresh_half, session.baseline.fresh_half = each.fresh_half, baseline.fresh_half
-                both = (
-                    (baseline.fresh_half, each.fresh_half) if self.rules.fresh_half else (baseline.scores, each.scores)
-                )
-                if {*session.to_confirm} <= both[0].keys() & both[1].keys():
+            if each.verdict and each.looks:
+                session.conclude(each)
+                if session.champion is each:
                     session.confirm()
         return session
-
-    def champion(self) -> SystemRecord:
-        """Return the record of the champion."""
-        kept = [each for each in self.systems if each.verdict == "keep"]
-        return max(kept, key=lambda each: (each.order, each.number), default=self.systems[0])
 
     def begin(self, candidate: Candidate, metric: Metric) -> SystemRecord:
         """Return the record of a system: a new run, or that which was begun. Scores that cannot be are refused."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
@@ -16,7 +17,6 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named, typed_name
 from mlflow_l3d.parameters.values import file_text, json_of, public_parameter
 from mlflow_l3d.privacy import HIDDEN, public_text
-from mlflow_l3d.studies.referee.numbers.session import is_paired
 
 LONGEST: Final = 5900
 """Characters of a recorded candidate."""
@@ -49,7 +49,7 @@ class Candidate:
     @property
     def paired(self) -> bool:
         """Whether its runs share their seeds with the runs of others that have equal numbers."""
-        return is_paired(self.content)
+        return "runs" not in self.content
 
     @property
     def key(self) -> str:
@@ -92,6 +92,7 @@ class FunctionSource:
     step = 0.0
     shares_seeds = True
     has_fresh_half = False
+    training = staticmethod(nullcontext)
 
     def __init__(
         self,
@@ -198,22 +199,19 @@ def check_measured(scores: Mapping[Any, Any]) -> dict[int, float]:
     return checked
 
 
-def measured_of(candidate: object) -> Mapping[str, Any] | None:
-    """Return scores that were measured elsewhere, as they were given; None if a candidate is something else."""
-    content: Any = candidate
+def measured_elsewhere(candidate: object, *, shares_seeds: bool, fresh_half: bool) -> Candidate | None:
+    """Return a candidate whose scores were measured elsewhere; None if it is something else."""
+    measured: Any = candidate
     if isinstance(candidate, str):
         text = candidate.strip()
         if not text.startswith("{") and text.endswith(".json") and "=" not in text:
-            content = json_of("candidate", text, file_text("candidate", text, text))
-            if isinstance(content, dict):
-                content = {"name": PurePath(text).stem, **content}
+            measured = json_of("candidate", text, file_text("candidate", text, text))
+            if isinstance(measured, dict):
+                measured = {"name": PurePath(text).stem, **measured}
         elif text.startswith("{"):
-            content = json_of("candidate", text, text)
-    return content if isinstance(content, Mapping) and "scores" in content else None
-
-
-def described_elsewhere(measured: Mapping[str, Any], *, shares_seeds: bool, fresh_half: bool) -> Candidate:
-    """Return a candidate whose scores were measured elsewhere."""
+            measured = json_of("candidate", text, text)
+    if not isinstance(measured, Mapping) or "scores" not in measured:
+        return None
     name, scores = str(measured.get("name", "")).strip(), measured["scores"]
     if fresh_half:
         why = "has scores without predictions, and a session with fresh_half=true scores halves of the examples"

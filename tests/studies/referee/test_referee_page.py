@@ -12,13 +12,18 @@ import pytest
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.referee import results
-from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, Verdict
+from mlflow_l3d.studies.referee.numbers.judge import Assessment, Judgement, Rules, Verdict
 from mlflow_l3d.studies.referee.numbers.session import Course, Step, SystemRecord
 from mlflow_l3d.studies.referee.report import judgement_lines, path_table, session_document
 
 
 def look(runs: int, gain: float, verdict: Verdict) -> Assessment:
     return Assessment(runs, gain, 0.01, gain - 0.03, gain + 0.03, 500.0, 400.0, verdict)
+
+
+def judged(number: int, verdict: Verdict, at: Assessment, spent: int = 4, more: int = 9) -> Judgement:
+    title = COURSE.systems[number].title
+    return Judgement(verdict, title, number, at, spent, 0, more, 30, math.nan, False, "", "c" * 32, "a" * 32)
 
 
 def system(number: int, title: str, verdict: str, *looks: Assessment) -> SystemRecord:
@@ -90,7 +95,7 @@ def test_what_is_ahead_but_failed_is_not_called_too_little() -> None:
     ahead = system(1, "batch=1", "reject", look(1, 0.09, "reject"), look(2, 0.09, "reject"))
     ahead.scores[3] = math.nan
     course = replace(COURSE, systems=(BASELINE, ahead))
-    lines = judgement_lines(course, ahead.title, "reject", ahead.looks[-1], "4 runs", "")
+    lines = judgement_lines(course, replace(judged(1, "reject", ahead.looks[-1]), candidate=ahead.title))
     assert lines[1].endswith("failed with seeds that the champion did not fail with: such a candidate is not kept.")
     assert " 2, 1 failed" in " ".join(session_document(course).to_text().split())
 
@@ -100,14 +105,12 @@ def test_what_is_ahead_but_failed_is_not_called_too_little() -> None:
     [
         (1, "reject: learning_rate=1", "too little to be seen with the runs that are allowed."),
         (2, "keep: dropout=0", "the next changes are relative to it."),
-        (3, "undecided: <epochs=20>", "Next: about 9 runs of it."),
+        (3, "undecided: <epochs=20>", "Next: about 9 runs of it, from number 30."),
     ],
 )
 def test_a_judgement_is_said_in_two_lines(number: int, first: str, last: str) -> None:
     system = COURSE.systems[number]
-    lines = judgement_lines(
-        COURSE, system.title, system.verdict or "undecided", system.looks[-1], "4 runs", "about 9 runs of it"
-    )
+    lines = judgement_lines(COURSE, judged(number, system.verdict or "undecided", system.looks[-1]))  # type: ignore[arg-type]
     assert lines[0] == first
     assert lines[1].endswith(last)
 
@@ -126,9 +129,10 @@ def test_best_of_equal_candidates_is_ahead_by_luck_of_the_examples_about_as_much
 
 
 def test_runs_without_a_score_are_those_of_the_candidate_that_is_judged() -> None:
-    lines = judgement_lines(COURSE, "dropout=0", "keep", look(2, 0.06, "keep"), "2 runs", "")
+    kept = judged(2, "keep", look(2, 0.06, "keep"))
+    lines = judgement_lines(COURSE, kept)
     assert "no score" not in " ".join(lines)
     failed = replace(COURSE.systems[2], scores={2: math.nan, 3: math.nan})
     course = replace(COURSE, systems=(*COURSE.systems[:2], failed, *COURSE.systems[3:]))
-    lines = judgement_lines(course, "dropout=0", "keep", look(2, 0.06, "keep"), "2 runs", "")
+    lines = judgement_lines(course, kept)
     assert "2 runs have no score and do not count" in " ".join(lines)
