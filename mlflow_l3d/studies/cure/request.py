@@ -103,11 +103,8 @@ class CureRequest:
         nothing can be predicted, the best of either first. Those for which the user may lack labels come last.
         """
         best = helping(self.predictions, self.gathered.spread.value, self.gathered.metric.sign)
-        unknown = [
-            each
-            for each in self.predictions
-            if each.remedy.kind in MEASURED and each.remedy.can_be_trained and each.basis != "exact"
-        ]
+        trainable = (each for each in self.predictions if each.remedy.can_be_trained)
+        unknown = [each for each in trainable if each.remedy.kind in MEASURED and each.basis != "exact"]
         unknown.sort(key=lambda each: each.remedy.needs_labels)  # before the first takes its turn
         first = 0 if self.gathered.collapsed else 1
         ranked = [*best[:first], *unknown[:1], *best[first:], *unknown[1:]]
@@ -143,9 +140,8 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     if typed["verify"] and side is not None:
         if golden is None:
             allowed = f"needs more golden runs of run {run_id}, which cannot be trained here: {side.reason}"
-            raise ParameterError(
-                "verify", typed["verify"], allowed, "Use verify=0, or in Python cure(result, verify=1)."
-            )
+            fix = "Use verify=0, or in Python cure(result, verify=1)."
+            raise ParameterError("verify", typed["verify"], allowed, fix)
         if runs > stored:
             allowed = f"run {run_id} has {stored} golden runs to compare with"
             raise ParameterError("runs", runs, allowed, "Name fewer, or investigate it with more golden_runs.")
@@ -220,9 +216,8 @@ def _placed(setup: Setup, typed: Arguments) -> Setup:
     if not asked:
         return setup
     how = execution(typed)
-    return replace(
-        setup, executor=how.executor, workers=how.workers, cell_timeout=how.cell_timeout, executor_options=how.options
-    )
+    same = {name: getattr(how, name) for name in ("executor", "workers", "cell_timeout")}
+    return replace(setup, **same, executor_options=how.options)
 
 
 def _trainings(gathered: Gathered, golden: GoldenRequest | None) -> int:
@@ -259,14 +254,9 @@ def _predictions(
     by_data = [*labels, *data_remedies(gathered, None if golden is None else golden.setup.task)]
     reasons += [f"{remedy_words(each.remedy)}: {each.reason}." for each in by_data if each.basis == "unknown"]
     predictions += [each for each in by_data if each.basis != "unknown" or (each in labels and golden is not None)]
-    predictions = [
-        replace(
-            each,
-            seconds=each.seconds if each.seconds > 0 else gathered.seconds * each.trainings,
-            trainings=each_run * each.trainings,
-        )
-        for each in predictions
-    ]
+    for at, each in enumerate(predictions):
+        seconds = each.seconds if each.seconds > 0 else gathered.seconds * each.trainings
+        predictions[at] = replace(each, seconds=seconds, trainings=each_run * each.trainings)
     predictions += pairs(predictions)
     if golden is not None:
         setup = golden.setup

@@ -24,7 +24,6 @@ from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.cure.changed import FEWEST, cured_request, member_keys, members_folder, stored_runs, trained
 from mlflow_l3d.studies.cure.numbers.verified import Verified, verify
 from mlflow_l3d.studies.cure.request import CureRequest
-from mlflow_l3d.studies.dry_run import StudyPlan, study_plan
 from mlflow_l3d.studies.gate.golden import GoldenRequest, GoldenRuns
 from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import Client
@@ -90,14 +89,6 @@ def plan_remedies(client: Client, request: CureRequest) -> tuple[list[Planned], 
         is_line = trained(request.golden, prediction.remedy) != prediction.remedy
         planned.append(Planned(prediction, golden, affordable * each - trainings, trainings, is_line))
     return planned, notes
-
-
-def study_plan_of(client: Client, request: CureRequest) -> StudyPlan:
-    """Return what verifying trains."""
-    planned, notes = plan_remedies(client, request)
-    seconds = request.gathered.seconds / request.each
-    rows = [(each.request.side, each.done + each.trainings, each.done, each.trainings, seconds) for each in planned]
-    return replace(study_plan(request.title, rows, request.workers, (*notes, *request.reasons)), unit="training")
 
 
 def fetch_members(client: Client, request: GoldenRequest) -> None:

@@ -56,6 +56,8 @@ class Side:
         What its run says of how it was made, with the device among the parameters; empty if nothing.
     changes
         Each difference from the baseline, as people read it -> as the parameter `candidate` names it.
+    phase
+        Where its runs are in a design: ``base`` if they are base runs, as in a radial one, or ``golden``.
     """
 
     name: str
@@ -71,13 +73,7 @@ class Side:
     reason: str = ""
     document: Mapping[str, Any] = field(default_factory=dict)
     changes: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def phase(self) -> str:
-        """Where its runs are in a design: ``base`` if they are base runs, as in a radial one, or ``golden``."""
-        if self.request is not None:
-            return self.request.phase
-        return "base" if self.cells is not None and self.cells["phase"].eq("base").any() else "golden"
+    phase: str = "golden"
 
     def scores(self, metric: str, runs: int) -> FloatArray:
         """Return the scores of the first `runs` golden runs, nan if there is none; shape (runs,)."""
@@ -159,6 +155,7 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
         own_parameter(run, "metric"),
         cells.dropna(subset="number").drop_duplicates("number").astype({"number": int}).set_index("number"),
         document={**document, "parameters": parameters},
+        phase=phase,
     )
     try:
         recorded = {**parameters, "hyperparameters": document["hyperparameters"]}
@@ -228,6 +225,7 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
         request=request,
         document={**request.document(), "parameters": dict(request.given)},
         changes=differences,
+        phase=baseline.phase,
     )
 
 

@@ -136,12 +136,10 @@ def _products(
 ) -> tuple[list[float], list[float]]:
     """Return mean products of two values, of one run, of one example, of neither; and how many pairs there are."""
     count, squares = float(len(values)), float(np.square(values).sum())
-    sums, pairs = [], []
-    for place in (run, example):
-        sums.append(float(np.square(np.bincount(place, values)).sum()) - squares)
-        pairs.append(float(np.square(np.bincount(place), dtype=np.float64).sum()) - count)
-    others = float(values.sum()) ** 2 - squares - sum(sums)
-    sums, pairs = [*sums, others], [*pairs, count**2 - count - sum(pairs)]
+    sums = [float(np.square(np.bincount(place, values)).sum()) - squares for place in (run, example)]
+    pairs = [float(np.square(np.bincount(place), dtype=np.float64).sum()) - count for place in (run, example)]
+    sums.append(float(values.sum()) ** 2 - squares - sum(sums))
+    pairs.append(count**2 - count - sum(pairs))
     means = [total / number if number > 0 else math.nan for total, number in zip(sums, pairs, strict=True)]
     return means, pairs
 
