@@ -15,7 +15,7 @@ from mlflow_l3d.report.draw import Axis, difference_cell
 from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, plain, share_text, shorten, unit_of
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.table import Table, document, verdict_cell
+from mlflow_l3d.report.table import Table, verdict_cell
 from mlflow_l3d.report.text import Answer, Step, advice, advise
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look
 from mlflow_l3d.studies.gate.numbers.power import Forecast
@@ -160,15 +160,6 @@ def limits(answer: GateAnswer, low: float, high: float, digits: int = 2) -> str:
     """Return an interval, in words if it has no end."""
     ends = between(low, high, lambda end: unit_of(answer.metric).change(end, digits))
     return "unbounded" if ends == MISSING else ends
-
-
-def plan_text(title: str, plan: SequentialPlan, metric: Metric, lines: Sequence[str]) -> str:
-    """Return a plan as the terminal shows it."""
-    note = (
-        f"Better and worse are claimed at {percent(plan.alpha / 2)} each, equivalence by two one-sided tests at "
-        f"{percent(plan.alpha)} each, over all looks ({plan.spending})."
-    )
-    return document(title, lines, [bound_table(plan, metric), note])
 
 
 def bound_table(plan: SequentialPlan, metric: Metric) -> Table:

@@ -223,8 +223,8 @@ class Conduct:
                 if self.recorder.rules.fresh_half and isinstance(self.source, GoldenSource):
                     for record in (session.champion, session.baseline):
                         if missing := [number for number in session.to_confirm if number not in record.fresh_half]:
-                            scores = self.source.fresh_half(self._described(record), missing)
-                            self.recorder.note_fresh_half(record, scores)
+                            record.fresh_half |= self.source.fresh_half(self._described(record), missing)
+                            self.recorder.note(record, {})
                 session.confirm()
 
     def _run_champion(self, numbers: Sequence[int]) -> None:

@@ -143,7 +143,12 @@ class Referee:
         """
         with entry_point():
             client = connect()
-            recorder = SessionRecorder.find(client, _latest(client) if run_id == "latest" else run_id)
+            if run_id == "latest":
+                if not (sessions := _sessions(client, {})):
+                    fix = "Use referee start."
+                    raise ParameterError("referee", "latest", "there is no session in this experiment", fix)
+                run_id = str(sessions[-1].info.run_id)
+            recorder = SessionRecorder.find(client, run_id)
             if "function" in (begun := recorder.identity):
                 fix = "Use mlflow_l3d.Referee in Python, with the same function."
                 raise ParameterError("referee", "", "must be a session of golden runs, and is one of a function", fix)
@@ -247,11 +252,3 @@ def _rules(typed: Arguments, scale: float) -> Rules:
 
 def _sessions(client: Client, tags: dict[str, str]) -> list[Any]:
     return list(search(client, [current_experiment_id(client)], condition({names.ROLE: ROLE, **tags})))
-
-
-def _latest(client: Client) -> str:
-    """Return the run of the experiment's latest session."""
-    sessions = _sessions(client, {})
-    if not sessions:
-        raise ParameterError("referee", "latest", "there is no session in this experiment", "Use referee start.")
-    return str(sessions[-1].info.run_id)

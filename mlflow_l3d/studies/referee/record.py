@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,14 +18,20 @@ from mlflow_l3d.studies.referee.source import Candidate, check_scores
 from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of, found
-from mlflow_l3d.tracking.connection import Client, Run, again, error_line
+from mlflow_l3d.tracking.connection import Client, Run, error_line
 from mlflow_l3d.tracking.parent import end_early, log_metrics, log_params, set_tags
 
 ROLE: Final = "referee"
 _COUNT: Final = "l3d.referee_count"
-_DECIDED: Final = "l3d.referee_decided"
-_ORDER: Final = "l3d.referee_order"
 _BEGUN: Final = "l3d.referee_begun"
+_NUMBERS: Final = {
+    "number": names.REFEREE_NUMBER,
+    "scores": names.REFEREE_SCORES,
+    "fresh_half": names.REFEREE_FRESH_HALF,
+    "decided": "l3d.referee_decided",
+    "order": "l3d.referee_order",
+}
+"""Attribute of a system -> tag of its run, as JSON."""
 
 
 @contextmanager
@@ -126,34 +131,27 @@ class SessionRecorder:
             return earlier
         self._begun = max([self._begun, *(each.number for each in self.systems)]) + 1
         number = self._begun
+        record = SystemRecord("", number, candidate.title, candidate.key, candidate.content)
         tags = {names.PARENT_RUN_ID: self.run_id, names.ROLE: "candidate" if number else "baseline"}
-        tags |= {
-            names.SCHEMA_TAG: names.SCHEMA,
-            names.REFEREE_KEY: candidate.key,
-            names.REFEREE_NUMBER: str(number),
-            names.STATE: "running",
-        }
-        text = json.dumps(candidate.content, sort_keys=True)
+        tags |= {names.SCHEMA_TAG: names.SCHEMA, names.STATE: "running", **_tags(record)}
         now = int(time.time() * 1000)
         run = self.client.create_run(self.experiment_id, start_time=now, tags=tags, run_name=candidate.title[:250])
-        log_params(self.client, str(run.info.run_id), {"candidate": text})
-        record = SystemRecord(str(run.info.run_id), number, candidate.title, candidate.key, candidate.content)
+        record.run_id = str(run.info.run_id)
+        log_params(self.client, record.run_id, {"candidate": json.dumps(candidate.content, sort_keys=True)})
         self.systems.append(record)
         self._counted()
         return record
 
+    def note(self, system: SystemRecord, numbers: Mapping[int, Mapping[str, float]]) -> None:
+        """Record what a system has now, in one call, and step -> metrics."""
+        self._is_changed = True
+        set_tags(self.client, system.run_id, _tags(system))
+        log_metrics(self.client, system.run_id, numbers)
+
     def note_score(self, system: SystemRecord, metric: Metric, number: int, score: float) -> None:
         """Record a run."""
-        self._is_changed, system.scores[number] = True, score
-        again(lambda: set_tags(self.client, system.run_id, {names.REFEREE_SCORES: json.dumps(system.scores)}))
-        if math.isfinite(score):
-            log_metrics(self.client, system.run_id, {number: {metric.name: score}})
-
-    def note_fresh_half(self, system: SystemRecord, scores: Mapping[int, float]) -> None:
-        """Record scores on the fresh half of the test examples."""
-        self._is_changed = True
-        system.fresh_half.update(scores)
-        again(lambda: set_tags(self.client, system.run_id, {names.REFEREE_FRESH_HALF: json.dumps(system.fresh_half)}))
+        system.scores[number] = score
+        self.note(system, {number: {metric.name: score}})
 
     def note_look(self, system: SystemRecord, look: Assessment) -> None:
         """Record an interim analysis; the last one decides, in the same call."""
@@ -161,16 +159,11 @@ class SessionRecorder:
             name: float(f"{each:.9g}") for name, each in asdict(look).items() if isinstance(each, float)
         }
         system.looks.append(replace(look, **short))
-        tags = {names.REFEREE_LOOKS: json.dumps([astuple(each) for each in system.looks])}
         if look.verdict != "undecided":
             system.verdict, system.decided = look.verdict, max(system.scores, default=-1) + 1
             system.order = max(each.order for each in self.systems) + 1
-            tags |= {names.DECISION: look.verdict, names.STATE: "complete"}
-            tags |= {_DECIDED: str(system.decided), _ORDER: str(system.order)}
-        again(lambda: set_tags(self.client, system.run_id, tags))
         numbers = {"gain": look.gain, "gain_ci_low": look.low, "gain_ci_high": look.high, "evidence": look.evidence}
-        finite = {name: value for name, value in numbers.items() if math.isfinite(value)}
-        log_metrics(self.client, system.run_id, {look.runs: finite})
+        self.note(system, {look.runs: numbers})
         if system.verdict:
             self.client.set_terminated(system.run_id, "FINISHED")
             self._counted()
@@ -199,22 +192,19 @@ class SessionRecorder:
         self.systems, self._count = sorted(records, key=lambda each: (each.number, each.run_id)), count
 
 
+def _tags(system: SystemRecord) -> dict[str, str]:
+    tags = {tag: json.dumps(getattr(system, name)) for name, tag in _NUMBERS.items()}
+    looks = json.dumps([astuple(each) for each in system.looks])
+    tags |= {names.REFEREE_KEY: system.key, names.REFEREE_LOOKS: looks}
+    return {**tags, names.DECISION: system.verdict, names.STATE: "complete"} if system.verdict else tags
+
+
 def _system(run: Run) -> SystemRecord:
     tags = run.data.tags
-    scores, fresh_half = (
-        {int(key): float(value) for key, value in json.loads(tags.get(name, "{}")).items()}
-        for name in (names.REFEREE_SCORES, names.REFEREE_FRESH_HALF)
-    )
-    return SystemRecord(
-        str(run.info.run_id),
-        int(tags[names.REFEREE_NUMBER]),
-        str(run.info.run_name),
-        tags[names.REFEREE_KEY],
-        json.loads(run.data.params.get("candidate", "null")),
-        scores,
-        tags.get(names.DECISION, ""),
-        [Assessment(*row) for row in json.loads(tags.get(names.REFEREE_LOOKS, "[]"))],
-        int(tags.get(_DECIDED, 0)),
-        fresh_half,
-        int(tags.get(_ORDER, 0)),
-    )
+    values = {name: json.loads(tags[tag]) for name, tag in _NUMBERS.items()}
+    for name in ("scores", "fresh_half"):
+        values[name] = {int(number): score for number, score in values[name].items()}
+    values["looks"] = [Assessment(*row) for row in json.loads(tags[names.REFEREE_LOOKS])]
+    content, verdict = json.loads(run.data.params.get("candidate", "null")), tags.get(names.DECISION, "")
+    values |= {"title": str(run.info.run_name), "key": tags[names.REFEREE_KEY]}
+    return SystemRecord(str(run.info.run_id), content=content, verdict=verdict, **values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 
 import pandas as pd
@@ -88,10 +87,8 @@ def publish(conduct: Conduct) -> None:
     session, client = session_of(conduct), conduct.recorder.client
     course, report = session.course, session.report()
     numbers = {"judged": float(course.judged), "kept": float(len(course.path)), "runs_used": float(course.spent)}
-    if course.path and math.isfinite(course.path[-1].confirmed):
-        last = course.path[-1]
-        ends = {"gain": last.confirmed, "gain_ci_low": last.low, "gain_ci_high": last.high}
-        numbers |= {name: value for name, value in ends.items() if math.isfinite(value)}
+    for last in course.path[-1:]:
+        numbers |= {"gain": last.confirmed, "gain_ci_low": last.low, "gain_ci_high": last.high}
     log_metrics(client, session.run_id, {course.judged: numbers})
     with temporary_folder() as folder:
         write_result(folder, session)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,10 +72,14 @@ def test_first_screen_answers_champion_luck_price_and_next_step() -> None:
 def test_limits_that_are_not_finite_are_no_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     course, logged = replace(COURSE, path=(replace(COURSE.path[0], low=-math.inf, high=math.inf),)), {}
     monkeypatch.setattr(results, "session_of", lambda conduct: results.RefereeSession("r", course, Source()))
-    monkeypatch.setattr(results, "log_metrics", lambda client, run_id, numbers: logged.update(numbers[course.judged]))
     for name in ("write_result", "save_report", "log_results"):
         monkeypatch.setattr(results, name, lambda *_: None)
-    results.publish(SimpleNamespace(recorder=SimpleNamespace(client=None)))  # type: ignore[arg-type]
+
+    def log_batch(run_id: str, metrics: Any) -> None:
+        logged.update({each.key: each.value for each in metrics})
+
+    client = SimpleNamespace(log_batch=log_batch)
+    results.publish(SimpleNamespace(recorder=SimpleNamespace(client=client)))  # type: ignore[arg-type]
     assert logged == {"judged": 2, "kept": 1, "runs_used": 7, "gain": 0.04}
 
 
