@@ -185,18 +185,17 @@ def check_measured(scores: Mapping[Any, Any]) -> dict[int, float]:
     ParameterError
         If a number is not a whole one of 0 or more, or a score no number.
     """
-    checked: dict[int, float] = {}
-    for number, score in scores.items():
-        try:
-            key, value = int(str(number)), math.nan if score is None else float(score)
-        except (TypeError, ValueError):
-            raise ParameterError("candidate", f"{number}: {score}", "must be scores by whole numbers of runs") from None
-        if key in checked:
-            raise ParameterError("candidate", f"{number}: {score}", f"must have one score of run {key}, and has two")
-        checked[key] = value
-    if not checked or min(checked) < 0:
-        raise ParameterError("candidate", str(list(scores)[:3]), "must be scores of runs with numbers from 0")
-    return checked
+    from pydantic import NonNegativeInt, TypeAdapter, ValidationError
+
+    try:
+        checked = TypeAdapter(dict[NonNegativeInt, float | None]).validate_python(dict(scores))
+    except ValidationError as error:
+        wrong = error.errors()[0]["input"]
+        raise ParameterError("candidate", wrong, "must be scores by whole numbers of runs, from 0") from None
+    if not checked or len(checked) < len(scores):
+        numbers = ", ".join(map(str, scores)) or "{}"
+        raise ParameterError("candidate", numbers, "must have one score per run, of one run or more")
+    return {number: math.nan if score is None else score for number, score in checked.items()}
 
 
 def measured_elsewhere(candidate: object, *, shares_seeds: bool, fresh_half: bool) -> Candidate | None:

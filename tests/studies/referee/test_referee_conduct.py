@@ -234,7 +234,7 @@ def test_scores_that_cannot_be_or_contradict_recorded_ones_are_refused(source: T
     assert conduct.judge({"scores": {"0": 0.9, "1": 0.9}}).assessment.runs == 2
     with pytest.raises(ParameterError, match=r"score 0\.7 of run 0: contradicts .* 0\.9"):
         conduct.judge({"scores": {"0": 0.7, "1": 0.9, "2": 0.9}})
-    with pytest.raises(ParameterError, match="one score of run 0"):
+    with pytest.raises(ParameterError, match="one score per run"):
         check_measured({"0": 0.5, "00": 0.6})
     with pytest.raises(ParameterError, match="a name is there twice"):
         json_of("candidate", "", '{"scores": {"0": 0.5, "0": 0.6}}')
