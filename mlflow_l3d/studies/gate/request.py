@@ -96,11 +96,9 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
     """
     typed = read_arguments(parameters, GATE)
     given = typed.texts
-    if given["candidate"] == "none":
-        raise ParameterError("candidate", "none", "must be a run id, or what differs from the baseline")
     machine = {name: given[name] for name in PLACE}
     baseline = recorded_side(client, "baseline", given["baseline"], **machine)
-    candidate = changed_side(parameters["candidate"], baseline, client, **machine)
+    candidate = changed_side(parameters.get("candidate", "none"), baseline, client, **machine)
     check_comparable(baseline, candidate)
     metric = metric_of(given["metric"], baseline, candidate)
     known = baseline.known_scores(metric.name)

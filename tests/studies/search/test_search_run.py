@@ -272,12 +272,14 @@ def test_a_failing_trial_does_not_end_it_and_nothing_private_is_written(place: P
 
 def test_all_trials_fail(place: Place) -> None:
     given = {"hyperparameters": "kind=broken", "space": "x=0..0.9", "fine_trials": 0}
-    with pytest.raises(L3DError, match=r"all 3 coarse trials failed; the first: RuntimeError: this kind is b") as error:
+    with pytest.raises(
+        L3DError, match=r"all 3 trials were pruned or failed; the first error: RuntimeError: this kind is b"
+    ) as error:
         find(place, **given)
     [parent] = searches(place)
     assert parent.info.status == "FAILED"
     assert parent.data.tags["l3d.error"] == str(error.value)
-    assert str(error.value).endswith(". Mend that, and give the same command again.")
+    assert str(error.value).endswith(". Mend that, or use pruner=none or another space.")
     assert parent.data.tags["l3d.state"] == "incomplete"
     assert {run.info.status for run in trials(place)} == {"FAILED"}
     with place.entered(), pytest.raises(ParameterError, match="there is no finished search"):
