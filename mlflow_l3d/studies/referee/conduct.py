@@ -95,17 +95,15 @@ class Conduct:
         return conduct
 
     @classmethod
-    def resume(cls, source: Source, run_id: str, client: Client | None = None) -> Conduct:
+    def resume(cls, source: Source, recorder: SessionRecorder) -> Conduct:
         """Return a session that was begun.
 
         Raises
         ------
-        ParameterError
-            If the run is not a session.
         L3DError
             If its baseline is another, or was not run.
         """
-        recorder = SessionRecorder.find(client or connect(), run_id)
+        run_id = recorder.run_id
         if json.loads(json.dumps(source.identity)) != recorder.identity:
             raise L3DError(f"Session {run_id} has another baseline, function or version than this. Start a new one.")
         with recorder.recorded() as (records, is_judging):

@@ -100,7 +100,7 @@ class Referee:
                 found = recorder.rules if not math.isnan(asked.effect) else replace(recorder.rules, effect=math.nan)
                 is_whole = run.info.status == "FINISHED"  # else its start was killed
                 if is_whole and repr(found) == repr(wanted) and recorder.planned == planned:
-                    self.conduct = Conduct.resume(source, recorder.run_id, client)
+                    self.conduct = Conduct.resume(source, recorder)
                     return
             taken = project_run.take()
             self.conduct = Conduct.start(source, asked, baseline_runs=planned, project_run=taken, client=client)
@@ -154,7 +154,7 @@ class Referee:
                 raise ParameterError("referee", "", "must be a session of golden runs, and is one of a function", fix)
             how = {"shared_seeds": begun["shares_seeds"], "fresh_half": "fresh_half" in begun}
             source = GoldenSource(client, begun["baseline"], begun["metric"], **how, machine=machine)
-            return cls._of(Conduct.resume(source, recorder.run_id, client))
+            return cls._of(Conduct.resume(source, recorder))
 
     @classmethod
     def _of(cls, conduct: Conduct) -> Referee:
