@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -32,13 +31,6 @@ from mlflow_l3d.tracking.earlier.reader import cells_of_runs
 
 FEWEST = 5
 """Fewer golden runs than these verify no remedy."""
-
-
-def members_folder() -> Path:
-    """Return the folder of stored runs that are members of cured ones."""
-    folder = cache_folder() / "members"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
 
 
 def has_labels(task: Task, num_labelled: int) -> bool:
@@ -74,7 +66,7 @@ def cured_request(plain: GoldenRequest, remedy: Remedy) -> GoldenRequest:
         setup = replace(setup, task=task, fixed_factors=setup.approach.fixed_factors(task, setup.hyperparameters))
     else:
         changed = replace(setup, hyperparameters=Cured(setup.approach, remedy).complete(setup.hyperparameters))
-        cured = Cured(setup.approach, remedy, members=members_folder(), context=context_of(changed))
+        cured = Cured(setup.approach, remedy, members=cache_folder("members"), context=context_of(changed))
         cured.check_task(setup.task, changed.hyperparameters)
         setup = replace(changed, approach=cured)
     return replace(plain, setup=setup, context_key=context_of(setup), key=key, side=remedy_words(remedy))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -18,10 +17,10 @@ from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.published import PUBLISHED
-from mlflow_l3d.paths import write_whole
+from mlflow_l3d.paths import cache_folder, write_whole
 from mlflow_l3d.report.remedies import remedy_words
-from mlflow_l3d.studies.base import say
-from mlflow_l3d.studies.cure.changed import FEWEST, cured_request, member_keys, members_folder, stored_runs, trained
+from mlflow_l3d.studies.base import locked
+from mlflow_l3d.studies.cure.changed import FEWEST, cured_request, member_keys, stored_runs, trained
 from mlflow_l3d.studies.cure.numbers.verified import Verified, verify
 from mlflow_l3d.studies.cure.request import CureRequest
 from mlflow_l3d.studies.gate.golden import GoldenRequest, GoldenRuns
@@ -93,7 +92,7 @@ def plan_remedies(client: Client, request: CureRequest) -> tuple[list[Planned], 
 
 def fetch_members(client: Client, request: GoldenRequest) -> None:
     """Bring the stored members of cured golden runs to their folder, each once."""
-    folder, (context, keys) = members_folder(), member_keys(request)
+    folder, (context, keys) = cache_folder("members"), member_keys(request)
     if not (keys := [key for key in keys if not (folder / f"{key}.parquet").is_file()]):
         return
     cells = stored_runs(client, keys, context)
@@ -106,18 +105,6 @@ def fetch_members(client: Client, request: GoldenRequest) -> None:
         # A reader looks for the Parquet file first.
         write_whole(folder / f"{row['cell_key']}.json", json.dumps(values))
         write_whole(folder / f"{row['cell_key']}.parquet", table.to_pandas().to_parquet(index=False))
-
-
-def in_turn(request: GoldenRequest) -> AbstractContextManager[object]:
-    """Wait until no other process of this machine trains the golden runs of a remedy; then they are done."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(members_folder() / f"{request.key}.lock")
-    try:
-        return lock.acquire(timeout=0)
-    except Timeout:
-        say([f"Another process trains the {request.side}. Waiting for it."])
-        return lock.acquire()
 
 
 def verify_remedies(
@@ -133,7 +120,8 @@ def verify_remedies(
         if each.prediction.remedy.members > 1:
             fetch_members(client, each.request)
         training = GoldenRuns(replace(each.request, gate=run_id), progress=progress)
-        with in_turn(each.request), training.opened():
+        waiting = f"Another process trains the {each.request.side}. Waiting for it."  # then its runs are done
+        with locked(cache_folder("members") / f"{each.request.key}.lock", waiting), training.opened():
             training.advance(runs)
             agreement = _agreement(training.predictions(runs))
             training.finish(runs)

@@ -20,7 +20,7 @@ from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.numbers.judge import Judgement, Rules
 from mlflow_l3d.studies.referee.parameters import OF_JUDGE, OF_START, REFEREE, RULES, RefereeOptions, RefereeRules
-from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder, locked
+from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder, lock_of
 from mlflow_l3d.studies.referee.results import RefereeSession, publish, session_of
 from mlflow_l3d.studies.referee.source import FunctionSource
 from mlflow_l3d.tracking import names
@@ -91,7 +91,7 @@ class Referee:
         typed = read_arguments({**rules, "most_runs": most_runs}, declared)
         asked = _rules(typed, unit_of(source.metric).scale)
         key = content_key({"identity": source.identity})
-        with entry_point() as project_run, locked(key):
+        with entry_point() as project_run, lock_of(key):
             client = connect()
             wanted = replace(asked, sign=source.metric.sign)
             planned = typed["baseline_runs"]

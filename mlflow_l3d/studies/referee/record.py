@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, astuple, fields, replace
 from typing import Any, Final
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.studies.base import locked
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules
 from mlflow_l3d.studies.referee.numbers.session import Session, SystemRecord
 from mlflow_l3d.studies.referee.source import Candidate, check_scores
-from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of, found
 from mlflow_l3d.tracking.connection import Client, Run, error_line
@@ -34,26 +34,10 @@ _NUMBERS: Final = {
 """Attribute of a system -> tag of its run, as JSON."""
 
 
-@contextmanager
-def locked(name: str, *, waits: bool = True) -> Iterator[bool]:
+def lock_of(name: str, *, waits: bool = True) -> AbstractContextManager[bool]:
     """Keep others on this machine from a session, or from starting one with its key; without `waits` say if it did."""
-    from filelock import FileLock, Timeout
-
-    folder = cache_folder() / "referee"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    lock = FileLock(folder / f"{name}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        if not waits:
-            yield False
-            return
-        logger.warning("Another process is at work in session %s: waiting for it.", name)
-        lock.acquire()
-    try:
-        yield True
-    finally:
-        lock.release()
+    waiting = f"Another process is at work in session {name}: waiting for it." * waits
+    return locked(cache_folder("referee") / f"{name}.lock", waiting)
 
 
 class SessionRecorder:
@@ -94,7 +78,7 @@ class SessionRecorder:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep other processes of this machine from judging in this session."""
-        with locked(self.run_id):
+        with lock_of(self.run_id):
             try:
                 self._read()
                 yield
@@ -105,7 +89,7 @@ class SessionRecorder:
     @contextmanager
     def recorded(self) -> Iterator[tuple[SessionRecorder, bool]]:
         """Yield the records of now, and whether a judgement on this machine adds to them; wait for none."""
-        with locked(self.run_id, waits=False) as is_free:
+        with lock_of(self.run_id, waits=False) as is_free:
             recorder = self if is_free else SessionRecorder(self.client, self.client.get_run(self.run_id))
             recorder._read()
             yield recorder, not is_free
