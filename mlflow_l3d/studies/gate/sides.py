@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,8 +25,6 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.earlier.reader import ended, fetch_document, parent_run, read_investigation, read_predictions
-
-_TEST_SET: Final = ("test_size", "test_selection", "reference_size")
 
 
 @dataclass(frozen=True)
@@ -255,7 +253,7 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
         also = ", of other content" if data == allowed_data else ""
         allowed = f"is of the data {data}{also}, and must be of those {of_baseline} ({allowed_data})"
         raise ParameterError("candidate", typed, allowed)
-    for name in _TEST_SET:
+    for name in ("test_size", "test_selection", "reference_size"):
         if (baseline.task.get(name) or 0) != (candidate.task.get(name) or 0):  # none: auto, or an earlier version's
             typed = candidate.run_id or f"{name}={candidate.task.get(name)}"
             allowed = f"must have the test set {of_baseline} ({name}={baseline.task.get(name)})"
