@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.numbers.judge import Judgement, Rules
-from mlflow_l3d.studies.referee.parameters import OF_JUDGE, OF_START, REFEREE, RULES, RefereeOptions, RefereeRules
+from mlflow_l3d.studies.referee.parameters import OF_ACTION, REFEREE, RULES, RefereeOptions, RefereeRules
 from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder, lock_of
 from mlflow_l3d.studies.referee.results import RefereeSession, publish, session_of
 from mlflow_l3d.studies.referee.source import FunctionSource
@@ -27,8 +27,6 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.parent import current_experiment_id
-
-_OPTIONS: Final = {"start": (*OF_START, *PLACE), "judge": (*OF_JUDGE, *PLACE), "status": ("referee", *PLACE)}
 
 
 class Referee:
@@ -229,7 +227,7 @@ def referee(**parameters: Unpack[RefereeOptions]) -> RefereeSession:
     typed = read_arguments(parameters, REFEREE)
     action, texts = typed["action"], typed.texts
     for name, value in texts.items():
-        if name not in ("action", *_OPTIONS[action]) and value != REFEREE[name].default:
+        if name not in ("action", *OF_ACTION[action]) and value != REFEREE[name].default:
             raise ParameterError(name, value, f"has no effect on referee {action}", "Leave it out.")
     if action == "start":
         return Referee.start(**parameters).status()

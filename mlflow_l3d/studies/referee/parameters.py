@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 
 from mlflow_l3d.annotations import Of
 from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
-from mlflow_l3d.parameters.shared import Place
+from mlflow_l3d.parameters.shared import PLACE, Place
 from mlflow_l3d.parameters.verbs import Verb
 
 
@@ -64,10 +64,12 @@ REFEREE: Final[Parameters] = declared(RefereeOptions)
 """Of `referee`."""
 RULES: Final[Parameters] = declared(RefereeRules)
 """Those that are fixed when a session begins."""
-OF_START: Final = ("baseline", "metric", "most_runs", "shared_seeds", "fresh_half", *RULES)
-"""Those that `start` has."""
-OF_JUDGE: Final = ("referee", "candidate", "most_runs")
-"""Those that `judge` has."""
+OF_ACTION: Final = {
+    "start": ("baseline", "metric", "most_runs", "shared_seeds", "fresh_half", *RULES, *PLACE),
+    "judge": ("referee", "candidate", "most_runs", *PLACE),
+    "status": ("referee", *PLACE),
+}
+"""Action -> those that it has."""
 
 
 VERB = Verb(

@@ -147,26 +147,11 @@ class FunctionSource:
         if len(text) > LONGEST:
             allowed = f"has {len(text):,} characters, and a session records {LONGEST:,} at most"
             raise ParameterError("candidate", _title(candidate)[:60], allowed, "Name a file instead.")
-        _check_secrets(candidate)
+        if public_text(text).count(HIDDEN) > text.count(HIDDEN):
+            fix = "Read it from the environment in the function."
+            wrong = "cannot be a candidate: a session would record this secret"
+            raise ParameterError("candidate", public_text(_title(candidate))[:60], wrong, fix)
         return {"candidate": json.loads(text)}
-
-
-def _check_secrets(candidate: object, name: str = "") -> None:
-    """Raise ParameterError if a session would record a secret, in a value of this name, an item of a list or a text."""
-    if isinstance(candidate, list | tuple):
-        for each in candidate:
-            _check_secrets(each, name)
-    elif isinstance(candidate, Mapping):
-        for key, value in candidate.items():
-            _check_secrets(value, str(key))
-    elif isinstance(candidate, str):
-        shown = public_parameter(name, candidate) if name else public_text(candidate)
-        if shown == candidate or not (name or shown.count(HIDDEN) > candidate.count(HIDDEN)):
-            return
-        fix = "Read it from the environment in the function."
-        raise ParameterError(
-            "candidate", name or "a text", "cannot be part of a candidate: a session would record this secret", fix
-        )
 
 
 def _title(candidate: object) -> str:
