@@ -58,8 +58,8 @@ class Referee:
     version
         Change it with the function.
     **rules
-        `smallest_effect`, `alpha`, `power`, `candidates`, `baseline_runs`, `confirm`: as on the command line, see
-        :data:`mlflow_l3d.studies.referee.parameters.REFEREE`; and `most_runs` of one candidate.
+        `smallest_effect`, `alpha`, `power`, `candidates`, `baseline_runs`, `confirm`, `most_runs`: as on the command
+        line, see :data:`mlflow_l3d.studies.referee.parameters.REFEREE`.
 
     Examples
     --------
@@ -81,12 +81,10 @@ class Referee:
         metric: str = "score",
         root_seed: int = 0,
         version: str = "1",
-        most_runs: int = 40,
         **rules: Unpack[RefereeRules],
     ) -> None:
         source = FunctionSource(score, baseline, metric=metric, root_seed=root_seed, version=version)
-        declared = {**RULES, "most_runs": REFEREE["most_runs"]}
-        typed = read_arguments({**rules, "most_runs": most_runs}, declared)
+        typed = read_arguments(rules, RULES)
         asked = _rules(typed, unit_of(source.metric).scale)
         key = content_key({"identity": source.identity})
         with entry_point() as project_run, lock_of(key):
@@ -180,7 +178,7 @@ class Referee:
             Most runs of it now; None for as many as a verdict takes. The same call later continues.
         """
         if most_runs is not None:
-            most_runs = read_arguments({"most_runs": most_runs}, {"most_runs": REFEREE["most_runs"]})["most_runs"]
+            most_runs = REFEREE["most_runs"].read(most_runs)
         with self.conduct.source.training():
             judgement = self.conduct.judge(candidate, most_runs=most_runs)
         publish(self.conduct)
