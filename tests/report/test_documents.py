@@ -38,7 +38,7 @@ from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.comparison.report.words import Side
 from mlflow_l3d.studies.gate.report import gate_document
 from mlflow_l3d.studies.investigation.report.page import investigation_document
-from mlflow_l3d.studies.search.numbers import SearchResult, compare_held_out, summarise_stage
+from mlflow_l3d.studies.search.numbers import SearchResult, compare_held_out
 from mlflow_l3d.studies.search.report import search_report
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks
@@ -96,11 +96,10 @@ def search(text: str, *, failed: bool = False) -> Document:
         run_of=lambda _: text,
         metrics={},
     )
-    stage = summarise_stage("coarse", {"rate": SearchRange(0.0, 1.0)}, table)
     found = SearchResult(
         title=ATTACK,
         metric=named(text or "f1_macro"),
-        stages=(stage,),
+        stages={"coarse": {"rate": SearchRange(0.0, 1.0)}},
         trials=table,
         best={"rate": 0.2, "optimizer": text},
         default={"rate": 0.1},

@@ -25,7 +25,7 @@ from mlflow_l3d.studies.base import Study, executor_of, job_of
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_table
 from mlflow_l3d.studies.result_file import LEFT_OUT, write_result
 from mlflow_l3d.studies.search.engine import StageRun, open_stage
-from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out, summarise_stage
+from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out
 from mlflow_l3d.studies.search.optimiser import compute_importances
 from mlflow_l3d.studies.search.parameters import SearchOptions
 from mlflow_l3d.studies.search.report import search_report
@@ -277,13 +277,10 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             run_of=recorder.run_of,
             metrics={**recorder.recovered.metrics, **{record.key: record.metrics for record in self._spooled()}},
         )
-        stages = tuple(
-            summarise_stage(each.stage, each.space.ranges, table, sign=self.metric.sign) for each in stage_runs
-        )
         return SearchResult(
             title=request.title,
             metric=request.metric,
-            stages=stages,
+            stages={each.stage: each.space.ranges for each in stage_runs},
             trials=table,
             best=best,
             default=setup.hyperparameters,

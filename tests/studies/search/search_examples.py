@@ -5,7 +5,7 @@ from typing import Any
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, SearchRange
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.studies.search.numbers import SearchResult, summarise_stage
+from mlflow_l3d.studies.search.numbers import SearchResult
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 
 RANGES: dict[str, dict[str, Searched]] = {
@@ -61,7 +61,7 @@ def result(stages: Any = None, **more: Any) -> SearchResult:
     values = {
         "title": "finetuning on rotten_tomatoes: search",
         "metric": named("f1_macro"),
-        "stages": tuple(summarise_stage(stage, RANGES[stage], table[table["level"] == stage]) for stage in stages),
+        "stages": {stage: RANGES[stage] for stage in stages},
         "trials": table,
         "best": BEST,
         "default": DEFAULT,

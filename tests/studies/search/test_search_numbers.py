@@ -15,7 +15,7 @@ from search_examples import BEST, DEFAULT, result
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import value_text
-from mlflow_l3d.studies.search.numbers import compare_held_out, range_text, summarise_stage
+from mlflow_l3d.studies.search.numbers import compare_held_out, range_text
 from mlflow_l3d.studies.search.report import headline
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 
@@ -59,10 +59,12 @@ def test_the_table_and_what_is_counted_in_it() -> None:
     assert list(table["is_default"]) == [False, True, False, False]
     assert list(table["run_id"]) == ["", "abc", "", ""]
     assert math.isnan(table["score"][3])
-    stage = summarise_stage("coarse", {}, table)
-    assert (stage.trials, stage.complete, stage.pruned, stage.failed, stage.best_score) == (3, 1, 1, 1, 0.8)
-    assert summarise_stage("coarse", {}, table, sign=-1).best_score == 0.75
-    assert math.isnan(summarise_stage("coarse", {}, table[2:]).best_score)
+    found = replace(RESULT, trials=table, stages={"coarse": {}})
+    numbers = found.metrics()
+    assert [numbers[f"trials_{state}"] for state in ("complete", "pruned", "failed")] == [1, 1, 1]
+    assert (len(found.ended), found.best_score) == (3, 0.8)
+    assert replace(found, metric=named("f1_macro:lower")).best_score == 0.75
+    assert math.isnan(replace(found, trials=table[2:]).best_score)
     assert replace(RESULT, trials=table).default_score == 0.75
     assert math.isnan(replace(RESULT, trials=table[2:]).default_score)
 

@@ -211,9 +211,9 @@ def test_gains_are_drawn_with_the_colour_of_their_verdict() -> None:
 )
 def test_lines_are_never_too_long(title: str, name: str, value: Any, score: float) -> None:
     ranges = {name: SearchChoices(("x" * 70,))}
-    stages = tuple(replace(stage, ranges=ranges, best_score=score) for stage in RESULT.stages)
+    stages = dict.fromkeys(RESULT.stages, ranges)
     named = {"title": title, "best": {name: value}, "importances": {name: 0.5}, "notes": (title,)}
-    table = RESULT.trials.assign(**{name: 1})
+    table = RESULT.trials.assign(score=score, **{name: 1})
     text = search_report(replace(RESULT, stages=stages, trials=table, **named), lines=["short"]).to_text()
     assert max(map(len, text.splitlines())) <= 100
     assert text.endswith("\n")
