@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from gate_answers import gate_answer
+from gate_answers import document_of, gate_answer
 from hand_made_analyses import make_analysis, make_importance, nothing
 from pages import Page, plain_words
 from seeds_report_cases import all_studies, regression, study
@@ -36,7 +36,6 @@ from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import WIDTH, marked
 from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.comparison.report.words import Side
-from mlflow_l3d.studies.gate.report import gate_document
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.search.numbers import SearchResult, compare_held_out
 from mlflow_l3d.studies.search.report import search_report
@@ -110,7 +109,7 @@ def search(text: str, *, failed: bool = False) -> Document:
         run_id=text,
         notes=(text,) if text else (),
     )
-    return search_report(found, settings=SETTINGS)
+    return search_report(found, source=Source(), lines=(), settings=SETTINGS)
 
 
 def sweep(*, scored: bool) -> Document:
@@ -146,7 +145,7 @@ MAKERS: dict[str, Callable[[], Document]] = {
     "comparison": comparison,
     "search": partial(search, ATTACK),
     "search without scores": partial(search, "", failed=True),
-    "gate": lambda: gate_document(gate_answer(-0.03, other=(-0.05, 0.001)), settings=SETTINGS),
+    "gate": lambda: document_of(gate_answer(-0.03, other=(-0.05, 0.001)), settings=SETTINGS),
 }
 
 

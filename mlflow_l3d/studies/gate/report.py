@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from mlflow_l3d.analysis.comparison.system import MOST_LOST
 from mlflow_l3d.analysis.sequential.spending import SequentialPlan
@@ -200,11 +199,7 @@ def first_table(answer: GateAnswer) -> Table | None:
 
 
 def gate_document(
-    answer: GateAnswer,
-    *,
-    source: GateSource | None = None,
-    settings: Mapping[str, str] = MappingProxyType({}),
-    lines: Sequence[str] = (),
+    answer: GateAnswer, *, source: GateSource, settings: Mapping[str, str], lines: Sequence[str]
 ) -> Document:
     """Return a gate as people read it.
 
@@ -215,7 +210,6 @@ def gate_document(
     settings, lines
         As in :class:`mlflow_l3d.report.page.Document`.
     """
-    source = source or GateSource()
     candidate, status = f"candidate {shorten(answer.candidate, 60)}", f"exit status {answer.exit_status}"
     about = source.about(candidate, answer.metric, status)
     runs = counted(2 * answer.looks[-1].pairs if answer.looks else 0, "run")

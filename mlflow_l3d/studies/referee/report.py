@@ -157,9 +157,9 @@ def candidates_table(course: Course, most: int | None = None) -> Table | None:
     return Table.of(rows, note, texts=frozenset({1, 5}), title="Candidates", kinds=kinds)
 
 
-def session_document(course: Course, source: Source | None = None) -> Document:
+def session_document(course: Course, source: Source) -> Document:
     """Return a session as people read it, and its origin."""
-    source, unit, rules = source or Source(), unit_of(course.metric), course.rules
+    unit, rules = unit_of(course.metric), course.rules
     said = [*notes(course), "All claims are about these test examples, and assume that scores are about normal."]
     return Document(
         title=course.title,

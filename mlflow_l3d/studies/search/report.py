@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -26,11 +25,7 @@ MOST_TRIALS: Final = 300
 
 
 def search_report(
-    result: SearchResult,
-    *,
-    source: Source | None = None,
-    lines: Sequence[str] = (),
-    settings: Mapping[str, str] = MappingProxyType({}),
+    result: SearchResult, *, source: Source, lines: Sequence[str], settings: Mapping[str, str]
 ) -> Document:
     """Return a search as people read it.
 
@@ -43,7 +38,7 @@ def search_report(
     settings
         As in :class:`mlflow_l3d.report.page.Document`.
     """
-    source, trials = source or Source(), counted(len(result.ended), "trial")
+    trials = counted(len(result.ended), "trial")
     about = source.about(result.metric)
     failed = result.trials.loc[result.trials["state"].eq("failed"), "level"].value_counts(sort=False)
     lost = [f"{counted(number, f'{stage} trial')} failed." for stage, number in failed.items()]

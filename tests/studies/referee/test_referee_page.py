@@ -15,7 +15,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.referee import results
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Judgement, Rules, Verdict
 from mlflow_l3d.studies.referee.numbers.session import Course, Step, SystemRecord
-from mlflow_l3d.studies.referee.report import judgement_lines, path_table, session_document
+from mlflow_l3d.studies.referee.report import headline, judgement_lines, path_table, session_document
 
 
 def look(runs: int, gain: float, verdict: Verdict) -> Assessment:
@@ -86,14 +86,14 @@ def test_limits_that_are_not_finite_are_no_metrics(monkeypatch: pytest.MonkeyPat
 def test_gains_that_are_not_confirmed_are_not_called_better() -> None:
     step = COURSE.path[0]
     open_ = replace(COURSE, path=(replace(step, confirmed=math.nan, low=-math.inf, high=math.inf),))
-    assert session_document(open_).headline.endswith("its gain is not confirmed yet.")
-    assert "Not confirmed yet; the runs that decided add up to +6.0" in session_document(open_).to_text()
+    assert headline(open_).endswith("its gain is not confirmed yet.")
+    assert "Not confirmed yet; the runs that decided add up to +6.0" in session_document(open_, Source()).to_text()
     wide = replace(COURSE, path=(replace(step, low=-0.01),))
     kinds = [table.kinds for page in (COURSE, wide) if (table := path_table(page)) is not None]
     assert kinds == [("better",), ("undecided",)]  # of one colour in the picture
-    assert session_document(wide).headline.endswith("fresh runs do not settle whether it is better than the baseline.")
+    assert headline(wide).endswith("fresh runs do not settle whether it is better than the baseline.")
     none = replace(COURSE, path=(), systems=COURSE.systems[:2])
-    assert session_document(none).headline == "No candidate was kept (1 judged): the baseline is the champion."
+    assert headline(none) == "No candidate was kept (1 judged): the baseline is the champion."
 
 
 def test_what_is_ahead_but_failed_is_not_called_too_little() -> None:
@@ -102,7 +102,7 @@ def test_what_is_ahead_but_failed_is_not_called_too_little() -> None:
     course = replace(COURSE, systems=(BASELINE, ahead))
     lines = judgement_lines(course, replace(judged(1, "reject", ahead.looks[-1]), candidate=ahead.title))
     assert lines[1].endswith("failed with seeds that the champion did not fail with: such a candidate is not kept.")
-    assert " 2, 1 failed" in " ".join(session_document(course).to_text().split())
+    assert " 2, 1 failed" in " ".join(session_document(course, Source()).to_text().split())
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,12 @@ def test_best_of_equal_candidates_is_ahead_by_luck_of_the_examples_about_as_much
     course = replace(COURSE, systems=judged, luck_of_examples=0.01)
     lead = np.random.default_rng(1).normal(0, 0.01, (2_000, 200)).max(axis=1).mean()
     assert course.lead_by_luck == pytest.approx(lead, rel=0.2)
-    text = " ".join(session_document(course).to_text().split())
+    text = " ".join(session_document(course, Source()).to_text().split())
     assert (
         "the best of 200 equal candidates may be ahead by up to 3.26 points through luck of the examples alone" in text
     )
     for fine in (replace(course, luck_of_examples=0.005), replace(course, luck_of_examples=math.nan)):
-        assert "used often" not in session_document(fine).to_text()
+        assert "used often" not in session_document(fine, Source()).to_text()
 
 
 def test_runs_without_a_score_are_those_of_the_candidate_that_is_judged() -> None:

@@ -5,7 +5,10 @@ from typing import Any
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, SearchRange
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.search.numbers import SearchResult
+from mlflow_l3d.studies.search.report import search_report
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 
 RANGES: dict[str, dict[str, Searched]] = {
@@ -71,3 +74,7 @@ def result(stages: Any = None, **more: Any) -> SearchResult:
         "seconds": 754.0,
     }
     return SearchResult(**{**values, **more})
+
+
+def report_of(found: SearchResult, **more: Any) -> Document:
+    return search_report(found, **{"source": Source(), "lines": (), "settings": {}, **more})

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pages import Page
-from search_examples import DEFAULT, coarse, fine, result, trials
+from search_examples import DEFAULT, coarse, fine, report_of, result, trials
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices
 from mlflow_l3d.metrics.known import named
@@ -23,7 +23,6 @@ from mlflow_l3d.studies.search.report import (
     answers,
     gains,
     headline,
-    search_report,
     setting_table,
     steps,
     verdict,
@@ -92,7 +91,7 @@ def compared(found: Any, default: Any, **more: Any) -> Any:
 def test_the_headline_says_what_the_search_is_worth(each: Any, word: str, words: str) -> None:
     assert verdict(each.held_out, each.metric) == word
     assert headline(each) == words
-    assert search_report(each).to_text().startswith(f"{words}\n")
+    assert report_of(each).to_text().startswith(f"{words}\n")
 
 
 def test_first_answer_holds_the_scores_that_chose_and_why_they_are_too_good() -> None:
@@ -152,7 +151,7 @@ def test_the_table_sets_the_found_setting_against_the_default() -> None:
 
 
 def test_the_first_screen_is_short_and_the_rest_is_folded() -> None:
-    document = search_report(replace(RESULT, notes=("one note",)), source=SOURCE, lines=["runs at http://h"])
+    document = report_of(replace(RESULT, notes=("one note",)), source=SOURCE, lines=["runs at http://h"])
     text = document.to_text()
     assert len(text.splitlines()) <= 25
     assert {"runs at http://h", "1 coarse trial failed.", "one note"} <= set(text.splitlines())
@@ -168,7 +167,7 @@ def test_the_first_screen_is_short_and_the_rest_is_folded() -> None:
 
 
 def test_trials_stand_best_first_and_failed_last() -> None:
-    text = Page(search_report(RESULT).to_html()).text
+    text = Page(report_of(RESULT).to_html()).text
     text = text[text.index("Trials, best first") :]
     order = re.findall(r"(coarse|fine) (\d+)(?: best| default)? (\d\d\.\d\d|n/a)", text)
     assert len(order) == 30
@@ -179,7 +178,7 @@ def test_trials_stand_best_first_and_failed_last() -> None:
     assert re.search(r"coarse \d+ best 80.00 complete", text)
     assert re.search(r"coarse 0 default 74.23", text)
     many = {"coarse": trials([{"learning_rate": 10 ** -(2 + 0.005 * at)} for at in range(350)])}
-    html = search_report(result(many)).to_html()
+    html = report_of(result(many)).to_html()
     assert f"{350 - MOST_TRIALS} more trials are in trials.json." in Page(html).text
 
 
@@ -214,6 +213,6 @@ def test_lines_are_never_too_long(title: str, name: str, value: Any, score: floa
     stages = dict.fromkeys(RESULT.stages, ranges)
     named = {"title": title, "best": {name: value}, "importances": {name: 0.5}, "notes": (title,)}
     table = RESULT.trials.assign(score=score, **{name: 1})
-    text = search_report(replace(RESULT, stages=stages, trials=table, **named), lines=["short"]).to_text()
+    text = report_of(replace(RESULT, stages=stages, trials=table, **named), lines=["short"]).to_text()
     assert max(map(len, text.splitlines())) <= 100
     assert text.endswith("\n")
