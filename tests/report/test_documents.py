@@ -37,7 +37,7 @@ from mlflow_l3d.report.text import WIDTH, marked
 from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.comparison.report.words import Side
 from mlflow_l3d.studies.investigation.report.page import investigation_document
-from mlflow_l3d.studies.search.numbers import SearchResult, compare_held_out
+from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult
 from mlflow_l3d.studies.search.report import search_report
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks
@@ -105,7 +105,7 @@ def search(text: str, *, failed: bool = False) -> Document:
         importances={} if failed else {"rate": 0.5},
         configurations=1,
         validation_examples=200,
-        held_out=None if failed else compare_held_out([0.7, 0.8], [0.6, 0.75]),
+        held_out=None if failed else HeldOut((0.7, 0.8), (0.6, 0.75), 0.075, 0.01, 0.14),
         run_id=text,
         notes=(text,) if text else (),
     )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from numpy.typing import ArrayLike
 
@@ -22,6 +21,9 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import occurring
 from mlflow_l3d.metrics.known import score
 from mlflow_l3d.report.numbers import shorten, value_text
+
+Sides: TypeAlias = Sequence[Sequence[pd.DataFrame | None]]
+"""Predictions of two settings, one table per configuration; None if a run has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +70,7 @@ class HeldOut:
 
 
 def compare_held_out(
-    found: ArrayLike,
-    default: ArrayLike,
-    sides: Sequence[Sequence[pd.DataFrame | None]] = (),
-    *,
-    metric: Metric | None = None,
-    classes: int = 0,
-    searched: npt.NDArray[Any] | Sequence[Any] = (),
-    overlap: float = 0.0,
+    found: ArrayLike, default: ArrayLike, sides: Sides, *, metric: Metric, classes: int, searched: Any, overlap: float
 ) -> HeldOut:
     """Compare two settings on the same configurations.
 
@@ -102,9 +97,7 @@ def compare_held_out(
     """
     pairs = np.array([found, default], dtype=float)
     kept = np.flatnonzero(np.isfinite(pairs).all(axis=0)).tolist()
-    unseen = (
-        None if metric is None else _unseen([[side[at] for at in kept] for side in sides], metric, classes, searched)
-    )
+    unseen = _unseen([[side[at] for at in kept] for side in sides], metric, classes, searched)
     finite_pairs = pairs[:, kept] if unseen is None else np.array([side.scores for side in unseen])
     differences = finite_pairs[0] - finite_pairs[1]
     n = len(differences)
@@ -118,12 +111,10 @@ def compare_held_out(
     return HeldOut(found_scores, default_scores, mean, *ends, LEVEL, missing, overlap, unseen is not None)
 
 
-def _unseen(
-    sides: Sequence[Sequence[pd.DataFrame | None]], metric: Metric, classes: int, searched: Any
-) -> list[System] | None:
+def _unseen(sides: Sides, metric: Metric, classes: int, searched: Any) -> list[System] | None:
     """Return both settings on the test examples that scored no trial; None if a run has fewer than two predictions."""
     known = [[table for table in side if table is not None] for side in sides]
-    runs = len(sides[0]) if sides else 0
+    runs = len(sides[0])
     if runs < 2 or metric.function is None or any(len(side) < runs for side in known):
         return None
     parts = [[table[~table["example_id"].isin(searched)] for table in side] for side in known]

@@ -7,7 +7,7 @@ from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Searc
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.search.numbers import SearchResult
+from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out
 from mlflow_l3d.studies.search.report import search_report
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 
@@ -78,3 +78,9 @@ def result(stages: Any = None, **more: Any) -> SearchResult:
 
 def report_of(found: SearchResult, **more: Any) -> Document:
     return search_report(found, **{"source": Source(), "lines": (), "settings": {}, **more})
+
+
+def held_out(found: Any, default: Any, sides: Any = None, **more: Any) -> HeldOut:
+    """Return two settings compared, without predictions by default."""
+    how = {"metric": named("f1_macro"), "classes": 0, "searched": (), "overlap": 0.0, **more}
+    return compare_held_out(found, default, sides or [[None] * len(found)] * 2, **how)

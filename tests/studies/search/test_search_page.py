@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pages import Page
-from search_examples import DEFAULT, coarse, fine, report_of, result, trials
+from search_examples import DEFAULT, coarse, fine, held_out, report_of, result, trials
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
-from mlflow_l3d.studies.search.numbers import compare_held_out
 from mlflow_l3d.studies.search.report import (
     MOST_TRIALS,
     answers,
@@ -30,7 +29,7 @@ from mlflow_l3d.studies.search.report import (
 
 ATTACK = "<script>alert('x')</script>"
 RUN = "a" * 32
-BETTER = compare_held_out([0.82, 0.83, 0.81], [0.80, 0.81, 0.80])
+BETTER = held_out([0.82, 0.83, 0.81], [0.80, 0.81, 0.80])
 RESULT = result(held_out=BETTER, run_id=RUN)
 SOURCE = Source(
     task="reviews.csv",
@@ -47,7 +46,7 @@ def said(each: Any, at: int) -> str:
 
 
 def compared(found: Any, default: Any, **more: Any) -> Any:
-    return replace(RESULT, held_out=compare_held_out(found, default), **more)
+    return replace(RESULT, held_out=held_out(found, default), **more)
 
 
 @pytest.mark.parametrize(
