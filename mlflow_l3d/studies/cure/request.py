@@ -45,8 +45,8 @@ class CureRequest:
 
     Attributes
     ----------
-    texts
-        Every parameter as it was typed.
+    arguments
+        Every parameter.
     gathered
         What the parent run shows.
     predictions
@@ -67,7 +67,6 @@ class CureRequest:
         The most that is trained.
     """
 
-    texts: Mapping[str, str]
     arguments: Arguments
     gathered: Gathered
     predictions: tuple[Prediction, ...]
@@ -148,8 +147,7 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     if typed["remedy"] != "auto":
         _named(predictions, typed["remedy"])
     return CureRequest(
-        texts={**typed.texts, "parent_run_id": run_id},
-        arguments=typed,
+        arguments=typed.changed(parent_run_id=run_id),
         gathered=gathered,
         predictions=tuple(predictions),
         reasons=tuple(reasons),

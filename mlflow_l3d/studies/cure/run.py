@@ -63,12 +63,12 @@ def cure(parent_run_id: Any = "latest", *, progress: bool | None = None, **optio
     with entry_point() as opened:
         client = connect()
         request = specify_cure(parent_run_id, options, client)
-        gathered = request.gathered
+        gathered, texts = request.gathered, request.arguments.texts
         planned, notes = plan_remedies(client, request)
         done = [*(each.remedy for each in request.tried), *(each.prediction.remedy for each in planned)]
         earlier = [remedy_words(each.prediction.remedy) for each in planned if not each.trainings]
         say([*(f"{words}: trained before." for words in earlier), *notes])
-        with auxiliary_run(client, opened.take(), role="cure", title=request.title, parameters=request.texts) as run:
+        with auxiliary_run(client, opened.take(), role="cure", title=request.title, parameters=texts) as run:
             shown = shows_progress(progress)
             verified = tuple(verify_remedies(client, request, planned, run.run_id, progress=shown)) if planned else ()
             if any(each.is_line for each in planned):
@@ -93,7 +93,7 @@ def cure(parent_run_id: Any = "latest", *, progress: bool | None = None, **optio
             parent = str(gathered.parent.info.run_id)
             # A reason is why no command can train: the request of an object of this process can.
             source = replace(gathered.source, is_typed=request.side is not None and not request.side.reason)
-            result = Cure(run_id=run.run_id, parent_run_id=parent, answer=answer, source=source, settings=request.texts)
+            result = Cure(run_id=run.run_id, parent_run_id=parent, answer=answer, source=source, settings=texts)
             with temporary_folder() as folder:
                 write_result(folder, result)
                 save_report(folder, names.REPORT, result.report())
@@ -140,4 +140,4 @@ def plan_cure(parent_run_id: Any = "latest", **options: Unpack[CureOptions]) -> 
         seconds = request.gathered.seconds / request.each
         rows = [(each.request.side, each.done + each.trainings, each.done, each.trainings, seconds) for each in planned]
         plan = replace(study_plan(request.title, rows, request.workers, (*notes, *request.reasons)), unit="training")
-        return record_plan(client, opened.run_id, plan, request.title, request.texts)
+        return record_plan(client, opened.run_id, plan, request.title, request.arguments.texts)

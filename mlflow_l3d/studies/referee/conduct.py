@@ -187,7 +187,7 @@ class Conduct:
         while True:
             scores = {number: score for number, score in record.scores.items() if number >= first}
             if candidate.paired and session.champion.paired:
-                self._run_champion([number for number in scores if number not in session.champion.scores])
+                self._run_champion([*scores])
             if len(record.looks) < len(record.scores):  # a look after each run, also if the process was killed between
                 look = session.look(scores, record.number, paired=candidate.paired)
                 if not candidate.paired and len(scores) < FEWEST:  # more of them may be there already
