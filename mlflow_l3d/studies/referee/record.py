@@ -6,8 +6,10 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, astuple, fields, replace
+from dataclasses import asdict, astuple, replace
 from typing import Any, Final
+
+from pydantic import TypeAdapter
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
@@ -56,8 +58,7 @@ class SessionRecorder:
         self.title, content = str(run.info.run_name), json.loads(run.data.tags[names.REFEREE_RULES])
         self.planned, self.shares_seeds = int(content["baseline_runs"]), bool(content["shares_seeds"])
         self.identity: Mapping[str, Any] = content["identity"]
-        names_of_rules = {each.name for each in fields(Rules)}
-        self.rules = Rules(**{name: value for name, value in content.items() if name in names_of_rules})
+        self.rules = TypeAdapter(Rules).validate_python(content)
         self.systems: list[SystemRecord] = []
         self._count, self._is_changed, self._begun = "", False, -1
 
