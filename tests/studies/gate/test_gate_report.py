@@ -67,7 +67,6 @@ def test_a_gate_that_lost_runs_neither_decides_nor_asks_for_more() -> None:
         ),
         (LOSSY, "No verdict: 11 of 20 runs of one side have no score."),
         (replace(gate_answer(-0.03), metric=named("mse")), "The candidate is worse by 0.030."),
-        (replace(gate_answer(0.0), looks=()), "No run was compared."),
     ],
 )
 def test_every_text_begins_with_the_decision(found: GateAnswer, words: str) -> None:

@@ -233,6 +233,5 @@ class GateAnswer:
             found[number] = dict(zip(with_interval("difference"), ends, strict=True))
             found[number] |= {"runs_used": float(look.pairs), "looks": float(number)}
         power = {"power_equivalent": self.before.same.equivalent, "power_worse": self.before.worse.worse}
-        last = {"exit_status": float(self.exit_status), **power}
-        found[len(self.looks)] = {**found.get(len(self.looks), {}), **last}
+        found[len(self.looks)] |= {"exit_status": float(self.exit_status), **power}
         return found
