@@ -155,7 +155,7 @@ def _luck(answer: CureAnswer) -> Answer:
         std = std if answer.collapsed else chosen.std.value
         shares = sorted(chosen.shares.items(), key=lambda each: -each[1])[:2]
         causes = [f"**{factor_words(name)}** ({share_text(share)})" for name, share in shares]
-        more += f" Involved in its variance: {listed(causes)}." * bool(causes)
+        more += f" Involved in its variance: {listed(causes)}." if causes else ""
     if not math.isfinite(std):
         return Answer("What stays luck?", "", ("Unknown: fewer than two independent runs have a score.",))
     return Answer("What stays luck?", "", (f"**{unit.typical(std)}**{unit.behind}{more}",))
