@@ -131,7 +131,7 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     side = _side(client, gathered, getattr(parent, "request", None), typed)
     golden = None if side is None else side.request
     each = _trainings(gathered, golden)
-    stored = 0 if golden is None or side is None or side.cells is None else len(side.cells)
+    stored = 0 if golden is None or side is None else len(side.cells)
     runs = min(stored, MOST_PAIRS) if typed["runs"] == "auto" else typed["runs"]
     golden = None if golden is None else replace(golden, runs=runs, metric=gathered.metric)
     plain = np.zeros(0) if side is None else side.scores(gathered.metric.name, runs)
@@ -191,7 +191,7 @@ def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) ->
         if typed["verify"]:
             raise ParameterError("verify", typed["verify"], str(error), "Use verify=0.") from error
         return None
-    if request is not None and side.request is None and side.cells is not None:
+    if request is not None and side.request is None:
         golden = GoldenRequest(
             given=request.given,
             setup=_placed(request.setup, typed),

@@ -156,6 +156,6 @@ def metric_of(asked: str, baseline: Side, candidate: Side) -> Metric:
         raise ParameterError("metric", name, "is not a score: it depends on the machine", "Name a score or a loss.")
     metric = named(name)
     for side in (baseline, candidate):
-        if side.cells is not None and metric.name not in side.cells:
+        if len(side.cells) and metric.name not in side.cells:
             raise ParameterError("metric", name, f"the golden runs of {side.name} {side.run_id} do not have it")
     return metric

@@ -84,7 +84,7 @@ def make_plan(request: GateRequest, client: Client) -> GatePlan:
         noise = replace(noise, of_examples=2 * of_examples, degrees_examples=max(1.0, system.units - 1.0))
     missing, hours = 0, 0.0
     cells, duration = request.baseline.cells, "duration_seconds"
-    seconds = math.nan if cells is None or duration not in cells else float(np.nanmean(cells[duration].astype(float)))
+    seconds = math.nan if duration not in cells else float(np.nanmean(cells[duration].astype(float)))
     for golden in filter(None, map(request.wanting, request.sides)):
         done = finished_cells(client, golden.context_key)
         if untrained := sum(cell.key not in done for cell in golden.cells()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,8 @@ class Side:
     root_seed, task, metric
         Where seeds come from, the data, and its own metric; None if a stranger's run does not say.
     cells
-        Its golden runs that have finished, by their number: ``run_id``, metrics. Of a study of the only seed of a
-        training its runs, numbered from below 0: they show how much scores vary.
+        Its golden runs that have finished, by their number: ``run_id``, metrics; none of a system that was not trained.
+        Of a study of the only seed of a training its runs, numbered from below 0: they show how much scores vary.
     request
         With which more can be trained; None if they cannot.
     reason
@@ -66,7 +67,7 @@ class Side:
     root_seed: int | None = None
     task: Mapping[str, Any] | None = None
     metric: str | None = None
-    cells: pd.DataFrame | None = None
+    cells: pd.DataFrame = field(default_factory=partial(pd.DataFrame, columns=["run_id", "artifact_uri"]))
     request: GoldenRequest | None = None
     reason: str = ""
     document: Mapping[str, Any] = field(default_factory=dict)
@@ -75,25 +76,22 @@ class Side:
 
     def scores(self, metric: str, runs: int) -> FloatArray:
         """Return the scores of the first `runs` golden runs, nan if there is none; shape (runs,)."""
-        if self.cells is None or metric not in self.cells:
+        if metric not in self.cells:
             return np.full(runs, np.nan)
         return self.cells[metric].reindex(range(runs)).to_numpy(dtype=np.float64)
 
     def known_scores(self, metric: str) -> FloatArray:
         """Return the scores that show how much runs vary: of its first golden runs, or of a study of its seed."""
-        if self.cells is None:
-            return np.array([])
         scores: FloatArray = self.cells.loc[self.cells.index < MOST_AUTO, metric].to_numpy(dtype=np.float64)
         return scores[np.isfinite(scores)]
 
     def first_predictions(self, client: Client) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of two of its runs, or of a study of its seed."""
-        return self.predictions(client, [] if self.cells is None else [*self.cells.index[:2]])
+        return self.predictions(client, [*self.cells.index[:2]])
 
     def predictions(self, client: Client, runs: int | list[int]) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of the first `runs` golden runs or those with these numbers, None if one has none."""
-        cells = pd.DataFrame(columns=["run_id", "artifact_uri"]) if self.cells is None else self.cells
-        cells = cells.reindex(range(runs) if isinstance(runs, int) else runs)
+        cells = self.cells.reindex(range(runs) if isinstance(runs, int) else runs)
         tables = dict(read_predictions(client, cells[cells["run_id"].notna()]))
         for run_id in cells["run_id"]:
             table = tables.get(run_id)
@@ -238,7 +236,7 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
         allowed = f"is what {the_baseline} is: their runs are the same"
         raise ParameterError("candidate", candidate.run_id or candidate.title, allowed, "Name what is to differ.")
     for side in (baseline, candidate):  # a study of seeds has no golden run
-        if side.request is None and side.cells is not None and side.cells.index.max() < 0:
+        if side.request is None and side.cells.index.max() < 0:
             allowed = f"is a seeds study, of which a gate trains golden runs; none can be trained here: {side.reason}"
             fix = (
                 "Keep its files and libraries as they were, and give changed files other names. If both "

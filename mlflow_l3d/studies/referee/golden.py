@@ -214,7 +214,7 @@ class GoldenSource:
 
     def _noted(self, candidate: Candidate, side: Side) -> Candidate:
         self._sides[candidate.key] = side
-        if side.request is not None or side.cells is None or side is self.baseline:
+        if side.request is not None or side is self.baseline:
             return candidate
         scores = check_measured(side.cells[self.metric.name].dropna().to_dict())
         return replace(candidate, measured=dict(self.run(candidate, [*scores])) if self.has_fresh_half else scores)
