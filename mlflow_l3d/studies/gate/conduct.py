@@ -217,7 +217,7 @@ class Conduct:
         public = {name: public_parameter(name, value) for name, value in parameters.items()}
         typed = {name: public[name] for name, value in parameters.items() if value != GATE[name].default}
         source = GateSource(
-            task=str((baseline.task or {}).get("name", "")),
+            task=str(baseline.task.get("name", "")),
             approach=str(baseline.document.get("approach", {}).get("name", "")),
             run_id=run_id,
             address=runs_page(self.client, str(self.client.get_run(run_id).info.experiment_id)),

@@ -114,7 +114,7 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
     effect = (1.0 if effect == "auto" else effect) / unit_of(metric).scale
     noise = Noise(math.sqrt(2) * run_std, degrees=len(known) - 1.0)
     predictions = next(baseline.predictions(client, 1), None)
-    examples = (baseline.task or {}).get("test_size") if predictions is None else len(predictions)
+    examples = baseline.task.get("test_size") if predictions is None else len(predictions)
     check_effect(effect, metric, known, examples or 0)
 
     def planned(most: int) -> SequentialPlan:

@@ -43,7 +43,7 @@ class Side:
     run_id, experiment_id
         The investigation; the empty text if nothing of it was trained on purpose yet.
     root_seed, task, metric
-        Where seeds come from, the data, and its own metric; None if a stranger's run does not say.
+        Where seeds come from, the data, and its own metric; None or empty if a stranger's run does not say.
     cells
         Its golden runs that have finished, by their number: ``run_id``, metrics; none of a system that was not trained.
         Of a study of the only seed of a training its runs, numbered from below 0: they show how much scores vary.
@@ -65,7 +65,7 @@ class Side:
     run_id: str = ""
     experiment_id: str = ""
     root_seed: int | None = None
-    task: Mapping[str, Any] | None = None
+    task: Mapping[str, Any] = field(default_factory=dict)
     metric: str | None = None
     cells: pd.DataFrame = field(default_factory=partial(pd.DataFrame, columns=["run_id", "artifact_uri"]))
     request: GoldenRequest | None = None
@@ -147,7 +147,7 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
         str(run.info.run_id),
         str(run.info.experiment_id),
         int(root_seed) if root_seed.isdigit() else None,
-        document.get("task"),
+        document.get("task") or {},
         own_parameter(run, "metric"),
         cells.dropna(subset="number").drop_duplicates("number").astype({"number": int}).set_index("number"),
         document={**document, "parameters": parameters},
@@ -243,7 +243,7 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
                 f"versions have a seeds study, use mlflow-l3d compare --runs {baseline.run_id},RUN_ID."
             )
             raise ParameterError(side.name, side.run_id, allowed, fix)
-    if baseline.task is None or candidate.task is None:
+    if not baseline.task or not candidate.task:
         return
     of_baseline, typed = f"of {the_baseline}", candidate.run_id or candidate.title
     if baseline.task.get("fingerprint") != candidate.task.get("fingerprint"):
@@ -260,7 +260,7 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
 
 def paired(baseline: Side, candidate: Side) -> bool:
     """Return whether golden runs with equal numbers share what both draw: they have the same root seed and data."""
-    return baseline.task is not None and baseline.root_seed is not None and baseline.root_seed == candidate.root_seed
+    return bool(baseline.task) and baseline.root_seed is not None and baseline.root_seed == candidate.root_seed
 
 
 def _is_pilot(client: Client, name: str, run: Run) -> bool:

@@ -141,7 +141,8 @@ def _runs_of_study(client: Client, run_id: str, source: Source) -> pd.DataFrame:
     cells = read_investigation(run_id, client, parameter="candidate").cells
     document, metric = known_document(client, run_id, names.INVESTIGATION), source.metric.name
     if isinstance(source, GoldenSource):
-        check_comparable(source.baseline, Side("candidate", run_id, {"run": run_id}, run_id, task=document.get("task")))
+        task = document.get("task") or {}
+        check_comparable(source.baseline, Side("candidate", run_id, {"run": run_id}, run_id, task=task))
     if document.get("repeats") or document.get("groups", document.get("by_settings")):
         wrong = "repeats one seed" if document.get("repeats") else "has runs of several settings"
         raise ParameterError("candidate", run_id, f"{wrong}, and must be runs of one system with different seeds")

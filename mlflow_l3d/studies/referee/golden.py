@@ -81,7 +81,7 @@ class GoldenSource:
         self.baseline = side = recorded_side(client, "baseline", baseline, **self.machine)
         self.metric, self.shares_seeds = metric_of(metric, side, side), shared_seeds and paired(side, side)
         predictions = next(side.predictions(client, 1), None)
-        examples = (side.task or {}).get("test_size") if predictions is None else len(predictions)
+        examples = side.task.get("test_size") if predictions is None else len(predictions)
         self.examples, self.has_fresh_half = int(examples or 0), fresh_half
         if fresh_half:
             self._halves = Halves(predictions, self.metric, side.task, side.root_seed)

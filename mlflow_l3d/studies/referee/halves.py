@@ -34,12 +34,12 @@ class Halves:
     """
 
     def __init__(
-        self, answers: pd.DataFrame | None, metric: Metric, task: Mapping[str, Any] | None, root_seed: int | None
+        self, answers: pd.DataFrame | None, metric: Metric, task: Mapping[str, Any], root_seed: int | None
     ) -> None:
         if answers is None or metric.function is None:
             why = f"needs predictions that {metric.name} is computed from, and the baseline has none"
             raise ParameterError("fresh_half", "true", why, "Leave it out, or name another metric.")
-        self.metric, self._task, draws = metric, task or {}, stream(root_seed or 0, "fresh half")
+        self.metric, self._task, draws = metric, task, stream(root_seed or 0, "fresh half")
         ordered = answers.sort_values("example_id", kind="stable")
         drawn = ordered.iloc[draws.permutation(len(ordered))]
         if answers["label"].dtype.kind in "iu":

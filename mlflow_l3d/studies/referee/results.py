@@ -77,7 +77,7 @@ def session_of(conduct: Conduct) -> RefereeSession:
     about = replace(about, date=heading(course.run_id)["date"][:10])
     if isinstance(source, GoldenSource):
         course = replace(course, luck_of_examples=source.luck_of_examples)
-        task = str((source.baseline.task or {}).get("name", ""))
+        task = str(source.baseline.task.get("name", ""))
         about = replace(about, task=task, approach=source.approach, given={"referee": course.run_id})
     return RefereeSession(course.run_id, course, about)
 

@@ -140,7 +140,7 @@ _OF_A_SEARCH: Final = (
 
 def verdict(held: HeldOut | None, metric: Metric) -> str:
     """Return what the found setting is on other configurations: better, worse, equal, undecided, or not tried."""
-    if held is None or not held.configurations + held.missing:
+    if held is None:
         return "not tried"
     if held.is_lossy:
         return "undecided"
@@ -155,7 +155,7 @@ def headline(result: SearchResult) -> str:
     held, word = result.held_out, verdict(result.held_out, result.metric)
     if result.kept_default:
         return "No trial beat the default: it stays."
-    if held is None or word == "not tried":
+    if held is None:
         return "The found setting was not tried with new seeds: how much of its gain is luck is not known."
     if held.is_lossy:
         tried = counted(held.configurations + held.missing, "new seed")
