@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
 from mlflow_l3d.analysis.cure.rank import helping
 from mlflow_l3d.analysis.cure.remedy import MEASURED, MOST_PAIRS, Prediction, Range, Remedy
@@ -56,7 +54,7 @@ class CureRequest:
     tried
         Those of which golden runs were trained before.
     side
-        The golden runs of the parent; None if there are none, and nothing is verified.
+        The golden runs of the parent.
     golden
         Those that remedies are compared with, if more can be trained.
     stored
@@ -72,7 +70,7 @@ class CureRequest:
     predictions: tuple[Prediction, ...]
     reasons: tuple[str, ...]
     tried: tuple[Prediction, ...]
-    side: Side | None
+    side: Side
     golden: GoldenRequest | None
     stored: int
     each: int
@@ -129,14 +127,13 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     run_id = latest_investigation(client, status="FINISHED") if latest else whole_id(client, typed["parent_run_id"])
     budget, gathered = Budget.parse(typed["budget"]), gather(client, run_id, typed["metric"])
     side = _side(client, gathered, getattr(parent, "request", None), typed)
-    golden = None if side is None else side.request
-    each = _trainings(gathered, golden)
-    stored = 0 if golden is None or side is None else len(side.cells)
+    golden = side.request
+    each, stored = _trainings(gathered, golden), 0 if golden is None else len(side.cells)
     runs = min(stored, MOST_PAIRS) if typed["runs"] == "auto" else typed["runs"]
     golden = None if golden is None else replace(golden, runs=runs, metric=gathered.metric)
-    plain = np.zeros(0) if side is None else side.scores(gathered.metric.name, runs)
+    plain = side.scores(gathered.metric.name, runs)
     predictions, reasons = _predictions(client, gathered, golden, plain, each, typed["most_members"])
-    if typed["verify"] and side is not None:
+    if typed["verify"]:
         if golden is None:
             allowed = f"needs more golden runs of run {run_id}, which cannot be trained here: {side.reason}"
             fix = "Use verify=0, or in Python cure(result, verify=1)."
@@ -179,7 +176,7 @@ def _named(predictions: Sequence[Prediction], name: str) -> Prediction:
     return named[0]
 
 
-def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) -> Side | None:
+def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) -> Side:
     """Return the golden runs of a parent, and with what more are trained; see :attr:`CureRequest.golden`.
 
     `request` belongs to a result in this process, whose approach and task may be objects.
@@ -188,9 +185,7 @@ def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) ->
         machine = {name: typed.texts[name] for name in PLACE}
         side = recorded_side(client, "parent_run_id", str(gathered.parent.info.run_id), gathered.cells, **machine)
     except ParameterError as error:
-        if typed["verify"]:
-            raise ParameterError("verify", typed["verify"], str(error), "Use verify=0.") from error
-        return None
+        return Side("parent_run_id", "", {}, reason=str(error))
     if request is not None and side.request is None:
         golden = GoldenRequest(
             given=request.given,
@@ -199,7 +194,7 @@ def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) ->
             context_key=request.context_key,
             key=request.key,
             root_seed=int(request.given["root_seed"]),
-            phase=str(side.cells["phase"].iloc[0]),
+            phase=side.phase,
         )
         side = replace(side, request=golden)
     return side

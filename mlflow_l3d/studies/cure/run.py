@@ -92,7 +92,7 @@ def cure(parent_run_id: Any = "latest", *, progress: bool | None = None, **optio
             )
             parent = str(gathered.parent.info.run_id)
             # A reason is why no command can train: the request of an object of this process can.
-            source = replace(gathered.source, is_typed=request.side is not None and not request.side.reason)
+            source = replace(gathered.source, is_typed=not request.side.reason)
             result = Cure(run_id=run.run_id, parent_run_id=parent, answer=answer, source=source, settings=texts)
             with temporary_folder() as folder:
                 write_result(folder, result)

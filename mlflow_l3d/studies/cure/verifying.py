@@ -112,7 +112,6 @@ def verify_remedies(
 ) -> Iterator[Verified]:
     """Train the planned remedies one after the other, and yield what came of each that was trained itself."""
     side, metric = request.side, request.gathered.metric
-    assert side is not None
     level = 1 - (1 - LEVEL) / len(planned)
     plain_agreement = cache(lambda runs: _agreement(side.predictions(client, runs)))
     for each in planned:
