@@ -97,7 +97,7 @@ def investigate(
     """
     if workers is not None and workers < 1:
         raise ParameterError("workers", workers, "must be a whole number from 1")
-    most = Budget.parse("none" if budget is None else budget, requests=True)
+    most = Budget.parse(budget, requests=True)
     with entry_point() as project_run:
         client = connect()
         request = specify(client, predict_fn, data, scorers, factors or {}, version)
