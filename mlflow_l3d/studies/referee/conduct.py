@@ -90,7 +90,7 @@ class Conduct:
                     recorder.rules = replace(rules, effect=float(scores.std(ddof=1)))
                     content = json.dumps({**asdict(recorder.rules), **about})
                     set_tags(client, run.run_id, {names.REFEREE_RULES: content})
-                recorder.end(baseline)
+                client.set_terminated(baseline.run_id, "FINISHED")
                 conduct.session = recorder.session()
         return conduct
 

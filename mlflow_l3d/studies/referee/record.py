@@ -153,11 +153,9 @@ class SessionRecorder:
             self.client.set_terminated(system.run_id, "FINISHED")
             self._counted()
 
-    def end(self, system: SystemRecord, error: BaseException | None = None) -> None:
-        """End the run of a system: that of a champion whose fresh runs are there, or one that an error stopped."""
-        if error is None:
-            self.client.set_terminated(system.run_id, "FINISHED")
-        elif not system.verdict:
+    def end(self, system: SystemRecord, error: BaseException) -> None:
+        """End the run of a system that an error stopped."""
+        if not system.verdict:
             status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
             end_early(self.client, system.run_id, error_line(error), status)
 
