@@ -14,8 +14,13 @@ from typing import Any
 from mlflow_l3d.errors import ParameterError
 
 
-def cache_folder() -> Path:
+def cache_folder(name: str = "") -> Path:
     """Return the cache folder, created if need be: ``$L3D_CACHE``, or the user's cache folder of this system.
+
+    Parameters
+    ----------
+    name
+        Of a folder in it that is returned instead.
 
     Raises
     ------
@@ -33,7 +38,8 @@ def cache_folder() -> Path:
         raise ParameterError("L3D_CACHE", folder, f"must be a folder that can be written ({reason})") from error
     if not os.access(folder, os.W_OK):
         raise ParameterError("L3D_CACHE", folder, "must be a folder that can be written", "Set L3D_CACHE to another.")
-    return folder
+    (folder / name).mkdir(mode=0o700, exist_ok=True)
+    return folder / name
 
 
 def working_folder() -> Path:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from mlflow_l3d.analysis.sequential.spending import Measured, SequentialPlan
 from mlflow_l3d.metrics.classification import F1_MACRO
+from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look, look_at
 from mlflow_l3d.studies.gate.numbers.power import Forecast, Outlook
+from mlflow_l3d.studies.gate.report import GateSource, gate_document
 
 PLAN = SequentialPlan((10, 20), 0.01)
 OUTLOOK = Outlook(0.01, 0.02, 0.85, 0.12, 15.4)
@@ -34,3 +37,7 @@ def gate_answer(difference: float, error: float = 0.002, **more: object) -> Gate
         notes=("No run collapsed.",),
         **{"examples": "fixed", **more},  # type: ignore[arg-type]
     )
+
+
+def document_of(answer: GateAnswer, **more: Any) -> Document:
+    return gate_document(answer, **{"source": GateSource(), "settings": {}, "lines": (), **more})

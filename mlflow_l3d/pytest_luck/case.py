@@ -51,15 +51,15 @@ class Case:
     alpha: float
     checks: float
     recorded: str = ""
-    requirement: Requirement | None = None
     values: dict[int, float] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        self.requirement = Requirement(self.rate, is_rate=True)  # until a run has another one
+
     def next_index(self) -> int | None:
         """Return the number of the next seed: a new one if few are remembered, else the oldest; None if all are run."""
-        past, label = self.record.runs.get("", {}), self.record.against
-        if self.requirement is not None:
-            label = self.requirement.label
+        past, label = self.record.runs.get("", {}), self.requirement.label if self.values else self.record.against
         base = self.record.runs.get(label, {}) if label != self.recorded else {}
         new = base or (count(self.record.fresh) if len(past) < MOST else ())
         order = [(index for index in new if index not in past), (index for index in past if not base or index in base)]
@@ -68,7 +68,7 @@ class Case:
 
     def add(self, index: int, value: float, requirement: Requirement) -> None:
         """Add a run; all runs of a test have the same requirement."""
-        if self.requirement not in (None, requirement):
+        if self.values and self.requirement != requirement:
             text = f"one run requires {self.requirement}, another {requirement}"
             raise ValueError(f"{text}; each run needs a score if one has a score")
         if (label := requirement.label) not in ("", self.recorded) and not self.record.runs.get(label):
@@ -77,7 +77,6 @@ class Case:
 
     def verdict(self, needed: float) -> Verdict | None:
         """Return the verdict, None if it takes more runs; failing takes the e-value `needed`, or no run that meets."""
-        assert self.requirement is not None
         tried = len(self.values) + len(self.lost)
         if self.is_recording:
             return "passed" if tried >= min(self.runs, PATIENCE) else None
@@ -91,12 +90,11 @@ class Case:
     @property
     def is_missing(self) -> bool:
         """Whether each run of this suite misses the requirement."""
-        assert self.requirement is not None
         return max(self._scores()[0], default=math.inf) < self.requirement.bound
 
     def check_runs(self, needed: float) -> None:
         """Refuse so few runs that a test without score cannot fail: its suite would be green whatever it does."""
-        if self.requirement is not None and self.requirement.is_rate:
+        if self.requirement.is_rate:
             fewest = bisect_left(range(10**9), needed, key=lambda runs: evidence_of_lower_rate(0, runs, self.rate))
             if self.runs < fewest:
                 text = f"must be {fewest} or more in this suite: fewer cannot show a rate below {self.rate:.4g}"
@@ -105,11 +103,10 @@ class Case:
     @property
     def is_recording(self) -> bool:
         """Whether the case is compared with the very runs that it records: they say nothing about themselves."""
-        return self.requirement is not None and self.requirement.label == self.recorded != ""
+        return self.requirement.label == self.recorded != ""
 
     def reading(self) -> Reading:
         """Return the evidence so far."""
-        assert self.requirement is not None
         values, others = self._scores()
         if not values:
             return Reading(0.0, 0.0, math.inf, 0.0)
@@ -125,7 +122,6 @@ class Case:
 
     def _scores(self) -> tuple[list[float], list[float]]:
         """Return scores of this suite and remembered ones of other seeds, more is better; differences if compared."""
-        assert self.requirement is not None
         sign, label, is_rate = self.requirement.sign, self.requirement.label, self.requirement.is_rate
         past = self.record.runs.get("", {}) if is_rate == self.record.is_rate else {}
         groups = [self.values, {index: value for index, value in past.items() if index not in self.values}]
@@ -140,7 +136,7 @@ class Case:
         texts, misses = ["its remembered runs were damaged"] if self.record.is_damaged else [], False
         names, remembered = ("estimate", "low", "high", "fails", "fails_needed", "passes", "passes_needed"), 0
         numbers = dict.fromkeys(names, math.nan)
-        if self.requirement is not None and self.values:
+        if self.values:
             values, others = self._scores()
             reading = self.reading()
             remembered, has_changed = len(others), reading.changed > 1
@@ -162,5 +158,5 @@ class Case:
             if self.is_recording:
                 texts.append(f"remembered as {self.recorded}")
         finite = {name: number if math.isfinite(number) else None for name, number in numbers.items()}
-        words = {"case": self.record.case, "verdict": verdict, "requirement": str(self.requirement or "")}
+        words = {"case": self.record.case, "verdict": verdict, "requirement": str(self.requirement) * bool(self.values)}
         return words | {"runs": len(self.values), "remembered": remembered, "notes": texts, "misses": misses} | finite

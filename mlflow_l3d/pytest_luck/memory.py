@@ -82,22 +82,17 @@ class Memory:
 
     def read(self, case: str) -> Record:
         """Return what is remembered of a case; nothing if it is new, or its file is damaged."""
+        from pydantic import TypeAdapter
+
         try:
-            record = Record(**json.loads(self._path(case).read_text(encoding="utf-8")))
-            record.runs = {
-                label: {int(index): float(value) for index, value in runs.items()}
-                for label, runs in record.runs.items()
-            }
-            values = [value for runs in record.runs.values() for value in runs.values()]
-            kinds = {name: type(value) for name, value in asdict(Record("")).items()}
-            is_typed = all(type(getattr(record, name)) is kind for name, kind in kinds.items())
-            if record.case == case and is_typed and all(abs(value) <= LARGEST for value in values):
-                return record
+            record = TypeAdapter(Record).validate_json(self._path(case).read_bytes(), strict=True)
         except FileNotFoundError:
             return Record(case)
-        except (ValueError, TypeError, AttributeError, OverflowError):
-            pass
-        return Record(case, is_damaged=True)
+        except ValueError:
+            return Record(case, is_damaged=True)
+        values = [value for runs in record.runs.values() for value in runs.values()]
+        is_whole = record.case == case and all(abs(value) <= LARGEST for value in values)
+        return record if is_whole else Record(case, is_damaged=True)
 
     def add(self, case: str, runs: Mapping[int, float], **kind: Any) -> None:
         """Add the runs of a suite to what any process has written, as :meth:`Record.add` does."""

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from mlflow_l3d import registry
@@ -111,6 +112,32 @@ def say(remarks: Iterable[str]) -> None:
     """Say what users should know before a study begins, or while it is under way."""
     for remark in remarks:
         logger.warning("%s", remark)
+
+
+@contextmanager
+def locked(path: Path, waiting: str = "") -> Iterator[bool]:
+    """Hold a lock among the processes of this machine, and say that it is waited for; if not even that, without it.
+
+    Parameters
+    ----------
+    path
+        Of the lock.
+    waiting
+        Said if another process holds it; empty if that is not waited for, and False given.
+    """
+    from filelock import FileLock, Timeout
+
+    lock, is_held = FileLock(path), True
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if is_held := bool(waiting):
+            say([waiting])
+            lock.acquire()
+    try:
+        yield is_held
+    finally:
+        lock.release()
 
 
 def warn_of_unread(metrics: Mapping[str, float]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -220,8 +221,8 @@ def metrics_of(values: Mapping[str, float], step: int) -> list[Metric]:
 
 
 def log_metrics(client: MlflowClient, run_id: str, steps: Mapping[int, Mapping[str, float]]) -> None:
-    """Log step -> numbers, step by step."""
-    every = [metric for step in sorted(steps) for metric in metrics_of(steps[step], step)]
+    """Log step -> numbers, step by step, without those that are not finite."""
+    every = [each for step in sorted(steps) for each in metrics_of(steps[step], step) if math.isfinite(each.value)]
     for batch in batches(every, METRICS_A_BATCH):
         client.log_batch(run_id, metrics=batch)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from gate_answers import gate_answer
+from gate_answers import document_of, gate_answer
 from hand_made_analyses import make_analysis, make_importance, nothing
 from pages import Page, plain_words
 from seeds_report_cases import all_studies, regression, study
@@ -36,9 +36,8 @@ from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import WIDTH, marked
 from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.comparison.report.words import Side
-from mlflow_l3d.studies.gate.report import gate_document
 from mlflow_l3d.studies.investigation.report.page import investigation_document
-from mlflow_l3d.studies.search.numbers import SearchResult, compare_held_out, summarise_stage
+from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult
 from mlflow_l3d.studies.search.report import search_report
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks
@@ -96,22 +95,21 @@ def search(text: str, *, failed: bool = False) -> Document:
         run_of=lambda _: text,
         metrics={},
     )
-    stage = summarise_stage("coarse", {"rate": SearchRange(0.0, 1.0)}, table)
     found = SearchResult(
         title=ATTACK,
         metric=named(text or "f1_macro"),
-        stages=(stage,),
+        stages={"coarse": {"rate": SearchRange(0.0, 1.0)}},
         trials=table,
         best={"rate": 0.2, "optimizer": text},
         default={"rate": 0.1},
         importances={} if failed else {"rate": 0.5},
         configurations=1,
         validation_examples=200,
-        held_out=None if failed else compare_held_out([0.7, 0.8], [0.6, 0.75]),
+        held_out=None if failed else HeldOut((0.7, 0.8), (0.6, 0.75), 0.075, 0.01, 0.14),
         run_id=text,
         notes=(text,) if text else (),
     )
-    return search_report(found, settings=SETTINGS)
+    return search_report(found, source=Source(), lines=(), settings=SETTINGS)
 
 
 def sweep(*, scored: bool) -> Document:
@@ -147,7 +145,7 @@ MAKERS: dict[str, Callable[[], Document]] = {
     "comparison": comparison,
     "search": partial(search, ATTACK),
     "search without scores": partial(search, "", failed=True),
-    "gate": lambda: gate_document(gate_answer(-0.03, other=(-0.05, 0.001)), settings=SETTINGS),
+    "gate": lambda: document_of(gate_answer(-0.03, other=(-0.05, 0.001)), settings=SETTINGS),
 }
 
 

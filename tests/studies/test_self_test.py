@@ -1,6 +1,7 @@
 """Commands from end to end, and whether seeds do what they say."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -268,10 +269,10 @@ def test_a_command_that_prints_one_number_needs_no_name_of_it_and_takes_a_direct
     assert "more is taken to be better" not in lower.summary()
     best = min(lower.study.scores["widgets"])
     assert f"({best:.3f}); worst" in mlflow_l3d.evaluate(lower.run_id).summary()
-    started = {"shared_seeds": True, "fresh_half": False}
-    source = GoldenSource.of(MlflowClient(), lower.run_id, {"executor": "inline"}, "auto", **started)
+    started: dict[str, Any] = {"shared_seeds": True, "fresh_half": False, "machine": {"executor": "inline"}}
+    source = GoldenSource(MlflowClient(), lower.run_id, "auto", **started)
     # What a referee's session records of itself, from which a later call continues it.
-    assert not GoldenSource.again(MlflowClient(), source.identity, {"executor": "inline"}).metric.greater_is_better
+    assert not GoldenSource(MlflowClient(), lower.run_id, source.identity["metric"], **started).metric.greater_is_better
 
 
 def test_a_seed_that_moves_the_split_of_a_function_is_found_before_training():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -32,13 +31,6 @@ from mlflow_l3d.tracking.earlier.reader import cells_of_runs
 
 FEWEST = 5
 """Fewer golden runs than these verify no remedy."""
-
-
-def members_folder() -> Path:
-    """Return the folder of stored runs that are members of cured ones."""
-    folder = cache_folder() / "members"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
 
 
 def has_labels(task: Task, num_labelled: int) -> bool:
@@ -70,15 +62,13 @@ def cured_request(plain: GoldenRequest, remedy: Remedy) -> GoldenRequest:
     if remedy.kind == "more_data":
         size = int(remedy.changes["num_labelled"])
         task = replace(setup.task, settings=replace(setup.task.settings, num_labelled=size))
-        parameters = {**plain.given, "num_labelled": str(size)}
+        plain = replace(plain, given={**plain.given, "num_labelled": str(size)})
         setup = replace(setup, task=task, fixed_factors=setup.approach.fixed_factors(task, setup.hyperparameters))
-        return replace(
-            plain, given=parameters, setup=setup, context_key=context_of(setup), key=key, side=remedy_words(remedy)
-        )
-    changed = replace(setup, hyperparameters=Cured(setup.approach, remedy).complete(setup.hyperparameters))
-    cured = Cured(setup.approach, remedy, members=members_folder(), context=context_of(changed))
-    cured.check_task(setup.task, changed.hyperparameters)
-    setup = replace(changed, approach=cured)
+    else:
+        changed = replace(setup, hyperparameters=Cured(setup.approach, remedy).complete(setup.hyperparameters))
+        cured = Cured(setup.approach, remedy, members=cache_folder("members"), context=context_of(changed))
+        cured.check_task(setup.task, changed.hyperparameters)
+        setup = replace(changed, approach=cured)
     return replace(plain, setup=setup, context_key=context_of(setup), key=key, side=remedy_words(remedy))
 
 
@@ -93,10 +83,8 @@ def stored_runs(client: Client, keys: Sequence[str], context: str) -> pd.DataFra
     cells = cells_of_runs(runs[key] for key in keys if key in runs)
     if cells.empty:
         return cells
-    cells = cells.assign(
-        phase="golden", factor=None, number=cells["cell_key"].map({key: at for at, key in enumerate(keys)})
-    )
-    return cells.set_index("number").sort_index()
+    numbers = cells["cell_key"].map({key: at for at, key in enumerate(keys)})
+    return cells.assign(phase="golden", factor=None, number=numbers).set_index("number").sort_index()
 
 
 def member_keys(golden: GoldenRequest) -> tuple[str, list[str]]:
@@ -150,30 +138,12 @@ def predict_changed(
         classes = read_members(client, cells, members, f"validation_{metric.name}" * (not gathered.chosen_by))
         after, reasons = predicted(members, metric, gathered.classes or classes, std, scores, most_members=most_members)
         unknown = "" if after else f"ensembles of such runs are unknown. {reasons[0].rstrip('.')}"
-    alone = replace(
-        alone,
-        basis="exact",
-        std=std,
-        ratio=measured.ratio,
-        mean_change=measured.mean_change,
-        std_before=gathered.spread.value,
-        reason="; ".join(filter(None, (lacking, measured.roughness, unknown))),
-    )
-    on_top = [
-        replace(
-            each,
-            remedy=replace(
-                remedy,
-                kind=each.remedy.kind,
-                over=each.remedy.over,
-                members=each.remedy.members,
-                words=f"{remedy_words(each.remedy)}, {remedy.words}",
-            ),
-            ratio=measured.ratio.times(each.ratio),
-            mean_change=measured.mean_change.plus(each.mean_change),
-            std_before=gathered.spread.value,
-            seconds=seconds * each.trainings,
-        )
-        for each in after
-    ]
-    return [replace(alone, seconds=seconds), *on_top]
+    reason = "; ".join(filter(None, (lacking, measured.roughness, unknown)))
+    alone = replace(alone, basis="exact", std=std, reason=reason)
+    found = [replace(alone, ratio=measured.ratio, mean_change=measured.mean_change)]
+    for each in after:
+        words = f"{remedy_words(each.remedy)}, {remedy.words}"
+        both = replace(each.remedy, changes=remedy.changes, trainings=remedy.trainings, words=words)
+        ratio, change = measured.ratio.times(each.ratio), measured.mean_change.plus(each.mean_change)
+        found.append(replace(each, remedy=both, ratio=ratio, mean_change=change))
+    return [replace(each, std_before=gathered.spread.value, seconds=seconds * each.trainings) for each in found]

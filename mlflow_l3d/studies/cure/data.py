@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 from mlflow_l3d.analysis.cure.more_data import Point, more_labels, more_tests, other_labels
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range
@@ -70,7 +69,8 @@ def data_remedies(gathered: Gathered, task: Task | None) -> Iterator[Prediction]
     if (test_size := members.test_size) and gathered.spread.value > 0:
         luck = members.luck_of_tests(gathered.metric, gathered.classes)
         yield more_tests(gathered.spread, luck=luck, now=test_size, size=2 * test_size)
-    if task is not None and len(task) and (seeds := _split_seeds(gathered.cells)):
+    seeds, cells = [f"seed.{name}" for name in TASK_FACTORS], gathered.cells
+    if task is not None and len(task) and {*seeds} <= {*cells} and len(cells[seeds].drop_duplicates()) > 1:
         yield _best_examples(gathered, task, seeds)
 
 
@@ -104,12 +104,6 @@ def _digests(run: Run) -> set[str]:
 
 def _size(text: str | None) -> int:
     return int(text) if text and text.isdigit() else 0
-
-
-def _split_seeds(cells: pd.DataFrame) -> list[str]:
-    """Return the columns of the seeds that draw the labelled examples, if they vary."""
-    columns = [f"seed.{name}" for name in TASK_FACTORS if f"seed.{name}" in cells]
-    return columns if len(columns) == len(TASK_FACTORS) and len(cells[columns].drop_duplicates()) > 1 else []
 
 
 def _best_examples(gathered: Gathered, task: Task, columns: list[str]) -> Prediction:

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
 from mlflow_l3d.analysis.cure.rank import helping
 from mlflow_l3d.analysis.cure.remedy import MEASURED, MOST_PAIRS, Prediction, Range, Remedy
@@ -45,8 +43,8 @@ class CureRequest:
 
     Attributes
     ----------
-    texts
-        Every parameter as it was typed.
+    arguments
+        Every parameter.
     gathered
         What the parent run shows.
     predictions
@@ -56,7 +54,7 @@ class CureRequest:
     tried
         Those of which golden runs were trained before.
     side
-        The golden runs of the parent; None if there are none, and nothing is verified.
+        The golden runs of the parent.
     golden
         Those that remedies are compared with, if more can be trained.
     stored
@@ -67,13 +65,12 @@ class CureRequest:
         The most that is trained.
     """
 
-    texts: Mapping[str, str]
     arguments: Arguments
     gathered: Gathered
     predictions: tuple[Prediction, ...]
     reasons: tuple[str, ...]
     tried: tuple[Prediction, ...]
-    side: Side | None
+    side: Side
     golden: GoldenRequest | None
     stored: int
     each: int
@@ -103,11 +100,8 @@ class CureRequest:
         nothing can be predicted, the best of either first. Those for which the user may lack labels come last.
         """
         best = helping(self.predictions, self.gathered.spread.value, self.gathered.metric.sign)
-        unknown = [
-            each
-            for each in self.predictions
-            if each.remedy.kind in MEASURED and each.remedy.can_be_trained and each.basis != "exact"
-        ]
+        trainable = (each for each in self.predictions if each.remedy.can_be_trained)
+        unknown = [each for each in trainable if each.remedy.kind in MEASURED and each.basis != "exact"]
         unknown.sort(key=lambda each: each.remedy.needs_labels)  # before the first takes its turn
         first = 0 if self.gathered.collapsed else 1
         ranked = [*best[:first], *unknown[:1], *best[first:], *unknown[1:]]
@@ -133,27 +127,24 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     run_id = latest_investigation(client, status="FINISHED") if latest else whole_id(client, typed["parent_run_id"])
     budget, gathered = Budget.parse(typed["budget"]), gather(client, run_id, typed["metric"])
     side = _side(client, gathered, getattr(parent, "request", None), typed)
-    golden = None if side is None else side.request
-    each = _trainings(gathered, golden)
-    stored = 0 if golden is None or side is None or side.cells is None else len(side.cells)
+    golden = side.request
+    each, stored = _trainings(gathered, golden), 0 if golden is None else len(side.cells)
     runs = min(stored, MOST_PAIRS) if typed["runs"] == "auto" else typed["runs"]
     golden = None if golden is None else replace(golden, runs=runs, metric=gathered.metric)
-    plain = np.zeros(0) if side is None else side.scores(gathered.metric.name, runs)
+    plain = side.scores(gathered.metric.name, runs)
     predictions, reasons = _predictions(client, gathered, golden, plain, each, typed["most_members"])
-    if typed["verify"] and side is not None:
+    if typed["verify"]:
         if golden is None:
             allowed = f"needs more golden runs of run {run_id}, which cannot be trained here: {side.reason}"
-            raise ParameterError(
-                "verify", typed["verify"], allowed, "Use verify=0, or in Python cure(result, verify=1)."
-            )
+            fix = "Use verify=0, or in Python cure(result, verify=1)."
+            raise ParameterError("verify", typed["verify"], allowed, fix)
         if runs > stored:
             allowed = f"run {run_id} has {stored} golden runs to compare with"
             raise ParameterError("runs", runs, allowed, "Name fewer, or investigate it with more golden_runs.")
     if typed["remedy"] != "auto":
         _named(predictions, typed["remedy"])
     return CureRequest(
-        texts={**typed.texts, "parent_run_id": run_id},
-        arguments=typed,
+        arguments=typed.changed(parent_run_id=run_id),
         gathered=gathered,
         predictions=tuple(predictions),
         reasons=tuple(reasons),
@@ -185,7 +176,7 @@ def _named(predictions: Sequence[Prediction], name: str) -> Prediction:
     return named[0]
 
 
-def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) -> Side | None:
+def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) -> Side:
     """Return the golden runs of a parent, and with what more are trained; see :attr:`CureRequest.golden`.
 
     `request` belongs to a result in this process, whose approach and task may be objects.
@@ -194,10 +185,8 @@ def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) ->
         machine = {name: typed.texts[name] for name in PLACE}
         side = recorded_side(client, "parent_run_id", str(gathered.parent.info.run_id), gathered.cells, **machine)
     except ParameterError as error:
-        if typed["verify"]:
-            raise ParameterError("verify", typed["verify"], str(error), "Use verify=0.") from error
-        return None
-    if request is not None and side.request is None and side.cells is not None:
+        return Side("parent_run_id", "", {}, reason=str(error))
+    if request is not None and side.request is None:
         golden = GoldenRequest(
             given=request.given,
             setup=_placed(request.setup, typed),
@@ -205,7 +194,7 @@ def _side(client: Client, gathered: Gathered, request: Any, typed: Arguments) ->
             context_key=request.context_key,
             key=request.key,
             root_seed=int(request.given["root_seed"]),
-            phase=str(side.cells["phase"].iloc[0]),
+            phase=side.phase,
         )
         side = replace(side, request=golden)
     return side
@@ -220,9 +209,8 @@ def _placed(setup: Setup, typed: Arguments) -> Setup:
     if not asked:
         return setup
     how = execution(typed)
-    return replace(
-        setup, executor=how.executor, workers=how.workers, cell_timeout=how.cell_timeout, executor_options=how.options
-    )
+    same = {name: getattr(how, name) for name in ("executor", "workers", "cell_timeout")}
+    return replace(setup, **same, executor_options=how.options)
 
 
 def _trainings(gathered: Gathered, golden: GoldenRequest | None) -> int:
@@ -259,14 +247,9 @@ def _predictions(
     by_data = [*labels, *data_remedies(gathered, None if golden is None else golden.setup.task)]
     reasons += [f"{remedy_words(each.remedy)}: {each.reason}." for each in by_data if each.basis == "unknown"]
     predictions += [each for each in by_data if each.basis != "unknown" or (each in labels and golden is not None)]
-    predictions = [
-        replace(
-            each,
-            seconds=each.seconds if each.seconds > 0 else gathered.seconds * each.trainings,
-            trainings=each_run * each.trainings,
-        )
-        for each in predictions
-    ]
+    for at, each in enumerate(predictions):
+        seconds = each.seconds if each.seconds > 0 else gathered.seconds * each.trainings
+        predictions[at] = replace(each, seconds=seconds, trainings=each_run * each.trainings)
     predictions += pairs(predictions)
     if golden is not None:
         setup = golden.setup

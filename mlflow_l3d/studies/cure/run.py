@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, Unpack
 
 from mlflow_l3d.analysis.intervals import LEVEL
@@ -15,16 +13,16 @@ from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.base import entry_point, say
 from mlflow_l3d.studies.cure.numbers.verified import CureAnswer
 from mlflow_l3d.studies.cure.parameters import CureOptions
-from mlflow_l3d.studies.cure.request import CureRequest, specify_cure
+from mlflow_l3d.studies.cure.request import specify_cure
 from mlflow_l3d.studies.cure.results import Cure
-from mlflow_l3d.studies.cure.verifying import plan_remedies, study_plan_of, verify_remedies
-from mlflow_l3d.studies.dry_run import StudyPlan, record_plan
+from mlflow_l3d.studies.cure.verifying import plan_remedies, verify_remedies
+from mlflow_l3d.studies.dry_run import StudyPlan, record_plan, study_plan
 from mlflow_l3d.studies.files import save_report, temporary_folder
 from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
-from mlflow_l3d.tracking.connection import Client, connect
+from mlflow_l3d.tracking.connection import connect
 
 
 @with_signature(CureOptions)
@@ -62,10 +60,53 @@ def cure(parent_run_id: Any = "latest", *, progress: bool | None = None, **optio
     >>> cure.to_frame()["remedy"].head(2).tolist()
     ['vote of 3 runs over data_order', 'mean of class scores of 2 runs over data_order']
     """
-    with entry_point() as project_run:
+    with entry_point() as opened:
         client = connect()
-        specify = partial(specify_cure, parent_run_id, options)
-        return _carry_out(client, specify, project_run.take(), progress=shows_progress(progress))
+        request = specify_cure(parent_run_id, options, client)
+        gathered, texts = request.gathered, request.arguments.texts
+        planned, notes = plan_remedies(client, request)
+        done = [*(each.remedy for each in request.tried), *(each.prediction.remedy for each in planned)]
+        earlier = [remedy_words(each.prediction.remedy) for each in planned if not each.trainings]
+        say([*(f"{words}: trained before." for words in earlier), *notes])
+        with auxiliary_run(client, opened.take(), role="cure", title=request.title, parameters=texts) as run:
+            shown = shows_progress(progress)
+            verified = tuple(verify_remedies(client, request, planned, run.run_id, progress=shown)) if planned else ()
+            if any(each.is_line for each in planned):
+                request = specify_cure(parent_run_id, options, client)
+            answer = CureAnswer(
+                metric=gathered.metric,
+                std=gathered.spread.value,
+                golden_std=gathered.golden_std,
+                mean=float(gathered.golden.mean()) if len(gathered.golden) else math.nan,
+                predictions=request.predictions,
+                verified=verified,
+                stored=request.stored,
+                smallest_effect=request.smallest_effect,
+                level=1 - (1 - LEVEL) / max(1, len(verified)),
+                collapsed=gathered.collapsed,
+                runs=len(gathered.golden),
+                is_pooled=request.golden is not None and request.golden.phase == "base",
+                reasons=(*request.reasons, *notes),
+                tried=tuple(each.remedy for each in request.predictions if each.remedy in done and not each.also),
+                upcoming=tuple([each for each in request.ranked() if each.remedy not in done][:2]),
+            )
+            parent = str(gathered.parent.info.run_id)
+            # A reason is why no command can train: the request of an object of this process can.
+            source = replace(gathered.source, is_typed=not request.side.reason)
+            result = Cure(run_id=run.run_id, parent_run_id=parent, answer=answer, source=source, settings=texts)
+            with temporary_folder() as folder:
+                write_result(folder, result)
+                save_report(folder, names.REPORT, result.report())
+                if answer.best is not None and answer.best.prediction.remedy.kind != "more_data":
+                    (folder / names.CURE).write_text(text_of(answer.best.prediction.remedy), encoding="utf-8")
+                tags = {
+                    names.OF_INVESTIGATION: parent,
+                    names.INVESTIGATIONS: ",".join([parent, *(each.run_id for each in verified)]),
+                    names.STATE: "complete",
+                    names.NOTE: result.report().description(*answer.reasons),
+                }
+                run.finish(folder, metrics=answer.metrics(), tags=tags)
+        return result
 
 
 @with_signature(CureOptions)
@@ -92,55 +133,11 @@ def plan_cure(parent_run_id: Any = "latest", **options: Unpack[CureOptions]) -> 
     >>> mlflow_l3d.plan_cure(investigation.run_id, verify=1).parts["cells"].tolist()
     [8]
     """
-    with entry_point() as project_run:
+    with entry_point() as opened:
         client = connect()
         request = specify_cure(parent_run_id, options, client)
-        return record_plan(client, project_run.run_id, study_plan_of(client, request), request.title, request.texts)
-
-
-def _carry_out(
-    client: Client, specify: Callable[[Client], CureRequest], project_run: str | None, *, progress: bool
-) -> Cure:
-    request = specify(client)
-    gathered = request.gathered
-    planned, notes = plan_remedies(client, request)
-    done = [*(each.remedy for each in request.tried), *(each.prediction.remedy for each in planned)]
-    say([f"{remedy_words(each.prediction.remedy)}: trained before." for each in planned if not each.trainings] + notes)
-    with auxiliary_run(client, project_run, role="cure", title=request.title, parameters=request.texts) as run:
-        verified = tuple(verify_remedies(client, request, planned, run.run_id, progress=progress)) if planned else ()
-        if any(each.is_line for each in planned):
-            request = specify(client)
-        answer = CureAnswer(
-            metric=gathered.metric,
-            std=gathered.spread.value,
-            golden_std=gathered.golden_std,
-            mean=float(gathered.golden.mean()) if len(gathered.golden) else math.nan,
-            predictions=request.predictions,
-            verified=verified,
-            stored=request.stored,
-            smallest_effect=request.smallest_effect,
-            level=1 - (1 - LEVEL) / max(1, len(verified)),
-            collapsed=gathered.collapsed,
-            runs=len(gathered.golden),
-            is_pooled=request.golden is not None and request.golden.phase == "base",
-            reasons=(*request.reasons, *notes),
-            tried=tuple(each.remedy for each in request.predictions if each.remedy in done and not each.also),
-            upcoming=tuple([each for each in request.ranked() if each.remedy not in done][:2]),
-        )
-        parent = str(gathered.parent.info.run_id)
-        # A reason is why no command can train: the request of an object of this process can.
-        source = replace(gathered.source, is_typed=request.side is not None and not request.side.reason)
-        result = Cure(run_id=run.run_id, parent_run_id=parent, answer=answer, source=source, settings=request.texts)
-        with temporary_folder() as folder:
-            write_result(folder, result)
-            save_report(folder, names.REPORT, result.report())
-            if answer.best is not None and answer.best.prediction.remedy.kind != "more_data":
-                (folder / names.CURE).write_text(text_of(answer.best.prediction.remedy), encoding="utf-8")
-            tags = {
-                names.OF_INVESTIGATION: parent,
-                names.INVESTIGATIONS: ",".join([parent, *(each.run_id for each in verified)]),
-                names.STATE: "complete",
-                names.NOTE: result.report().description(*answer.reasons),
-            }
-            run.finish(folder, metrics=answer.metrics(), tags=tags)
-    return result
+        planned, notes = plan_remedies(client, request)
+        seconds = request.gathered.seconds / request.each
+        rows = [(each.request.side, each.done + each.trainings, each.done, each.trainings, seconds) for each in planned]
+        plan = replace(study_plan(request.title, rows, request.workers, (*notes, *request.reasons)), unit="training")
+        return record_plan(client, opened.run_id, plan, request.title, request.arguments.texts)

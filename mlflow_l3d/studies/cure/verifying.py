@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -18,13 +17,12 @@ from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.published import PUBLISHED
-from mlflow_l3d.paths import write_whole
+from mlflow_l3d.paths import cache_folder, write_whole
 from mlflow_l3d.report.remedies import remedy_words
-from mlflow_l3d.studies.base import say
-from mlflow_l3d.studies.cure.changed import FEWEST, cured_request, member_keys, members_folder, stored_runs, trained
+from mlflow_l3d.studies.base import locked
+from mlflow_l3d.studies.cure.changed import FEWEST, cured_request, member_keys, stored_runs, trained
 from mlflow_l3d.studies.cure.numbers.verified import Verified, verify
 from mlflow_l3d.studies.cure.request import CureRequest
-from mlflow_l3d.studies.dry_run import StudyPlan, study_plan
 from mlflow_l3d.studies.gate.golden import GoldenRequest, GoldenRuns
 from mlflow_l3d.tracking.children import finished_cells
 from mlflow_l3d.tracking.connection import Client
@@ -92,17 +90,9 @@ def plan_remedies(client: Client, request: CureRequest) -> tuple[list[Planned], 
     return planned, notes
 
 
-def study_plan_of(client: Client, request: CureRequest) -> StudyPlan:
-    """Return what verifying trains."""
-    planned, notes = plan_remedies(client, request)
-    seconds = request.gathered.seconds / request.each
-    rows = [(each.request.side, each.done + each.trainings, each.done, each.trainings, seconds) for each in planned]
-    return replace(study_plan(request.title, rows, request.workers, (*notes, *request.reasons)), unit="training")
-
-
 def fetch_members(client: Client, request: GoldenRequest) -> None:
     """Bring the stored members of cured golden runs to their folder, each once."""
-    folder, (context, keys) = members_folder(), member_keys(request)
+    folder, (context, keys) = cache_folder("members"), member_keys(request)
     if not (keys := [key for key in keys if not (folder / f"{key}.parquet").is_file()]):
         return
     cells = stored_runs(client, keys, context)
@@ -117,24 +107,11 @@ def fetch_members(client: Client, request: GoldenRequest) -> None:
         write_whole(folder / f"{row['cell_key']}.parquet", table.to_pandas().to_parquet(index=False))
 
 
-def in_turn(request: GoldenRequest) -> AbstractContextManager[object]:
-    """Wait until no other process of this machine trains the golden runs of a remedy; then they are done."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(members_folder() / f"{request.key}.lock")
-    try:
-        return lock.acquire(timeout=0)
-    except Timeout:
-        say([f"Another process trains the {request.side}. Waiting for it."])
-        return lock.acquire()
-
-
 def verify_remedies(
     client: Client, request: CureRequest, planned: Sequence[Planned], run_id: str, *, progress: bool
 ) -> Iterator[Verified]:
     """Train the planned remedies one after the other, and yield what came of each that was trained itself."""
     side, metric = request.side, request.gathered.metric
-    assert side is not None
     level = 1 - (1 - LEVEL) / len(planned)
     plain_agreement = cache(lambda runs: _agreement(side.predictions(client, runs)))
     for each in planned:
@@ -142,7 +119,8 @@ def verify_remedies(
         if each.prediction.remedy.members > 1:
             fetch_members(client, each.request)
         training = GoldenRuns(replace(each.request, gate=run_id), progress=progress)
-        with in_turn(each.request), training.opened():
+        waiting = f"Another process trains the {each.request.side}. Waiting for it."  # then its runs are done
+        with locked(cache_folder("members") / f"{each.request.key}.lock", waiting), training.opened():
             training.advance(runs)
             agreement = _agreement(training.predictions(runs))
             training.finish(runs)

@@ -40,12 +40,11 @@ def differences_from(document: Mapping[str, Any], candidate: GoldenRequest) -> d
         "root_seed": (int(parameters["root_seed"]), candidate.root_seed),
         "num_labelled": (document["task"].get("num_labelled"), setup.task.settings.num_labelled),
     }
-    different = {name: map(str, values) for name, values in both.items() if values[0] != values[1]}
-    shown = {name: [public_parameter(name, value) for value in values] for name, values in different.items()}
-    changed = {
-        changed_options(before, after) if name == "command" else f"{name}={after}": f"{name}={after}"
-        for name, (before, after) in shown.items()
-    }
+    changed = {}
+    for name, values in both.items():
+        if values[0] != values[1]:
+            before, after = (public_parameter(name, str(value)) for value in values)
+            changed[changed_options(before, after) if name == "command" else f"{name}={after}"] = f"{name}={after}"
     of_baseline, tuned = document["hyperparameters"], setup.public_hyperparameters
     texts = [f"{name}={value}" for name, value in tuned.items() if of_baseline.get(name) != value]
     return changed | {text: f"hyperparameters={text}" for text in texts}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.files import save_report, temporary_folder
 from mlflow_l3d.studies.gate.golden import GoldenRuns
-from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look, look_at, measure, view
+from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, look_at, measure, view
 from mlflow_l3d.studies.gate.numbers.power import Forecast
 from mlflow_l3d.studies.gate.parameters import GATE
 from mlflow_l3d.studies.gate.record import PROGRESS, RESUMED, append_summary, first_notes, run_notes
@@ -74,7 +74,7 @@ class Gate(OnOneScreen):
 
     def to_frame(self, *, full: bool = False) -> pd.DataFrame:
         """Return one row per look in the units of the report; `full` returns all, with differences as fractions."""
-        looks = pd.DataFrame(list(self.answer.looks), columns=[each.name for each in fields(Look)])
+        looks = pd.DataFrame(list(self.answer.looks))
         heads = {name: name for name in ("difference", "low", "high")}
         return looks if full else unit_of(self.answer.metric).heads(looks[["runs", "decision", *heads]], {}, heads)
 
@@ -133,8 +133,7 @@ class Conduct:
         """Begin with what an earlier run of the same gate found."""
         notes: Iterable[str] = first_notes(self.request, self.client)
         if earlier is not None:
-            taken = {name: getattr(earlier, name) for name in ("looks", "means", "other", "outstanding")}
-            self.answer = replace(self.answer, **taken)
+            self.answer = replace(earlier, before=self.answer.before)
             if self._is_over:
                 notes = (note for note in earlier.notes if not note.startswith(RESUMED))
             notes = f"{RESUMED} took {counted(len(earlier.looks), 'look')}; what was spent stays spent.", *notes
@@ -218,7 +217,7 @@ class Conduct:
         public = {name: public_parameter(name, value) for name, value in parameters.items()}
         typed = {name: public[name] for name, value in parameters.items() if value != GATE[name].default}
         source = GateSource(
-            task=str((baseline.task or {}).get("name", "")),
+            task=str(baseline.task.get("name", "")),
             approach=str(baseline.document.get("approach", {}).get("name", "")),
             run_id=run_id,
             address=runs_page(self.client, str(self.client.get_run(run_id).info.experiment_id)),

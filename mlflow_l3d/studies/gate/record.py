@@ -72,7 +72,7 @@ def run_notes(request: GateRequest, scores: Mapping[str, FloatArray]) -> Iterato
     scores
         Of each side, nan if a run has none.
     """
-    chance = request.metric.chance_level(len((request.baseline.task or {}).get("classes", ())))
+    chance = request.metric.chance_level(len(request.baseline.task.get("classes", ())))
     for name, values in scores.items():
         if missing := int(np.isnan(values).sum()):
             yield f"{counted(missing, 'run')} of the {name} have no score and do not count. Look at why they failed."

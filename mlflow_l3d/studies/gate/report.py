@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from mlflow_l3d.analysis.comparison.system import MOST_LOST
 from mlflow_l3d.analysis.sequential.spending import SequentialPlan
@@ -15,7 +14,7 @@ from mlflow_l3d.report.draw import Axis, difference_cell
 from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, plain, share_text, shorten, unit_of
 from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.table import Table, document, verdict_cell
+from mlflow_l3d.report.table import Table, verdict_cell
 from mlflow_l3d.report.text import Answer, Step, advice, advise
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look
 from mlflow_l3d.studies.gate.numbers.power import Forecast
@@ -39,8 +38,6 @@ class GateSource(Source):
 
 def headline(answer: GateAnswer) -> str:
     """Return the sentence that decides."""
-    if not answer.looks:
-        return "No run was compared."
     look, runs = answer.looks[-1], counted(answer.looks[-1].pairs, "run")
     if look.is_lossy:
         return f"No verdict: {look.runs - look.pairs} of {counted(look.runs, 'run')} of one side have no score."
@@ -56,11 +53,8 @@ def headline(answer: GateAnswer) -> str:
 
 def answers(answer: GateAnswer) -> tuple[Answer, Answer, Answer]:
     """Return the three questions that the report opens with: about luck, size, and other examples."""
-    lucky = "Two runs of each are needed."
-    if answer.outstanding.equal:
-        lucky = "**There is no difference:** the two have equal scores in every run."
-    elif answer.looks:
-        look = answer.looks[-1]
+    lucky, look = "**There is no difference:** the two have equal scores in every run.", answer.looks[-1]
+    if not answer.outstanding.equal:
         open_ = ("Not known", "It is about the runs that did not fail.") if look.is_lossy else ("Yes", "It contains 0.")
         words = {"undecided": open_, "equivalent": ("Unlikely", f"It is within ± {answer.effect}.")}
         word, place = words.get(look.decision, ("Unlikely", "It excludes 0."))
@@ -74,9 +68,9 @@ def _size(answer: GateAnswer) -> tuple[str, str]:
     baseline, candidate = (f"**{unit_of(answer.metric).text(mean, answer.digits)}**" for mean in answer.means)
     smaller = "" if answer.metric.greater_is_better else " (smaller is better)"
     lead = f"Mean {answer.metric}{smaller}: {baseline} with the baseline, {candidate} with the candidate."
-    low, high = (answer.looks[-1].low, answer.looks[-1].high) if answer.looks else (-math.inf, math.inf)
-    if answer.decision == "equivalent" and (low > 0 or high < 0):
-        lead += f" It is {'better' if low > 0 else 'worse'}, but by too little to matter."
+    look = answer.looks[-1]
+    if answer.decision == "equivalent" and (look.low > 0 or look.high < 0):
+        lead += f" It is {'better' if look.low > 0 else 'worse'}, but by too little to matter."
     return lead, f"Your smallest effect is {answer.effect}; smaller differences do not matter."
 
 
@@ -124,7 +118,7 @@ def advice_on(answer: GateAnswer) -> Answer:
     if outstanding.equal:
         why = "The two have equal scores in every run: check that what differs between them has an effect."
         return advice("a look at the change", why)
-    there = str(answer.looks[-1].pairs) if answer.looks else "0"
+    there = str(answer.looks[-1].pairs)
     return advise(there, outstanding.runs, outstanding.examples, settled=answer.decision != "undecided")
 
 
@@ -162,15 +156,6 @@ def limits(answer: GateAnswer, low: float, high: float, digits: int = 2) -> str:
     return "unbounded" if ends == MISSING else ends
 
 
-def plan_text(title: str, plan: SequentialPlan, metric: Metric, lines: Sequence[str]) -> str:
-    """Return a plan as the terminal shows it."""
-    note = (
-        f"Better and worse are claimed at {percent(plan.alpha / 2)} each, equivalence by two one-sided tests at "
-        f"{percent(plan.alpha)} each, over all looks ({plan.spending})."
-    )
-    return document(title, lines, [bound_table(plan, metric), note])
-
-
 def bound_table(plan: SequentialPlan, metric: Metric) -> Table:
     """Return the looks that are planned, with their levels."""
     rows = [
@@ -185,10 +170,8 @@ def bound_table(plan: SequentialPlan, metric: Metric) -> Table:
     return Table.of(rows, title=f"Looks and one-sided levels ({metric})")
 
 
-def first_table(answer: GateAnswer) -> Table | None:
+def first_table(answer: GateAnswer) -> Table:
     """Return the interim analyses as a first screen has them: verdict, and the difference with its interval."""
-    if not answer.looks:
-        return None
     unit, effect = unit_of(answer.metric), answer.plan.smallest_effect
     drawn = [(look.difference, *interval_of(answer, look)[1:]) for look in answer.looks]
     levels = dict.fromkeys(percent(interval_of(answer, look)[0]) for look in answer.looks)
@@ -209,11 +192,7 @@ def first_table(answer: GateAnswer) -> Table | None:
 
 
 def gate_document(
-    answer: GateAnswer,
-    *,
-    source: GateSource | None = None,
-    settings: Mapping[str, str] = MappingProxyType({}),
-    lines: Sequence[str] = (),
+    answer: GateAnswer, *, source: GateSource, settings: Mapping[str, str], lines: Sequence[str]
 ) -> Document:
     """Return a gate as people read it.
 
@@ -224,10 +203,9 @@ def gate_document(
     settings, lines
         As in :class:`mlflow_l3d.report.page.Document`.
     """
-    source = source or GateSource()
     candidate, status = f"candidate {shorten(answer.candidate, 60)}", f"exit status {answer.exit_status}"
     about = source.about(candidate, answer.metric, status)
-    runs = counted(2 * answer.looks[-1].pairs if answer.looks else 0, "run")
+    runs = counted(2 * answer.looks[-1].pairs, "run")
     notes, advised = [note.partition(". ")[0].rstrip(".") + "." for note in answer.notes], advice_on(answer)
     planned = plan_lines(answer.plan, answer.before, answer.metric)
     return Document(
@@ -248,13 +226,13 @@ def gate_document(
 
 def gate_markdown(answer: GateAnswer, *, run_id: str) -> str:
     """Return the summary for a CI job, which is also the description of the run: the headline comes first."""
-    table, (first, *others) = first_table(answer), answers(answer)
+    first, *others = answers(answer)
     blocks = [
         f"## {headline(answer)}",
         first.markdown(),
         f"Exit status {answer.exit_status} ({answer.decision}): `{answer.candidate}` against `{answer.baseline}`.",
         *[each.markdown() for each in (*others, advice_on(answer))],
-        *([table.markdown()] if table else []),
+        first_table(answer).markdown(),
         *(["\n".join(f"- {note}" for note in answer.notes)] if answer.notes else []),
         f"MLflow run `{run_id}`",
     ]

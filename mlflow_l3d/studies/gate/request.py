@@ -96,11 +96,9 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
     """
     typed = read_arguments(parameters, GATE)
     given = typed.texts
-    if given["candidate"] == "none":
-        raise ParameterError("candidate", "none", "must be a run id, or what differs from the baseline")
     machine = {name: given[name] for name in PLACE}
     baseline = recorded_side(client, "baseline", given["baseline"], **machine)
-    candidate = changed_side(parameters["candidate"], baseline, client, **machine)
+    candidate = changed_side(parameters.get("candidate", "none"), baseline, client, **machine)
     check_comparable(baseline, candidate)
     metric = metric_of(given["metric"], baseline, candidate)
     known = baseline.known_scores(metric.name)
@@ -116,7 +114,7 @@ def specify_gate(parameters: Mapping[str, Any], client: Client) -> GateRequest:
     effect = (1.0 if effect == "auto" else effect) / unit_of(metric).scale
     noise = Noise(math.sqrt(2) * run_std, degrees=len(known) - 1.0)
     predictions = next(baseline.predictions(client, 1), None)
-    examples = (baseline.task or {}).get("test_size") if predictions is None else len(predictions)
+    examples = baseline.task.get("test_size") if predictions is None else len(predictions)
     check_effect(effect, metric, known, examples or 0)
 
     def planned(most: int) -> SequentialPlan:
@@ -158,6 +156,6 @@ def metric_of(asked: str, baseline: Side, candidate: Side) -> Metric:
         raise ParameterError("metric", name, "is not a score: it depends on the machine", "Name a score or a loss.")
     metric = named(name)
     for side in (baseline, candidate):
-        if side.cells is not None and metric.name not in side.cells:
+        if len(side.cells) and metric.name not in side.cells:
             raise ParameterError("metric", name, f"the golden runs of {side.name} {side.run_id} do not have it")
     return metric

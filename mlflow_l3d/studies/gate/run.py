@@ -12,7 +12,8 @@ import numpy as np
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.sequential.spending import planned_looks
 from mlflow_l3d.parameters.declaration import with_signature
-from mlflow_l3d.report.numbers import counted, rough_duration
+from mlflow_l3d.report.numbers import counted, percent, rough_duration
+from mlflow_l3d.report.table import document
 from mlflow_l3d.studies.base import entry_point, expected_workers, say
 from mlflow_l3d.studies.dry_run import record_plan
 from mlflow_l3d.studies.gate.conduct import Conduct, Gate
@@ -20,7 +21,7 @@ from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
 from mlflow_l3d.studies.gate.numbers.power import Forecast, power
 from mlflow_l3d.studies.gate.parameters import GateOptions
 from mlflow_l3d.studies.gate.record import find_earlier
-from mlflow_l3d.studies.gate.report import plan_lines, plan_text
+from mlflow_l3d.studies.gate.report import bound_table, plan_lines
 from mlflow_l3d.studies.gate.request import GateRequest, specify_gate
 from mlflow_l3d.studies.gate.runs import SideRuns, systems_of
 from mlflow_l3d.studies.shown import OnOneScreen
@@ -59,8 +60,12 @@ class GatePlan(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        request = self.request
-        return plan_text(request.title, request.plan, request.metric, self.lines())
+        plan = self.request.plan
+        note = (
+            f"Better and worse are claimed at {percent(plan.alpha / 2)} each, equivalence by two one-sided tests at "
+            f"{percent(plan.alpha)} each, over all looks ({plan.spending})."
+        )
+        return document(self.request.title, self.lines(), [bound_table(plan, self.request.metric), note])
 
 
 def make_plan(request: GateRequest, client: Client) -> GatePlan:
@@ -79,7 +84,7 @@ def make_plan(request: GateRequest, client: Client) -> GatePlan:
         noise = replace(noise, of_examples=2 * of_examples, degrees_examples=max(1.0, system.units - 1.0))
     missing, hours = 0, 0.0
     cells, duration = request.baseline.cells, "duration_seconds"
-    seconds = math.nan if cells is None or duration not in cells else float(np.nanmean(cells[duration].astype(float)))
+    seconds = math.nan if duration not in cells else float(np.nanmean(cells[duration].astype(float)))
     for golden in filter(None, map(request.wanting, request.sides)):
         done = finished_cells(client, golden.context_key)
         if untrained := sum(cell.key not in done for cell in golden.cells()):

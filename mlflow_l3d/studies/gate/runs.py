@@ -106,7 +106,7 @@ def systems_of(
             parts = ((place, frames[number]) for place, number in enumerate(scored) if frames[number] is not None)
             tables.append(join_predictions(parts, len(scored)))
     configurations = [{"run": each} if request.paired else {} for each in numbers]
-    classes = len((request.baseline.task or {}).get("classes", ())) or None
+    classes = len(request.baseline.task.get("classes", ())) or None
     read, why = systems(list(sides), scores, configurations, tables, request.metric, classes, request.test_examples)
     if predictions and why:
         raise ParameterError("examples", "random", f"the luck of test examples is not known: {why}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,8 +27,6 @@ from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.earlier.reader import ended, fetch_document, parent_run, read_investigation, read_predictions
 
-_TEST_SET: Final = ("test_size", "test_selection", "reference_size")
-
 
 @dataclass(frozen=True)
 class Side:
@@ -44,10 +43,10 @@ class Side:
     run_id, experiment_id
         The investigation; the empty text if nothing of it was trained on purpose yet.
     root_seed, task, metric
-        Where seeds come from, the data, and its own metric; None if a stranger's run does not say.
+        Where seeds come from, the data, and its own metric; None or empty if a stranger's run does not say.
     cells
-        Its golden runs that have finished, by their number: ``run_id``, metrics. Of a study of the only seed of a
-        training its runs, numbered from below 0: they show how much scores vary.
+        Its golden runs that have finished, by their number: ``run_id``, metrics; none of a system that was not trained.
+        Of a study of the only seed of a training its runs, numbered from below 0: they show how much scores vary.
     request
         With which more can be trained; None if they cannot.
     reason
@@ -56,6 +55,8 @@ class Side:
         What its run says of how it was made, with the device among the parameters; empty if nothing.
     changes
         Each difference from the baseline, as people read it -> as the parameter `candidate` names it.
+    phase
+        Where its runs are in a design: ``base`` if they are base runs, as in a radial one, or ``golden``.
     """
 
     name: str
@@ -64,42 +65,33 @@ class Side:
     run_id: str = ""
     experiment_id: str = ""
     root_seed: int | None = None
-    task: Mapping[str, Any] | None = None
+    task: Mapping[str, Any] = field(default_factory=dict)
     metric: str | None = None
-    cells: pd.DataFrame | None = None
+    cells: pd.DataFrame = field(default_factory=partial(pd.DataFrame, columns=["run_id", "artifact_uri"]))
     request: GoldenRequest | None = None
     reason: str = ""
     document: Mapping[str, Any] = field(default_factory=dict)
     changes: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def phase(self) -> str:
-        """Where its runs are in a design: ``base`` if they are base runs, as in a radial one, or ``golden``."""
-        if self.request is not None:
-            return self.request.phase
-        return "base" if self.cells is not None and self.cells["phase"].eq("base").any() else "golden"
+    phase: str = "golden"
 
     def scores(self, metric: str, runs: int) -> FloatArray:
         """Return the scores of the first `runs` golden runs, nan if there is none; shape (runs,)."""
-        if self.cells is None or metric not in self.cells:
+        if metric not in self.cells:
             return np.full(runs, np.nan)
         return self.cells[metric].reindex(range(runs)).to_numpy(dtype=np.float64)
 
     def known_scores(self, metric: str) -> FloatArray:
         """Return the scores that show how much runs vary: of its first golden runs, or of a study of its seed."""
-        if self.cells is None:
-            return np.array([])
         scores: FloatArray = self.cells.loc[self.cells.index < MOST_AUTO, metric].to_numpy(dtype=np.float64)
         return scores[np.isfinite(scores)]
 
     def first_predictions(self, client: Client) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of two of its runs, or of a study of its seed."""
-        return self.predictions(client, [] if self.cells is None else [*self.cells.index[:2]])
+        return self.predictions(client, [*self.cells.index[:2]])
 
     def predictions(self, client: Client, runs: int | list[int]) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of the first `runs` golden runs or those with these numbers, None if one has none."""
-        cells = pd.DataFrame(columns=["run_id", "artifact_uri"]) if self.cells is None else self.cells
-        cells = cells.reindex(range(runs) if isinstance(runs, int) else runs)
+        cells = self.cells.reindex(range(runs) if isinstance(runs, int) else runs)
         tables = dict(read_predictions(client, cells[cells["run_id"].notna()]))
         for run_id in cells["run_id"]:
             table = tables.get(run_id)
@@ -155,10 +147,11 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
         str(run.info.run_id),
         str(run.info.experiment_id),
         int(root_seed) if root_seed.isdigit() else None,
-        document.get("task"),
+        document.get("task") or {},
         own_parameter(run, "metric"),
         cells.dropna(subset="number").drop_duplicates("number").astype({"number": int}).set_index("number"),
         document={**document, "parameters": parameters},
+        phase=phase,
     )
     try:
         recorded = {**parameters, "hyperparameters": document["hyperparameters"]}
@@ -226,7 +219,9 @@ def changed_side(text: object, baseline: Side, client: Client, **machine: str) -
         task=_task_of(request),
         metric=typed_name(request.metric),
         request=request,
+        document={**request.document(), "parameters": dict(request.given)},
         changes=differences,
+        phase=baseline.phase,
     )
 
 
@@ -237,20 +232,18 @@ def _task_of(request: GoldenRequest) -> Mapping[str, Any]:
 def check_comparable(baseline: Side, candidate: Side) -> None:
     """Raise ParameterError if two sides cannot be compared: they are one, or of other data or test sets."""
     the_baseline = f"{baseline.name} {baseline.run_id or baseline.title}"
-    if candidate.run_id and candidate.run_id == baseline.run_id:
-        raise ParameterError("candidate", candidate.run_id, "is the baseline itself")
     if dict(candidate.identity) == dict(baseline.identity):
         allowed = f"is what {the_baseline} is: their runs are the same"
         raise ParameterError("candidate", candidate.run_id or candidate.title, allowed, "Name what is to differ.")
     for side in (baseline, candidate):  # a study of seeds has no golden run
-        if side.request is None and side.cells is not None and side.cells.index.max() < 0:
+        if side.request is None and side.cells.index.max() < 0:
             allowed = f"is a seeds study, of which a gate trains golden runs; none can be trained here: {side.reason}"
             fix = (
                 "Keep its files and libraries as they were, and give changed files other names. If both "
                 f"versions have a seeds study, use mlflow-l3d compare --runs {baseline.run_id},RUN_ID."
             )
             raise ParameterError(side.name, side.run_id, allowed, fix)
-    if baseline.task is None or candidate.task is None:
+    if not baseline.task or not candidate.task:
         return
     of_baseline, typed = f"of {the_baseline}", candidate.run_id or candidate.title
     if baseline.task.get("fingerprint") != candidate.task.get("fingerprint"):
@@ -258,7 +251,7 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
         also = ", of other content" if data == allowed_data else ""
         allowed = f"is of the data {data}{also}, and must be of those {of_baseline} ({allowed_data})"
         raise ParameterError("candidate", typed, allowed)
-    for name in _TEST_SET:
+    for name in ("test_size", "test_selection", "reference_size"):
         if (baseline.task.get(name) or 0) != (candidate.task.get(name) or 0):  # none: auto, or an earlier version's
             typed = candidate.run_id or f"{name}={candidate.task.get(name)}"
             allowed = f"must have the test set {of_baseline} ({name}={baseline.task.get(name)})"
@@ -267,7 +260,7 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
 
 def paired(baseline: Side, candidate: Side) -> bool:
     """Return whether golden runs with equal numbers share what both draw: they have the same root seed and data."""
-    return baseline.task is not None and baseline.root_seed is not None and baseline.root_seed == candidate.root_seed
+    return bool(baseline.task) and baseline.root_seed is not None and baseline.root_seed == candidate.root_seed
 
 
 def _is_pilot(client: Client, name: str, run: Run) -> bool:

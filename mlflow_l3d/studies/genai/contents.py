@@ -85,11 +85,6 @@ def own_functions(scorer: Any) -> list[FunctionType]:
     return [each for kind, each in held if each.__module__ == kind.__module__]  # others are pydantic's
 
 
-def inputs_content(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return row and repeat -> inputs: the same for any order."""
-    return {f"{row['tags'][names.ROW]} {row['tags'][names.REPEAT]}": row["inputs"] for row in rows}
-
-
 def read_rows(data: Any) -> list[dict[str, Any]]:
     """Return the rows of data as `mlflow.genai.evaluate` takes them, with tags that say which row and repeat each is.
 

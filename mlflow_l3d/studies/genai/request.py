@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import Whole
-from mlflow_l3d.studies.genai.contents import code_content, inputs_content, read_rows, scorer_content
+from mlflow_l3d.studies.genai.contents import code_content, read_rows, scorer_content
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import found
 from mlflow_l3d.tracking.connection import Client
@@ -157,6 +157,7 @@ def specify(
     expected = {row["tags"][names.ROW]: row.get("expectations") for row in rows}
     read = partial(_scorers, version=version, expected=expected)
     judgings = _judgings(read("scorers", scorers), read(f"factors={JUDGE}", judges), times)
+    inputs = {f"{row['tags'][names.ROW]} {row['tags'][names.REPEAT]}": row["inputs"] for row in rows}
     return GenaiRequest(
         app,
         rows,
@@ -164,7 +165,7 @@ def specify(
         tuple(name for name, each in levels.items() if _is_passed(app, name, each, rows)),
         _count(factors, REPLICATE),
         judgings,
-        content_key({"app": code_content("predict_fn", app, version), "inputs": inputs_content(rows)}),
+        content_key({"app": code_content("predict_fn", app, version), "inputs": inputs}),
     )
 
 
@@ -193,7 +194,10 @@ def _levels(client: Client, parameter: str, name: str, value: Any) -> tuple[Leve
     for each in _listed(parameter, value):
         uri = str(getattr(each, "uri", each))
         if uri.startswith("prompts:/"):
-            levels += [_prompt_level(prompt) for prompt in _prompts_named(client, parameter, uri)]
+            for prompt in _prompts_named(client, parameter, uri):
+                name = f"{prompt.name}/{prompt.version}"  # with all of it that may change an answer
+                parts = {part: getattr(prompt, part) for part in ("template", "model_config", "response_format")}
+                levels.append(Level(name, prompt, {"prompt": name, **parts}, is_prompt=True))
         elif isinstance(each, str | int | float | bool):
             levels.append(Level(str(each), each, each))
         else:
@@ -223,13 +227,6 @@ def _prompts_named(client: Client, parameter: str, uri: str) -> list[Any]:
         fix = "Use prompts:/NAME/VERSION, prompts:/NAME@ALIAS, or prompts:/NAME for all versions."
         raise ParameterError(parameter, uri, "is not in the prompt registry", fix)
     return prompts
-
-
-def _prompt_level(prompt: Any) -> Level:
-    """Return the level that a prompt is, with all of it that may change an answer."""
-    name = f"{prompt.name}/{prompt.version}"
-    parts = {part: getattr(prompt, part) for part in ("template", "model_config", "response_format")}
-    return Level(name, prompt, {"prompt": name, **parts}, is_prompt=True)
 
 
 def _is_passed(app: Callable[..., Any], name: str, levels: Sequence[Level], rows: Sequence[Mapping[str, Any]]) -> bool:

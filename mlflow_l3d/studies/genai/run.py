@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import pandas as pd
 
@@ -31,8 +31,6 @@ from mlflow_l3d.tracking.earlier.reader import parent_run
 from mlflow_l3d.tracking.evaluating import write_assessment
 from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.parent import current_experiment_id
-
-UNFINISHED: Final = "it asks only the cells that were under way again, from their start."
 
 
 def investigate(
@@ -99,7 +97,7 @@ def investigate(
     """
     if workers is not None and workers < 1:
         raise ParameterError("workers", workers, "must be a whole number from 1")
-    most = Budget.parse("none" if budget is None else budget, requests=True)
+    most = Budget.parse(budget, requests=True)
     with entry_point() as project_run:
         client = connect()
         request = specify(client, predict_fn, data, scorers, factors or {}, version)
@@ -114,7 +112,8 @@ def investigate(
                 try:
                     table, notes = work.carry_out(bar)
                 except KeyboardInterrupt:
-                    say([f"Interrupted with {bar.n} of {work.total} cells done. The same call continues: {UNFINISHED}"])
+                    again = "it asks only the cells that were under way again, from their start."
+                    say([f"Interrupted with {bar.n} of {work.total} cells done. The same call continues: {again}"])
                     raise
             address, date = runs_page(client, current_experiment_id(client)), heading("")["date"][:10]
             source = Source(run_id=opened.run_id, address=address, date=date, is_typed=False)

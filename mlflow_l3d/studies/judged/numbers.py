@@ -57,9 +57,9 @@ class ScorerNumbers(OfScorer):
     components, gains
         Mean and sources of luck, and what one more row, answer, judge or judgement gains.
     agreement
-        Pairs of judges; None with one judge.
+        Pairs of judges; empty with one judge.
     passes
-        pass^k and pass@k; None unless every row has several answers and values are 0 or 1.
+        pass^k and pass@k; empty unless every row has several answers and values are 0 or 1.
     unstable
         Rows whose verdict changes: ``number`` in the data if it is known; ``answer``, the id of one answer's trace.
     recorded_mean
@@ -68,15 +68,14 @@ class ScorerNumbers(OfScorer):
 
     components: Components
     gains: pd.DataFrame
-    agreement: pd.DataFrame | None
-    passes: pd.DataFrame | None
+    agreement: pd.DataFrame
+    passes: pd.DataFrame
     unstable: pd.DataFrame
     recorded_mean: float
 
     @property
     def agreed(self) -> tuple[str, float]:
         """Name and value of the judges' agreement: Cohen's kappa of two, Krippendorff's alpha of more."""
-        assert self.agreement is not None
         first = self.agreement.iloc[0]
         return "Krippendorff's alpha" if first["second"] == "all" else "Cohen's kappa", first["kappa"]
 
@@ -98,10 +97,10 @@ class ScorerNumbers(OfScorer):
         """Return the metrics of the run of the result: few, as each is a chart in MLflow; tables hold all numbers."""
         stds = self.components.frame.set_index("source")["std"].add_prefix("std/")
         values = {**self.summary(), **stds[~stds.index.str.contains(" x ")]}
-        passes = [] if self.passes is None else self.passes.to_dict("records")
+        passes = self.passes.to_dict("records")
         for row in [*passes[:_FEW], *passes[_FEW:][-1:]]:
             values |= {f"pass_hat_{row['k']}": row["all_pass"], f"pass_at_{row['k']}": row["any_pass"]}
-        if self.agreement is not None:
+        if len(self.agreement):
             values[self.agreed[0].split()[-1]] = self.agreed[1]
         return {f"{self.scorer}/{name}": float(value) for name, value in known(values).items()}
 
@@ -222,8 +221,8 @@ def score_scorer(
         is_binary=is_binary,
         components=parts,
         gains=gain(parts),
-        agreement=judge_agreement(table) if parts.design["judge"] > 1 else None,
-        passes=passes if len(passes) > 1 else None,
+        agreement=judge_agreement(table) if parts.design["judge"] > 1 else pd.DataFrame(),
+        passes=passes if len(passes) > 1 else pd.DataFrame(),
         unstable=unstable,
         recorded_mean=recorded[0] if len(recorded) == 1 else math.nan,
     )

@@ -117,4 +117,4 @@ def _variances(
                 # Ids that numpy can sort; those of pandas' texts are objects.
                 ids.append(example_ids if example_ids.dtype.kind in "iu" else example_ids.astype(str))
                 level.append(number)
-    return score_variances(values, ids, level if count > 1 else None, count)
+    return score_variances(values, ids, level, count)

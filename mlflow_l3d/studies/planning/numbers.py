@@ -71,8 +71,8 @@ class ScoreVariances:
 def score_variances(
     values: Sequence[FloatArray],
     example_ids: Sequence[npt.NDArray[Any]],
-    level: Sequence[int] | None = None,
-    levels: int = 1,
+    level: Sequence[int],
+    levels: int,
 ) -> ScoreVariances | None:
     """Estimate what a score is made of from runs that are independent of each other.
 
@@ -83,8 +83,8 @@ def score_variances(
     example_ids
         Of each run, which example a value belongs to; none twice.
     level, levels
-        Of each run, its element of a fixed list, from 0, and how long that is; None if there is no list. Elements
-        that all runs will use equally often do not make their mean vary: runs are then compared within levels.
+        Of each run, its element of a fixed list, from 0, and how long that is: 1 if there is no list. Elements that all
+        runs will use equally often do not make their mean vary: runs are compared within levels.
 
     Returns
     -------
@@ -109,18 +109,15 @@ def score_variances(
     (same_run, same_example, neither), (pairs_in_runs, pairs_in_examples, _) = _products(flat, run, example)
     if not pairs_in_runs > 0 or not pairs_in_examples > 0:
         return None
-    within = of_runs = same_run - neither
-    if level is not None:
-        of_level = np.repeat(np.asarray(level), sizes)
-        groups = [_products(*(each[of_level == one] for each in (flat, run, example))) for one in np.unique(of_level)]
-        weights = np.array([pairs[-1] for _, pairs in groups])
-        if not weights.sum() > 0:
-            return None
-        each = [means[0] - means[-1] if pairs[-1] else 0.0 for means, pairs in groups]
-        within = float(np.average(each, weights=weights))
-    of_examples = same_example - neither
+    of_level = np.repeat(np.asarray(level), sizes)
+    groups = [_products(*(each[of_level == one] for each in (flat, run, example))) for one in np.unique(of_level)]
+    weights = np.array([pairs[-1] for _, pairs in groups])
+    if not weights.sum() > 0:
+        return None
+    within = [means[0] - means[-1] if pairs[-1] else 0.0 for means, pairs in groups]
+    of_runs, of_examples = same_run - neither, same_example - neither
     return ScoreVariances(
-        runs=max(0.0, within),
+        runs=max(0.0, float(np.average(within, weights=weights))),
         examples=max(0.0, of_examples),
         both=max(0.0, float(np.square(flat).mean()) - neither - of_runs - of_examples),
         mean=mean,
@@ -136,12 +133,10 @@ def _products(
 ) -> tuple[list[float], list[float]]:
     """Return mean products of two values, of one run, of one example, of neither; and how many pairs there are."""
     count, squares = float(len(values)), float(np.square(values).sum())
-    sums, pairs = [], []
-    for place in (run, example):
-        sums.append(float(np.square(np.bincount(place, values)).sum()) - squares)
-        pairs.append(float(np.square(np.bincount(place), dtype=np.float64).sum()) - count)
-    others = float(values.sum()) ** 2 - squares - sum(sums)
-    sums, pairs = [*sums, others], [*pairs, count**2 - count - sum(pairs)]
+    sums = [float(np.square(np.bincount(place, values)).sum()) - squares for place in (run, example)]
+    pairs = [float(np.square(np.bincount(place), dtype=np.float64).sum()) - count for place in (run, example)]
+    sums.append(float(values.sum()) ** 2 - squares - sum(sums))
+    pairs.append(count**2 - count - sum(pairs))
     means = [total / number if number > 0 else math.nan for total, number in zip(sums, pairs, strict=True)]
     return means, pairs
 

@@ -103,37 +103,32 @@ def plan(
 
             small = {**parameters, **pilot_parameters(request)}
             run_id = investigate(approach=approach, task=task, progress=progress, **small).run_id
-        client, why = None, ""
+        client, why, done = None, "", set[str]()
+        known = Pilot(cost_source="unknown: not asked for (pilot=none)") if pilot == "none" else Pilot()
         try:
             client = connect()
-        except L3DError as error:
-            if pilot not in ("auto", "none", "run"):
+            finished = finished_cells(client, request.context_key)
+            done = set(finished)
+            if pilot == "auto":
+                durations = [run.data.metrics.get("duration_seconds", math.nan) for run in finished.values()]
+                known = past_pilot(request, client, durations)
+            elif pilot != "none":
+                known = named_pilot(request, client, run_id or pilot, pilot)
+        except Exception as error:
+            is_away = client is None if isinstance(error, L3DError) else is_outage(error)
+            if not is_away or pilot not in ("auto", "none"):
                 raise
-            why = f"Past runs could not be read, so no cell counts as done: {error}"
-        done: set[str] = set()
-        known = Pilot(cost_source="unknown: not asked for (pilot=none)") if pilot == "none" else Pilot()
-        if client is not None:
-            try:
-                finished = finished_cells(client, request.context_key)
-                done = set(finished)
-                if pilot == "auto":
-                    durations = [run.data.metrics.get("duration_seconds", math.nan) for run in finished.values()]
-                    known = past_pilot(request, client, durations)
-                elif pilot != "none":
-                    known = named_pilot(request, client, run_id or pilot, pilot)
-            except Exception as error:
-                if isinstance(error, L3DError) or not is_outage(error) or pilot not in ("auto", "none"):
-                    raise
-                why = f"Past runs could not be read: {error_line(error)}"
+            why = f"Past runs could not be read, so no cell counts as done: {error_line(error)}"
         made = _assemble(request, done, known, assurance=wanted, pilot_run_id=run_id, why=why)
         made = replace(made, run_id=project_run.run_id)
         if allowed:
             projection, note = projected(request, client, made.pilot_run_id or known.run_id, allowed, known.seconds)
             made = replace(made, projection=projection, notes=(*made.notes, f"budget={allowed}: {note}"))
-        if made.run_id is not None and client is None:
-            logger.error("The plan could not be recorded in run %s: %s", made.run_id, why)
-        elif made.run_id is not None and client is not None:
-            _record(made, client, made.run_id, pilot, str(allowed))
+        if made.run_id is not None:
+            if client is None:
+                logger.error("The plan could not be recorded in run %s: %s", made.run_id, why)
+            else:
+                _record(made, client, made.run_id, pilot, str(allowed))
     return made
 
 

@@ -202,10 +202,10 @@ def _precision(request: InvestigationRequest, pilot: Outlook | None, assurance: 
     if pilot is not None:
         size = {"rows": plan.mitigation_runs, "columns": plan.investigation_runs}
         row["half_width"] = plan.design.half_width(pilot, **size, assurance=assurance)
-        if not (pilot.components.total > 0 and pilot.components.contributed > 0):
+        if pilot.components.total > 0 and pilot.components.contributed > 0:
+            row["nested_optimum"] = optimal_columns(pilot.components.total_index)
+        else:
             pilot = None
-    if pilot is not None:
-        row["nested_optimum"] = optimal_columns(pilot.components.total_index)
     for name, design in possible_designs(request).items():
         table = None if pilot is None else design.needed(plan.half_width, pilot, assurance=assurance)
         row |= {

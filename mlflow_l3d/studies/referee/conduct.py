@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from mlflow_l3d.studies.referee.numbers.judge import Assessment, Judgement, Rule
 from mlflow_l3d.studies.referee.numbers.session import Course, Session, SystemRecord
 from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder
 from mlflow_l3d.studies.referee.source import Candidate, check_scores
+from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.parent import set_tags
@@ -72,10 +73,11 @@ class Conduct:
             If fewer than two runs have a score, or all have the same.
         """
         rules = replace(rules, sign=source.metric.sign, step=source.step, fresh_half=source.has_fresh_half)
+        about = {"baseline_runs": baseline_runs, "shares_seeds": source.shares_seeds, "identity": source.identity}
         client = client or connect()
         with auxiliary_run(client, project_run, role=ROLE, title=f"referee: {source.title}", parameters={}) as run:
-            key = content_key({"identity": source.identity})
-            tags = SessionRecorder.tags(rules, baseline_runs, source.shares_seeds, source.identity, key)
+            content, key = json.dumps({**asdict(rules), **about}), content_key({"identity": source.identity})
+            tags = {names.REFEREE_RULES: content, names.REFEREE_KEY: key, names.STATE: "running"}
             set_tags(client, run.run_id, tags)
             recorder = SessionRecorder(client, client.get_run(run.run_id))
             conduct = cls(source, recorder)
@@ -85,25 +87,23 @@ class Conduct:
                 scores = np.array([score for score in baseline.scores.values() if math.isfinite(score)])
                 _check_baseline(scores, source.metric, rules.effect)
                 if math.isnan(rules.effect):
-                    rules = recorder.rules = replace(rules, effect=float(scores.std(ddof=1)))
-                    tags = SessionRecorder.tags(rules, baseline_runs, source.shares_seeds, source.identity, key)
-                    set_tags(client, run.run_id, tags)
-                recorder.end(baseline)
+                    recorder.rules = replace(rules, effect=float(scores.std(ddof=1)))
+                    content = json.dumps({**asdict(recorder.rules), **about})
+                    set_tags(client, run.run_id, {names.REFEREE_RULES: content})
+                client.set_terminated(baseline.run_id, "FINISHED")
                 conduct.session = recorder.session()
         return conduct
 
     @classmethod
-    def resume(cls, source: Source, run_id: str, client: Client | None = None) -> Conduct:
+    def resume(cls, source: Source, recorder: SessionRecorder) -> Conduct:
         """Return a session that was begun.
 
         Raises
         ------
-        ParameterError
-            If the run is not a session.
         L3DError
             If its baseline is another, or was not run.
         """
-        recorder = SessionRecorder.find(client or connect(), run_id)
+        run_id = recorder.run_id
         if json.loads(json.dumps(source.identity)) != recorder.identity:
             raise L3DError(f"Session {run_id} has another baseline, function or version than this. Start a new one.")
         with recorder.recorded() as (records, is_judging):
@@ -150,12 +150,12 @@ class Conduct:
 
     def _judgement(self, record: SystemRecord, look: Assessment, notes: tuple[str, ...] = ()) -> Judgement:
         """Return the answer; a champion that was replaced, and the baseline, are not better than the champion."""
-        champion = self.recorder.champion()
+        champion = self.session.champion
         verdict = record.verdict if record.number else "reject"
         if verdict == "keep" and record is not champion:
             verdict = "reject"
         more = runs_left(look, self.recorder.rules, self.session.noise_of(paired=record.paired))
-        if not self.session.champion.paired and math.isnan(self.session.path[-1].confirmed):
+        if not champion.paired and math.isnan(self.session.path[-1].confirmed):
             notes += (f"{champion.title} is confirmed when {self.recorder.rules.confirm} fresh runs of it are there.",)
         return Judgement(
             verdict=verdict or "undecided",  # type: ignore[arg-type]
@@ -178,8 +178,8 @@ class Conduct:
         """Return where the session stands; of a judgement that is under way, what it has recorded."""
         with self.recorder.recorded() as (records, is_judging):
             systems, path = tuple(records.systems), tuple(records.session().path)
-            course = Course(self.run_id, records.title, self.source.metric, records.rules, systems, path)
-            return replace(course, is_judging=is_judging)
+            metric, rules = self.source.metric, records.rules
+            return Course(self.run_id, records.title, metric, rules, systems, path, is_judging=is_judging)
 
     def _decide(self, record: SystemRecord, candidate: Candidate, most_runs: int | None) -> None:
         """Run and look until there is a verdict, or no more runs are allowed."""
@@ -187,14 +187,14 @@ class Conduct:
         while True:
             scores = {number: score for number, score in record.scores.items() if number >= first}
             if candidate.paired and session.champion.paired:
-                self._run_champion([number for number in scores if number not in session.champion.scores])
+                self._run_champion([*scores])
             if len(record.looks) < len(record.scores):  # a look after each run, also if the process was killed between
                 look = session.look(scores, record.number, paired=candidate.paired)
                 if not candidate.paired and len(scores) < FEWEST:  # more of them may be there already
                     look = replace(look, verdict="undecided")
                 self.recorder.note_look(record, look)
                 if look.verdict != "undecided":
-                    session.conclude(record.title, scores, look, paired=candidate.paired)
+                    session.conclude(record)
                     return
             number = max(scores, default=first - 1) + 1
             if candidate.measured is not None:
@@ -206,7 +206,7 @@ class Conduct:
                 return
             if session.champion.paired:
                 self._run_champion([number])
-            elif not session.champion.fresh():  # nothing to compare with
+            elif not session.fresh():  # nothing to compare with
                 return
             self._run(record, candidate, [number])
             made += 1
@@ -217,24 +217,19 @@ class Conduct:
         if session.path and math.isnan(session.path[-1].confirmed):
             self._run_champion(session.to_confirm)
             if {*session.to_confirm} <= session.champion.scores.keys():  # else they are measured elsewhere, later
-                baseline = self.recorder.systems[0]
-                self._run(baseline, self.source.describe(None), session.to_confirm)
-                session.baseline.scores.update(baseline.scores)
+                self._run(session.baseline, self.source.describe(None), session.to_confirm)
                 if self.recorder.rules.fresh_half and isinstance(self.source, GoldenSource):
-                    for record, runs in ((self.recorder.champion(), session.champion), (baseline, session.baseline)):
-                        runs.fresh_half = record.fresh_half
+                    for record in (session.champion, session.baseline):
                         if missing := [number for number in session.to_confirm if number not in record.fresh_half]:
-                            scores = self.source.fresh_half(self._described(record), missing)
-                            self.recorder.note_fresh_half(record, scores)
+                            record.fresh_half |= self.source.fresh_half(self._described(record), missing)
+                            self.recorder.note(record, {})
                 session.confirm()
 
     def _run_champion(self, numbers: Sequence[int]) -> None:
         """Make those runs of the champion that are not there."""
-        record = self.recorder.champion()
-        missing = [number for number in numbers if number not in record.scores]
-        if missing:
-            self._run(record, self._described(record), missing)
-        self.session.champion.scores.update(record.scores)
+        champion = self.session.champion
+        if missing := [number for number in numbers if number not in champion.scores]:
+            self._run(champion, self._described(champion), missing)
 
     def _described(self, record: SystemRecord) -> Candidate:
         """Return a system that was recorded, so that it can be run."""

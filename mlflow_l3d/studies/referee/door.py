@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -20,16 +19,14 @@ from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.numbers.judge import Judgement, Rules
-from mlflow_l3d.studies.referee.parameters import OF_JUDGE, OF_START, REFEREE, RULES, RefereeOptions, RefereeRules
-from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder, locked
+from mlflow_l3d.studies.referee.parameters import OF_ACTION, REFEREE, RULES, RefereeOptions, RefereeRules
+from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder, lock_of
 from mlflow_l3d.studies.referee.results import RefereeSession, publish, session_of
 from mlflow_l3d.studies.referee.source import FunctionSource
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.parent import current_experiment_id
-
-_OPTIONS: Final = {"start": (*OF_START, *PLACE), "judge": (*OF_JUDGE, *PLACE), "status": ("referee", *PLACE)}
 
 
 class Referee:
@@ -61,8 +58,8 @@ class Referee:
     version
         Change it with the function.
     **rules
-        `smallest_effect`, `alpha`, `power`, `candidates`, `baseline_runs`, `confirm`: as on the command line, see
-        :data:`mlflow_l3d.studies.referee.parameters.REFEREE`; and `most_runs` of one candidate.
+        `smallest_effect`, `alpha`, `power`, `candidates`, `baseline_runs`, `confirm`, `most_runs`: as on the command
+        line, see :data:`mlflow_l3d.studies.referee.parameters.REFEREE`.
 
     Examples
     --------
@@ -84,15 +81,13 @@ class Referee:
         metric: str = "score",
         root_seed: int = 0,
         version: str = "1",
-        most_runs: int = 40,
         **rules: Unpack[RefereeRules],
     ) -> None:
         source = FunctionSource(score, baseline, metric=metric, root_seed=root_seed, version=version)
-        declared = {**RULES, "most_runs": REFEREE["most_runs"]}
-        typed = read_arguments({**rules, "most_runs": most_runs}, declared)
+        typed = read_arguments(rules, RULES)
         asked = _rules(typed, unit_of(source.metric).scale)
         key = content_key({"identity": source.identity})
-        with entry_point() as project_run, locked(key):
+        with entry_point() as project_run, lock_of(key):
             client = connect()
             wanted = replace(asked, sign=source.metric.sign)
             planned = typed["baseline_runs"]
@@ -101,7 +96,7 @@ class Referee:
                 found = recorder.rules if not math.isnan(asked.effect) else replace(recorder.rules, effect=math.nan)
                 is_whole = run.info.status == "FINISHED"  # else its start was killed
                 if is_whole and repr(found) == repr(wanted) and recorder.planned == planned:
-                    self.conduct = Conduct.resume(source, recorder.run_id, client)
+                    self.conduct = Conduct.resume(source, recorder)
                     return
             taken = project_run.take()
             self.conduct = Conduct.start(source, asked, baseline_runs=planned, project_run=taken, client=client)
@@ -119,13 +114,13 @@ class Referee:
         with entry_point() as project_run:
             client, typed = connect(), read_arguments({**options, "action": "start"}, REFEREE)
             machine = {name: typed.texts[name] for name in PLACE}
-            baseline, metric, shares = typed.texts["baseline"], typed.texts["metric"], typed["shared_seeds"]
-            more = {"shared_seeds": shares, "fresh_half": typed["fresh_half"]}
-            source = GoldenSource.of(client, baseline, machine, metric, **more)
+            baseline, metric, planned = typed.texts["baseline"], typed.texts["metric"], typed["baseline_runs"]
+            how = {name: typed[name] for name in ("shared_seeds", "fresh_half")}
+            source = GoldenSource(client, baseline, metric, **how, machine=machine)
             rules = _rules(typed, unit_of(source.metric).scale)
-            scores = source.baseline.scores(source.metric.name, typed["baseline_runs"])
+            scores = source.baseline.scores(source.metric.name, planned)
             check_effect(rules.effect, source.metric, scores[np.isfinite(scores)], source.examples)
-            taken, planned = project_run.take(), typed["baseline_runs"]
+            taken = project_run.take()
             with source.training():
                 conduct = Conduct.start(source, rules, baseline_runs=planned, project_run=taken, client=client)
             publish(conduct)
@@ -144,18 +139,26 @@ class Referee:
         """
         with entry_point():
             client = connect()
-            recorder = SessionRecorder.find(client, _latest(client) if run_id == "latest" else run_id)
-            source = GoldenSource.again(client, recorder.identity, machine)
-            return cls._of(Conduct.resume(source, recorder.run_id, client))
+            if run_id == "latest":
+                if not (sessions := _sessions(client, {})):
+                    fix = "Use referee start."
+                    raise ParameterError("referee", "latest", "there is no session in this experiment", fix)
+                run_id = str(sessions[-1].info.run_id)
+            recorder = SessionRecorder.find(client, run_id)
+            if "function" in (begun := recorder.identity):
+                fix = "Use mlflow_l3d.Referee in Python, with the same function."
+                raise ParameterError("referee", "", "must be a session of golden runs, and is one of a function", fix)
+            how = {"shared_seeds": begun["shares_seeds"], "fresh_half": "fresh_half" in begun}
+            source = GoldenSource(client, begun["baseline"], begun["metric"], **how, machine=machine)
+            return cls._of(Conduct.resume(source, recorder))
 
     @classmethod
     def _of(cls, conduct: Conduct) -> Referee:
         referee = cls.__new__(cls)
         referee.conduct = conduct
         if isinstance(source := conduct.source, GoldenSource):
-            recorder = conduct.recorder
-            source.run_id = recorder.run_id
-            source.champion = lambda: recorder.champion().content if recorder.champion().number else None
+            source.run_id = conduct.run_id
+            source.champion = lambda: conduct.session.champion.content if conduct.session.champion.number else None
         return referee
 
     @property
@@ -175,9 +178,8 @@ class Referee:
             Most runs of it now; None for as many as a verdict takes. The same call later continues.
         """
         if most_runs is not None:
-            most_runs = read_arguments({"most_runs": most_runs}, {"most_runs": REFEREE["most_runs"]})["most_runs"]
-        source = self.conduct.source
-        with source.training() if isinstance(source, GoldenSource) else nullcontext():
+            most_runs = REFEREE["most_runs"].read(most_runs)
+        with self.conduct.source.training():
             judgement = self.conduct.judge(candidate, most_runs=most_runs)
         publish(self.conduct)
         return judgement
@@ -223,40 +225,24 @@ def referee(**parameters: Unpack[RefereeOptions]) -> RefereeSession:
     typed = read_arguments(parameters, REFEREE)
     action, texts = typed["action"], typed.texts
     for name, value in texts.items():
-        if name not in ("action", *_OPTIONS[action]) and value != REFEREE[name].default:
+        if name not in ("action", *OF_ACTION[action]) and value != REFEREE[name].default:
             raise ParameterError(name, value, f"has no effect on referee {action}", "Leave it out.")
     if action == "start":
         return Referee.start(**parameters).status()
-    if action == "judge" and texts["candidate"] == "none":
-        raise ParameterError("candidate", "none", "must be what to change of the champion, a run id, or scores")
     begun = Referee.resume(texts["referee"], **{name: texts[name] for name in PLACE})
     if action == "status":
         return begun.status()
     most = None if typed["most_runs"] == "auto" else typed["most_runs"]
-    judgement = begun.judge(parameters["candidate"], most_runs=most)
+    judgement = begun.judge(parameters.get("candidate", "none"), most_runs=most)
     return replace(begun.status(), judgement=judgement)
 
 
 def _rules(typed: Arguments, scale: float) -> Rules:
     """Return the rules that were given; differences are in a unit of so many to the unit of the scores."""
     effect, most = typed["smallest_effect"], typed["most_runs"]
-    return Rules(
-        effect=float("nan") if effect == "auto" else effect / scale,
-        alpha=typed["alpha"],
-        power=typed["power"],
-        candidates=typed["candidates"],
-        most_runs=40 if most == "auto" else most,
-        confirm=typed["confirm"],
-    )
+    same = {name: typed[name] for name in ("alpha", "power", "candidates", "confirm")}
+    return Rules(math.nan if effect == "auto" else effect / scale, most_runs=40 if most == "auto" else most, **same)
 
 
 def _sessions(client: Client, tags: dict[str, str]) -> list[Any]:
     return list(search(client, [current_experiment_id(client)], condition({names.ROLE: ROLE, **tags})))
-
-
-def _latest(client: Client) -> str:
-    """Return the run of the experiment's latest session."""
-    sessions = _sessions(client, {})
-    if not sessions:
-        raise ParameterError("referee", "latest", "there is no session in this experiment", "Use referee start.")
-    return str(sessions[-1].info.run_id)

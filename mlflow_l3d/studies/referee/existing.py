@@ -21,6 +21,7 @@ from mlflow_l3d.studies.groups.numbers.study import groups_study
 from mlflow_l3d.studies.groups.scores import read_scores
 from mlflow_l3d.studies.judged.run import read_system
 from mlflow_l3d.studies.referee.golden import GoldenSource
+from mlflow_l3d.studies.referee.numbers.judge import UNPAIRED
 from mlflow_l3d.studies.referee.source import LONGEST, Candidate, FunctionSource
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import runs_named
@@ -30,7 +31,6 @@ from mlflow_l3d.tracking.existing import EXPERIMENT, read_runs
 
 Source: TypeAlias = FunctionSource | GoldenSource
 """What runs the baseline and the candidates of a session."""
-UNPAIRED: Final = "Unpaired: these runs share no seeds with the baseline."
 _FILTER: Final = re.compile(r"(params?|parameters?|tags?|metrics?|attributes?|attr|run)\.")
 
 
@@ -141,7 +141,8 @@ def _runs_of_study(client: Client, run_id: str, source: Source) -> pd.DataFrame:
     cells = read_investigation(run_id, client, parameter="candidate").cells
     document, metric = known_document(client, run_id, names.INVESTIGATION), source.metric.name
     if isinstance(source, GoldenSource):
-        check_comparable(source.baseline, Side("candidate", run_id, {"run": run_id}, run_id, task=document.get("task")))
+        task = document.get("task") or {}
+        check_comparable(source.baseline, Side("candidate", run_id, {"run": run_id}, run_id, task=task))
     if document.get("repeats") or document.get("groups", document.get("by_settings")):
         wrong = "repeats one seed" if document.get("repeats") else "has runs of several settings"
         raise ParameterError("candidate", run_id, f"{wrong}, and must be runs of one system with different seeds")

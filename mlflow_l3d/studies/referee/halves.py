@@ -34,12 +34,12 @@ class Halves:
     """
 
     def __init__(
-        self, answers: pd.DataFrame | None, metric: Metric, task: Mapping[str, Any] | None, root_seed: int | None
+        self, answers: pd.DataFrame | None, metric: Metric, task: Mapping[str, Any], root_seed: int | None
     ) -> None:
         if answers is None or metric.function is None:
             why = f"needs predictions that {metric.name} is computed from, and the baseline has none"
             raise ParameterError("fresh_half", "true", why, "Leave it out, or name another metric.")
-        self.metric, self._task, draws = metric, task or {}, stream(root_seed or 0, "fresh half")
+        self.metric, self._task, draws = metric, task, stream(root_seed or 0, "fresh half")
         ordered = answers.sort_values("example_id", kind="stable")
         drawn = ordered.iloc[draws.permutation(len(ordered))]
         if answers["label"].dtype.kind in "iu":
@@ -71,12 +71,3 @@ class Halves:
         ]
         judged, fresh = (each.get(self.metric.name, math.nan) for each in every)
         return judged, fresh
-
-
-def luck_of_examples(first: pd.DataFrame, second: pd.DataFrame) -> float:
-    """Return ``sqrt(d / n)``: in a share d of n examples exactly one of two runs is right; nan if examples differ."""
-    both = first.merge(second, on="example_id")
-    if len(both) < max(len(first), len(second)):
-        return math.nan
-    right = [both[f"prediction_{side}"] == both[f"label_{side}"] for side in ("x", "y")]
-    return math.sqrt(float((right[0] != right[1]).mean()) / len(both))

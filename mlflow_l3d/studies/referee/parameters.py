@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 
 from mlflow_l3d.annotations import Of
 from mlflow_l3d.parameters.declaration import Auto, Parameters, declared
-from mlflow_l3d.parameters.shared import Place
+from mlflow_l3d.parameters.shared import PLACE, Place
 from mlflow_l3d.parameters.verbs import Verb
 
 
@@ -26,6 +26,9 @@ class RefereeRules(TypedDict, total=False):
         int, Of("20", "start: runs of the baseline, from which the noise is learned", low=3, high=200)
     ]
     confirm: Annotated[int, Of("5", "start: fresh runs that confirm each new champion", low=1)]
+    most_runs: Annotated[
+        int | Auto, Of("auto", "start: limit of runs per candidate, auto is 40; judge: limit now", low=1, high=40)
+    ]
 
 
 class _Referee(TypedDict, total=False):
@@ -42,9 +45,6 @@ class _Referee(TypedDict, total=False):
             "run id of an investigation or evaluation, experiment:NAME, or a filter; or JSON or a .json "
             'file, as {"name": ..., "seeds": "shared", "scores": {...}}',
         ),
-    ]
-    most_runs: Annotated[
-        int | Auto, Of("auto", "start: limit of runs per candidate, auto is 40; judge: limit now", low=1, high=40)
     ]
     baseline: Annotated[str, Of("latest", "start: parent run to begin with; latest is the latest investigation")]
     metric: Annotated[str, Of("auto", "start: metric that is judged; auto is the baseline's metric")]
@@ -64,10 +64,12 @@ REFEREE: Final[Parameters] = declared(RefereeOptions)
 """Of `referee`."""
 RULES: Final[Parameters] = declared(RefereeRules)
 """Those that are fixed when a session begins."""
-OF_START: Final = ("baseline", "metric", "most_runs", "shared_seeds", "fresh_half", *RULES)
-"""Those that `start` has."""
-OF_JUDGE: Final = ("referee", "candidate", "most_runs")
-"""Those that `judge` has."""
+OF_ACTION: Final = {
+    "start": ("baseline", "metric", "shared_seeds", "fresh_half", *RULES, *PLACE),
+    "judge": ("referee", "candidate", "most_runs", *PLACE),
+    "status": ("referee", *PLACE),
+}
+"""Action -> those that it has."""
 
 
 VERB = Verb(

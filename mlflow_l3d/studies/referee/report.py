@@ -15,11 +15,9 @@ from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.report.text import Answer, Step
-from mlflow_l3d.studies.referee.numbers.judge import Assessment
+from mlflow_l3d.studies.referee.numbers.judge import UNPAIRED, Assessment, Judgement
 from mlflow_l3d.studies.referee.numbers.session import Course, SystemRecord
 
-_SHOWN = 20
-"""Candidates that the terminal lists, the last ones."""
 _LOOKS = "An interim analysis follows every run. Whoever reads them, or stops at one, loses no guarantee."
 _FIXED = ("alpha", "power", "candidates", "most_runs", "confirm")
 _KINDS = {"keep": "better", "reject": "equivalent"}
@@ -159,9 +157,9 @@ def candidates_table(course: Course, most: int | None = None) -> Table | None:
     return Table.of(rows, note, texts=frozenset({1, 5}), title="Candidates", kinds=kinds)
 
 
-def session_document(course: Course, source: Source | None = None) -> Document:
+def session_document(course: Course, source: Source) -> Document:
     """Return a session as people read it, and its origin."""
-    source, unit, rules = source or Source(), unit_of(course.metric), course.rules
+    unit, rules = unit_of(course.metric), course.rules
     said = [*notes(course), "All claims are about these test examples, and assume that scores are about normal."]
     return Document(
         title=course.title,
@@ -172,7 +170,7 @@ def session_document(course: Course, source: Source | None = None) -> Document:
         table=path_table(course),
         steps=steps(course, source),
         lines=source.lines,
-        remarks=[candidates_table(course, _SHOWN), "", *said],
+        remarks=[candidates_table(course, 20), "", *said],
         notes=said,
         sections=[Section("Every candidate and interim analysis", [_LOOKS, candidates_table(course)])],
         settings={
@@ -184,21 +182,16 @@ def session_document(course: Course, source: Source | None = None) -> Document:
     )
 
 
-def judgement_lines(
-    course: Course, candidate: str, verdict: str, look: Assessment, spent: str, following: str
-) -> list[str]:
-    """Return the lines about a candidate before the one of JSON.
-
-    Parameters
-    ----------
-    course, candidate, verdict, look
-        The session; a candidate of it, the verdict of now, and the last look.
-    spent, following
-        In words: runs that were made now, and those that are to be made next.
-    """
-    unit, change, title = unit_of(course.metric), _change(course), shorten(candidate, 60)
-    judged = [each for each in course.systems if each.title == candidate]
+def judgement_lines(course: Course, judgement: Judgement) -> list[str]:
+    """Return the lines about a candidate; the last one is JSON."""
+    unit, change, title = unit_of(course.metric), _change(course), shorten(judgement.candidate, 60)
+    verdict, look, runs = judgement.verdict, judgement.assessment, counted(judgement.more, "run")
+    judged = [each for each in course.systems if each.title == judgement.candidate]
+    spent = counted(judgement.spent, "run")
     gain = f"gain {change(look.gain)}{unit.behind} over the champion ({_limits(course, look)}), {spent} now"
+    following = f"about {runs} of it, from number {judgement.following}"
+    if UNPAIRED in judgement.notes:
+        following = f"judge it again when about {counted(judgement.more, 'more run')} of it are there"
     what = {
         "keep": "It is the champion now; the next changes are relative to it.",
         "reject": "It is not better, or by too little to be seen with the runs that are allowed.",
@@ -210,7 +203,7 @@ def judgement_lines(
         last = course.path[-1]
         limits = f"{change(last.confirmed)}{unit.behind} ({between(last.low, last.high, change)})"
         lines.append(f"On the fresh half of the test examples the champion gains {limits} over the baseline.")
-    return lines
+    return [*lines, *judgement.notes, judgement.to_json()]
 
 
 def _limits(course: Course, look: Assessment) -> str:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import pandas as pd
 
-from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.files import save_report, temporary_folder
 from mlflow_l3d.studies.referee.conduct import Conduct
-from mlflow_l3d.studies.referee.existing import UNPAIRED
 from mlflow_l3d.studies.referee.golden import GoldenSource
-from mlflow_l3d.studies.referee.numbers.judge import Judgement
+from mlflow_l3d.studies.referee.numbers.judge import OF_LOOK, Judgement
 from mlflow_l3d.studies.referee.numbers.session import Course
 from mlflow_l3d.studies.referee.report import judgement_lines, session_document
 from mlflow_l3d.studies.result_file import LEFT_OUT, write_result
@@ -24,8 +20,6 @@ from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.parent import log_metrics, log_results
-
-_NUMBERS: Final = ("gain", "low", "high", "evidence", "needed")
 
 
 @dataclass(frozen=True, repr=False)
@@ -60,10 +54,10 @@ class RefereeSession(OnOneScreen):
         rows = [
             {name: getattr(each, name) for name in columns}
             | {"runs": len(each.scores)}
-            | {name: getattr(look, name) for look in each.looks[-1:] for name in _NUMBERS}
+            | {name: getattr(look, name) for look in each.looks[-1:] for name in OF_LOOK}
             for each in self.course.systems[1:]
         ]
-        return pd.DataFrame(rows, columns=[*columns, "runs", *_NUMBERS])
+        return pd.DataFrame(rows, columns=[*columns, "runs", *OF_LOOK])
 
     @built_once
     def report(self) -> Document:
@@ -72,16 +66,8 @@ class RefereeSession(OnOneScreen):
 
     def summary(self) -> str:
         """Return the text that the command line prints: of a judgement lines for people, and the last one is JSON."""
-        if (judgement := self.judgement) is None:
-            return super().summary()
-        spent, more = counted(judgement.spent, "run"), counted(judgement.more, "run")
-        following = f"about {more} of it, from number {judgement.following}"
-        if UNPAIRED in judgement.notes:
-            following = f"judge it again when about {counted(judgement.more, 'more run')} of it are there"
-        said = judgement_lines(
-            self.course, judgement.candidate, judgement.verdict, judgement.assessment, spent, following
-        )
-        return "\n".join([*said, *judgement.notes, judgement.to_json()])
+        judgement = self.judgement
+        return super().summary() if judgement is None else "\n".join(judgement_lines(self.course, judgement))
 
 
 def session_of(conduct: Conduct) -> RefereeSession:
@@ -91,7 +77,7 @@ def session_of(conduct: Conduct) -> RefereeSession:
     about = replace(about, date=heading(course.run_id)["date"][:10])
     if isinstance(source, GoldenSource):
         course = replace(course, luck_of_examples=source.luck_of_examples)
-        task = str((source.baseline.task or {}).get("name", ""))
+        task = str(source.baseline.task.get("name", ""))
         about = replace(about, task=task, approach=source.approach, given={"referee": course.run_id})
     return RefereeSession(course.run_id, course, about)
 
@@ -101,10 +87,8 @@ def publish(conduct: Conduct) -> None:
     session, client = session_of(conduct), conduct.recorder.client
     course, report = session.course, session.report()
     numbers = {"judged": float(course.judged), "kept": float(len(course.path)), "runs_used": float(course.spent)}
-    if course.path and math.isfinite(course.path[-1].confirmed):
-        last = course.path[-1]
-        ends = {"gain": last.confirmed, "gain_ci_low": last.low, "gain_ci_high": last.high}
-        numbers |= {name: value for name, value in ends.items() if math.isfinite(value)}
+    for last in course.path[-1:]:
+        numbers |= {"gain": last.confirmed, "gain_ci_low": last.low, "gain_ci_high": last.high}
     log_metrics(client, session.run_id, {course.judged: numbers})
     with temporary_folder() as folder:
         write_result(folder, session)

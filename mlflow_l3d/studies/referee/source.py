@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
@@ -16,7 +17,6 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named, typed_name
 from mlflow_l3d.parameters.values import file_text, json_of, public_parameter
 from mlflow_l3d.privacy import HIDDEN, public_text
-from mlflow_l3d.studies.referee.numbers.session import is_paired
 
 LONGEST: Final = 5900
 """Characters of a recorded candidate."""
@@ -49,7 +49,7 @@ class Candidate:
     @property
     def paired(self) -> bool:
         """Whether its runs share their seeds with the runs of others that have equal numbers."""
-        return is_paired(self.content)
+        return "runs" not in self.content
 
     @property
     def key(self) -> str:
@@ -92,6 +92,7 @@ class FunctionSource:
     step = 0.0
     shares_seeds = True
     has_fresh_half = False
+    training = staticmethod(nullcontext)
 
     def __init__(
         self,
@@ -146,26 +147,11 @@ class FunctionSource:
         if len(text) > LONGEST:
             allowed = f"has {len(text):,} characters, and a session records {LONGEST:,} at most"
             raise ParameterError("candidate", _title(candidate)[:60], allowed, "Name a file instead.")
-        _check_secrets(candidate)
+        if public_text(text).count(HIDDEN) > text.count(HIDDEN):
+            fix = "Read it from the environment in the function."
+            wrong = "cannot be a candidate: a session would record this secret"
+            raise ParameterError("candidate", public_text(_title(candidate))[:60], wrong, fix)
         return {"candidate": json.loads(text)}
-
-
-def _check_secrets(candidate: object, name: str = "") -> None:
-    """Raise ParameterError if a session would record a secret, in a value of this name, an item of a list or a text."""
-    if isinstance(candidate, list | tuple):
-        for each in candidate:
-            _check_secrets(each, name)
-    elif isinstance(candidate, Mapping):
-        for key, value in candidate.items():
-            _check_secrets(value, str(key))
-    elif isinstance(candidate, str):
-        shown = public_parameter(name, candidate) if name else public_text(candidate)
-        if shown == candidate or not (name or shown.count(HIDDEN) > candidate.count(HIDDEN)):
-            return
-        fix = "Read it from the environment in the function."
-        raise ParameterError(
-            "candidate", name or "a text", "cannot be part of a candidate: a session would record this secret", fix
-        )
 
 
 def _title(candidate: object) -> str:
@@ -184,36 +170,32 @@ def check_measured(scores: Mapping[Any, Any]) -> dict[int, float]:
     ParameterError
         If a number is not a whole one of 0 or more, or a score no number.
     """
-    checked: dict[int, float] = {}
-    for number, score in scores.items():
-        try:
-            key, value = int(str(number)), math.nan if score is None else float(score)
-        except (TypeError, ValueError):
-            raise ParameterError("candidate", f"{number}: {score}", "must be scores by whole numbers of runs") from None
-        if key in checked:
-            raise ParameterError("candidate", f"{number}: {score}", f"must have one score of run {key}, and has two")
-        checked[key] = value
-    if not checked or min(checked) < 0:
-        raise ParameterError("candidate", str(list(scores)[:3]), "must be scores of runs with numbers from 0")
-    return checked
+    from pydantic import NonNegativeInt, TypeAdapter, ValidationError
+
+    try:
+        checked = TypeAdapter(dict[NonNegativeInt, float | None]).validate_python(dict(scores))
+    except ValidationError as error:
+        wrong = error.errors()[0]["input"]
+        raise ParameterError("candidate", wrong, "must be scores by whole numbers of runs, from 0") from None
+    if not checked or len(checked) < len(scores):
+        numbers = ", ".join(map(str, scores)) or "{}"
+        raise ParameterError("candidate", numbers, "must have one score per run, of one run or more")
+    return {number: math.nan if score is None else score for number, score in checked.items()}
 
 
-def measured_of(candidate: object) -> Mapping[str, Any] | None:
-    """Return scores that were measured elsewhere, as they were given; None if a candidate is something else."""
-    content: Any = candidate
+def measured_elsewhere(candidate: object, *, shares_seeds: bool, fresh_half: bool) -> Candidate | None:
+    """Return a candidate whose scores were measured elsewhere; None if it is something else."""
+    measured: Any = candidate
     if isinstance(candidate, str):
         text = candidate.strip()
         if not text.startswith("{") and text.endswith(".json") and "=" not in text:
-            content = json_of("candidate", text, file_text("candidate", text, text))
-            if isinstance(content, dict):
-                content = {"name": PurePath(text).stem, **content}
+            measured = json_of("candidate", text, file_text("candidate", text, text))
+            if isinstance(measured, dict):
+                measured = {"name": PurePath(text).stem, **measured}
         elif text.startswith("{"):
-            content = json_of("candidate", text, text)
-    return content if isinstance(content, Mapping) and "scores" in content else None
-
-
-def described_elsewhere(measured: Mapping[str, Any], *, shares_seeds: bool, fresh_half: bool) -> Candidate:
-    """Return a candidate whose scores were measured elsewhere."""
+            measured = json_of("candidate", text, text)
+    if not isinstance(measured, Mapping) or "scores" not in measured:
+        return None
     name, scores = str(measured.get("name", "")).strip(), measured["scores"]
     if fresh_half:
         why = "has scores without predictions, and a session with fresh_half=true scores halves of the examples"

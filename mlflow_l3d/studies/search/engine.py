@@ -126,11 +126,6 @@ class StageRun:
         -------
         list
             All trials, in their order.
-
-        Raises
-        ------
-        L3DError
-            If every trial failed; it names the error of the first.
         """
         with closing(executor.run(self.cells())) as outcomes:
             for outcome in outcomes:
@@ -140,10 +135,6 @@ class StageRun:
                 for twin, repeated in twins:  # they wait for the same cell
                     self._finish(twin, repeated.with_end_of(finished_trial, "repeated"))
         self.finished.sort(key=lambda trial: trial.number)
-        if all(trial.state == "failed" for trial in self.finished):
-            error = str(self.finished[0].error).rstrip(".")
-            failed = f"all {len(self.finished)} {self.stage} trials failed; the first: {error}"
-            raise L3DError(f"{failed}. Mend that, and give the same command again.")
         return self.finished
 
     def cells(self) -> Iterator[TrialCell]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from numpy.typing import ArrayLike
 
@@ -23,6 +21,9 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import occurring
 from mlflow_l3d.metrics.known import score
 from mlflow_l3d.report.numbers import shorten, value_text
+
+Sides: TypeAlias = Sequence[Sequence[pd.DataFrame | None]]
+"""Predictions of two settings, one table per configuration; None if a run has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +70,7 @@ class HeldOut:
 
 
 def compare_held_out(
-    found: ArrayLike,
-    default: ArrayLike,
-    sides: Sequence[Sequence[pd.DataFrame | None]] = (),
-    *,
-    metric: Metric | None = None,
-    classes: int = 0,
-    searched: npt.NDArray[Any] | Sequence[Any] = (),
-    overlap: float = 0.0,
+    found: ArrayLike, default: ArrayLike, sides: Sides, *, metric: Metric, classes: int, searched: Any, overlap: float
 ) -> HeldOut:
     """Compare two settings on the same configurations.
 
@@ -103,9 +97,7 @@ def compare_held_out(
     """
     pairs = np.array([found, default], dtype=float)
     kept = np.flatnonzero(np.isfinite(pairs).all(axis=0)).tolist()
-    unseen = (
-        None if metric is None else _unseen([[side[at] for at in kept] for side in sides], metric, classes, searched)
-    )
+    unseen = _unseen([[side[at] for at in kept] for side in sides], metric, classes, searched)
     finite_pairs = pairs[:, kept] if unseen is None else np.array([side.scores for side in unseen])
     differences = finite_pairs[0] - finite_pairs[1]
     n = len(differences)
@@ -119,12 +111,10 @@ def compare_held_out(
     return HeldOut(found_scores, default_scores, mean, *ends, LEVEL, missing, overlap, unseen is not None)
 
 
-def _unseen(
-    sides: Sequence[Sequence[pd.DataFrame | None]], metric: Metric, classes: int, searched: Any
-) -> list[System] | None:
+def _unseen(sides: Sides, metric: Metric, classes: int, searched: Any) -> list[System] | None:
     """Return both settings on the test examples that scored no trial; None if a run has fewer than two predictions."""
     known = [[table for table in side if table is not None] for side in sides]
-    runs = len(sides[0]) if sides else 0
+    runs = len(sides[0])
     if runs < 2 or metric.function is None or any(len(side) < runs for side in known):
         return None
     parts = [[table[~table["example_id"].isin(searched)] for table in side] for side in known]
@@ -149,33 +139,6 @@ def _unseen(
     return None if why else read
 
 
-@dataclass(frozen=True, slots=True)
-class StageSummary:
-    """One stage of a search.
-
-    Attributes
-    ----------
-    name
-        ``coarse`` or ``fine``.
-    ranges
-        Searched hyperparameter -> its range.
-    trials
-        All that ended, except those that were taken over from another stage.
-    complete, pruned, failed
-        How many of them ended in each way.
-    best_score
-        Best score of a complete trial, a fraction; nan without one.
-    """
-
-    name: str
-    ranges: Mapping[str, Searched]
-    trials: int
-    complete: int
-    pruned: int
-    failed: int
-    best_score: float
-
-
 def range_text(searched: Searched) -> str:
     """Return what may be tried, as in ``1e-05 to 0.01, log scale``, or ``4, 8, 16``."""
     if isinstance(searched, SearchChoices):
@@ -191,20 +154,6 @@ def setting_text(value: Any, width: int = 40, absent: str = "-") -> str:
     return absent if value is None or value != value else shorten(value_text(value), width)
 
 
-def summarise_stage(
-    name: str, ranges: Mapping[str, Searched], trials: pd.DataFrame, *, sign: float = 1.0
-) -> StageSummary:
-    """Count the trials of the stage `name` among all that :attr:`SearchResult.trials` has.
-
-    `sign` is -1 if lower scores are better.
-    """
-    trials = trials[trials["level"] == name]
-    states = Counter(trials.loc[trials["origin"] != "taken over", "state"])
-    scores = trials.loc[trials["state"] == "complete", "score"]
-    counts = states.total(), states["complete"], states["pruned"], states["failed"]
-    return StageSummary(name, ranges, *counts, best_score=float(sign * (sign * scores).max()))
-
-
 @dataclass(frozen=True, slots=True)
 class SearchResult:
     """A search that has ended.
@@ -216,7 +165,7 @@ class SearchResult:
     metric
         What scores the trials.
     stages
-        In their order.
+        Stage, ``coarse`` or ``fine``, in their order -> searched hyperparameter -> its range.
     trials
         One row per trial; columns ``level`` (name of the stage), ``number``, ``state``, ``origin``, ``score``,
         ``score_std``, ``duration_seconds``, ``run_id``, ``is_default``, and one for each searched hyperparameter.
@@ -241,7 +190,7 @@ class SearchResult:
 
     title: str
     metric: Metric
-    stages: tuple[StageSummary, ...]
+    stages: Mapping[str, Mapping[str, Searched]]
     trials: pd.DataFrame
     best: Mapping[str, Value]
     default: Mapping[str, Value]
@@ -255,8 +204,9 @@ class SearchResult:
 
     @property
     def best_score(self) -> float:
-        """Score of the best setting on the validation part, a fraction."""
-        return self.stages[-1].best_score
+        """Score of the best setting on the validation part, a fraction; nan if no trial of the last stage has one."""
+        last = self.trials["level"].eq([*self.stages][-1]) & self.trials["state"].eq("complete")
+        return float(self.metric.sign * (self.metric.sign * self.trials.loc[last, "score"]).max())
 
     @property
     def default_score(self) -> float:
@@ -268,12 +218,12 @@ class SearchResult:
     @property
     def searched(self) -> tuple[str, ...]:
         """Names that any stage searched, in the order of the stages."""
-        return tuple(dict.fromkeys(name for stage in self.stages for name in stage.ranges))
+        return tuple(dict.fromkeys(name for ranges in self.stages.values() for name in ranges))
 
     @property
-    def trials_run(self) -> int:
-        """Number of trials of all stages together."""
-        return sum(stage.trials for stage in self.stages)
+    def ended(self) -> pd.DataFrame:
+        """The trials of all stages, but for those that were taken over from another stage."""
+        return self.trials[self.trials["origin"].ne("taken over")]
 
     @property
     def kept_default(self) -> bool:
@@ -284,7 +234,7 @@ class SearchResult:
         """Return the metrics of the parent run; those that are not known are left out."""
         values = {"best_score": self.best_score, "default_score": self.default_score}
         for state in ("complete", "pruned", "failed"):
-            values[f"trials_{state}"] = float(sum(getattr(stage, state) for stage in self.stages))
+            values[f"trials_{state}"] = float(self.ended["state"].eq(state).sum())
         values |= {f"hyperparameter_importance/{name}": share for name, share in self.importances.items()}
         if self.held_out is not None:
             values |= {f"held_out_{name}": getattr(self.held_out, name) for name in ("difference", "ci_low", "ci_high")}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -26,11 +25,7 @@ MOST_TRIALS: Final = 300
 
 
 def search_report(
-    result: SearchResult,
-    *,
-    source: Source | None = None,
-    lines: Sequence[str] = (),
-    settings: Mapping[str, str] = MappingProxyType({}),
+    result: SearchResult, *, source: Source, lines: Sequence[str], settings: Mapping[str, str]
 ) -> Document:
     """Return a search as people read it.
 
@@ -43,9 +38,10 @@ def search_report(
     settings
         As in :class:`mlflow_l3d.report.page.Document`.
     """
-    source, trials = source or Source(), counted(result.trials_run, "trial")
+    trials = counted(len(result.ended), "trial")
     about = source.about(result.metric)
-    lost = [f"{counted(stage.failed, f'{stage.name} trial')} failed." for stage in result.stages if stage.failed]
+    failed = result.trials.loc[result.trials["state"].eq("failed"), "level"].value_counts(sort=False)
+    lost = [f"{counted(number, f'{stage} trial')} failed." for stage, number in failed.items()]
     fixed = {name: value for name, value in result.best.items() if name not in result.searched}
     others = ", ".join(f"{name} = {setting_text(value, 200)}" for name, value in fixed.items())
     return Document(
@@ -74,9 +70,9 @@ def setting_table(result: SearchResult) -> Table:
         values = [setting_text(setting.get(name), 60, MISSING) for setting in (result.default, result.best)]
         said = share_text(shares[name]) if name in shares else MISSING
         drawn = [Drawn(amount_bar(shares.get(name, 0.0), math.nan, math.nan, said), said)] if shares else []
-        ranges = [range_text(stage.ranges[name]) if name in stage.ranges else "fixed" for stage in result.stages]
+        ranges = [range_text(stage[name]) if name in stage else "fixed" for stage in result.stages.values()]
         rows.append((name, *values, *drawn, *[shorten(text, 60) for text in ranges]))
-    heads = [f"level {number} ({stage.name})" for number, stage in enumerate(result.stages, 1)]
+    heads = [f"level {number} ({stage})" for number, stage in enumerate(result.stages, 1)]
     head = ("hyperparameter", "default", "found", *(["[[share of variance|fanova]]"] if shares else []), *heads)
     return Table(head, tuple(rows), texts=frozenset(range(3, len(head))), kind="found")
 
@@ -144,7 +140,7 @@ _OF_A_SEARCH: Final = (
 
 def verdict(held: HeldOut | None, metric: Metric) -> str:
     """Return what the found setting is on other configurations: better, worse, equal, undecided, or not tried."""
-    if held is None or not held.configurations + held.missing:
+    if held is None:
         return "not tried"
     if held.is_lossy:
         return "undecided"
@@ -159,7 +155,7 @@ def headline(result: SearchResult) -> str:
     held, word = result.held_out, verdict(result.held_out, result.metric)
     if result.kept_default:
         return "No trial beat the default: it stays."
-    if held is None or word == "not tried":
+    if held is None:
         return "The found setting was not tried with new seeds: how much of its gain is luck is not known."
     if held.is_lossy:
         tried = counted(held.configurations + held.missing, "new seed")
@@ -187,7 +183,7 @@ def answers(result: SearchResult) -> tuple[Answer, Answer, Answer]:
 
 def _validation(result: SearchResult) -> tuple[str, str]:
     """Return the scores by which the search chose, and why that of the winner is too good."""
-    name, trials = result.metric.name, counted(result.trials_run, "trial")
+    name, trials = result.metric.name, counted(len(result.ended), "trial")
     shown = name if result.metric.greater_is_better else f"{name} (smaller is better)"
     found, default = (unit_of(result.metric).text(score, 1) for score in (result.best_score, result.default_score))
     gain = _change(result.metric, result.best_score - result.default_score)

@@ -25,7 +25,7 @@ from mlflow_l3d.studies.base import Study, executor_of, job_of
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_table
 from mlflow_l3d.studies.result_file import LEFT_OUT, write_result
 from mlflow_l3d.studies.search.engine import StageRun, open_stage
-from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out, summarise_stage
+from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out
 from mlflow_l3d.studies.search.optimiser import compute_importances
 from mlflow_l3d.studies.search.parameters import SearchOptions
 from mlflow_l3d.studies.search.report import search_report
@@ -141,7 +141,6 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         self.ended = 0
         self.metric = request.metric
         self.best_score = -self.metric.sign * math.inf
-        self.metrics: dict[str, Mapping[str, float]] = {}
         self._started = time.monotonic()
 
     def open(self, project_run: str | None) -> RunRecorder[TrialRecord]:
@@ -208,8 +207,7 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
     def _record(self, stage: str, trial: FinishedTrial, outcome: Outcome | None) -> None:
         """Record a trial that ended, and show the progress of the search."""
         if outcome is not None:
-            record = trial.record(stage, f"{stage} {trial.number}", self.request.searched_on, outcome)
-            self.metrics[trial.key] = self.recorder.add(record).metrics
+            self.recorder.add(trial.record(stage, f"{stage} {trial.number}", self.request.searched_on, outcome))
         if trial.state == "failed":
             logger.warning("%s trial %d failed: %s", stage, trial.number, trial.error)
         if trial.state == "complete":
@@ -277,15 +275,12 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
             tuple(request.space.ranges),
             default=setup.hyperparameters,
             run_of=recorder.run_of,
-            metrics={**recorder.recovered.metrics, **self.metrics},
-        )
-        stages = tuple(
-            summarise_stage(each.stage, each.space.ranges, table, sign=self.metric.sign) for each in stage_runs
+            metrics={**recorder.recovered.metrics, **{record.key: record.metrics for record in self._spooled()}},
         )
         return SearchResult(
             title=request.title,
             metric=request.metric,
-            stages=stages,
+            stages={each.stage: each.space.ranges for each in stage_runs},
             trials=table,
             best=best,
             default=setup.hyperparameters,

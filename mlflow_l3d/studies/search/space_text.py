@@ -34,7 +34,13 @@ def read_space(text: str, approach: Approach, offered: Mapping[str, Searched]) -
     ParameterError
         For the first entry that is not allowed; named ``space.<name>``.
     """
-    entries = _json_entries(text) if text.startswith("{") or text.endswith(".json") else _inline_entries(text)
+    entries: Any
+    if text.startswith("{") or text.endswith(".json"):
+        entries = json_of("space", text, text if text.startswith("{") else file_text("space", text, text))
+        if not isinstance(entries, dict):
+            raise ParameterError("space", text, "must hold a JSON object, name -> what is searched")
+    else:
+        entries = _inline_entries(text)
     check_names("space", entries, approach.hyperparameters, f"a name of {approach.name}:")
     declared = {name: approach.hyperparameters[name] for name in entries}
     return {name: _searched(name, entry, declared[name], offered.get(name)) for name, entry in entries.items()}
@@ -107,13 +113,6 @@ def _searched(name: str, entry: Any, declaration: Hyperparameter, offered: Searc
     return SearchRange(entry["low"], entry["high"], log=log, coarse=tuple(coarse))
 
 
-def _json_entries(text: str) -> dict[str, Any]:
-    entries: dict[str, Any] = json_of("space", text, text if text.startswith("{") else file_text("space", text, text))
-    if not isinstance(entries, dict):
-        raise ParameterError("space", text, "must hold a JSON object, name -> what is searched")
-    return entries
-
-
 def _inline_entries(text: str) -> dict[str, Any]:
     """Return the entries of ``name=low..high:scale,name=a|b|c,name`` as the JSON form has them."""
     entries: dict[str, Any] = {}
@@ -123,15 +122,13 @@ def _inline_entries(text: str) -> dict[str, Any]:
             raise ParameterError("space", text, _FORMS)
         if name in entries:
             raise ParameterError("space", text, f"must name {name} once")
-        entries[name] = _inline_entry(name, value) if equals else None
+        entries[name] = None
+        if ".." in value.partition(":")[0]:
+            bounds, colon, scale = (piece.strip() for piece in value.partition(":"))
+            if colon and scale not in _SCALES:
+                raise unknown_name(f"space.{name}", scale, _SCALES)
+            low, _, high = (piece.strip() for piece in bounds.partition(".."))
+            entries[name] = {"low": low, "high": high, **({"log": scale == "log"} if colon else {})}
+        elif equals:
+            entries[name] = [choice.strip() for choice in value.split("|")]
     return entries
-
-
-def _inline_entry(name: str, value: str) -> Any:
-    bounds, colon, scale = (piece.strip() for piece in value.partition(":"))
-    low, dots, high = (piece.strip() for piece in bounds.partition(".."))
-    if not dots:
-        return [choice.strip() for choice in value.split("|")]
-    if colon and scale not in _SCALES:
-        raise unknown_name(f"space.{name}", scale, _SCALES)
-    return {"low": low, "high": high, **({"log": scale == "log"} if colon else {})}

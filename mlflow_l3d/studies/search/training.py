@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -124,8 +124,11 @@ class TunedSession(CellwiseSession):
         if epochs := sum(max(map(len, of_names.values()), default=0) for of_names in curves):
             metrics["epochs_done"] = float(epochs)
         logged = None if report is None else report.logged()
-        outcome = Outcome(cell.key, metrics=metrics, curves=mean_curves(curves), logged=logged)
-        return replace(outcome, **_answers(outcomes[0])) if self.tuned.evaluated == "test" else outcome
+        answers, first = {}, outcomes[0]
+        if self.tuned.evaluated == "test" and first.predictions is not None:
+            tested = slice(None) if first.reference is None else ~first.reference
+            answers = {name: getattr(first, name)[tested] for name in ("example_ids", "labels", "predictions")}
+        return Outcome(cell.key, metrics=metrics, curves=mean_curves(curves), logged=logged, **answers)
 
     def _session(self, hyperparameters: Mapping[str, Value]) -> Session:
         """Return the inner session for these hyperparameters; there is one at a time."""
@@ -164,14 +167,6 @@ class TunedSession(CellwiseSession):
             approach = f"approach {self.job.approach.name} did not return it, it returned {returned}."
             raise L3DError(f"metric={self.tuned.metric}: {approach}")
         return float(outcome.metrics[self.tuned.metric])
-
-
-def _answers(outcome: Outcome) -> dict[str, Any]:
-    """Return ids, labels and predictions of the test examples, without the reference set; nothing if there are none."""
-    if outcome.predictions is None:
-        return {}
-    tested = slice(None) if outcome.reference is None else ~outcome.reference
-    return {name: getattr(outcome, name)[tested] for name in ("example_ids", "labels", "predictions")}
 
 
 def mean_curves(curves: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, list[float]]:

@@ -176,11 +176,13 @@ def best_trial(trials: Sequence[FinishedTrial], sign: float = 1.0) -> FinishedTr
     Raises
     ------
     L3DError
-        If no trial is complete.
+        If no trial is complete; it names the first error.
     """
     complete = [trial for trial in trials if trial.state == "complete"]
     if not complete:
-        raise L3DError("No trial was complete: all were pruned or failed. Use pruner=none, or another space.")
+        error = next((f"; the first error: {trial.error.rstrip('.')}" for trial in trials if trial.error), "")
+        wrong = f"No trial was complete: all {len(trials)} trials were pruned or failed{error}"
+        raise L3DError(f"{wrong}. Mend that, or use pruner=none or another space.")
     return max(complete, key=lambda trial: sign * trial.score)
 
 

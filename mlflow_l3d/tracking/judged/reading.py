@@ -22,13 +22,9 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run, Trace
 
-_TRACES_A_PAGE: Final = 500
 _REQUEST, _INPUTS, _MADE_BY = "mlflow.eval.requestId", "mlflow.traceInputs", "mlflow.sourceRun"
 _APP, _MODEL = "mlflow.genaiEvaluate.agent.digest", "mlflow.modelId"
-_OF_JUDGING: Final = ("replicate", "judge", "judgement")  # parameters of a cell's run that do not reach the app
 _RUN, _DIGEST = "mlflow.assessment.sourceRunId", "mlflow.assessment.scorerDigest"
-_CUT: Final = "..."
-_TABLE: Final = "eval_results_table.json"
 _SCORE, _MEAN = "/score", "/mean"
 _STATIC: Final = 64
 """Digits of a request id that is a hash of the inputs, which repeated rows share; others are of one call."""
@@ -85,13 +81,13 @@ def _read_traces(client: MlflowClient, run: Run, keys: dict[str, str]) -> RunJud
     good = answers[~answers["failed"]]
     incomplete = _incomplete(judgements[judgements["answer"].isin(good["answer"])], len(good))
     notes = *_left_out(run, traces, answers), *incomplete
-    return RunJudgements(*_about(client, run), answers, judgements, notes, apps, expected=_rows_expected(run) or 0)
+    return RunJudgements(*_about(client, run), answers, judgements, notes, apps, expected=_rows_expected(run))
 
 
 def _traces(client: MlflowClient, run: Run, *, spans: bool = False) -> Iterator[Trace]:
     """Yield the traces that a run made or judged."""
     place = {"locations": [str(run.info.experiment_id)], "run_id": str(run.info.run_id), "include_spans": spans}
-    search = partial(client.search_traces, max_results=_TRACES_A_PAGE, **place)
+    search = partial(client.search_traces, max_results=500, **place)
     return every_page(lambda token: search(page_token=token))
 
 
@@ -152,7 +148,7 @@ def _add_rows(client: MlflowClient, run: Run, traces: Sequence[Trace], keys: dic
     for trace in traces:
         text = trace.info.trace_metadata.get(_INPUTS)
         tag = trace.info.tags.get(names.ROW)
-        if tag or (text and not text.endswith(_CUT)):
+        if tag or (text and not text.endswith("...")):
             keys[trace.info.trace_id] = tag or _hash(text or "", columns.get(made_by[trace.info.trace_id]))
     cut = made_by.keys() - keys.keys()
     for trace in _traces(client, run, spans=True) if cut else ():
@@ -179,12 +175,11 @@ def _hash(text: str, names_of_inputs: Collection[str] | None = None) -> str:
     return row_of(content)
 
 
-def _rows_expected(run: Run) -> int | None:
-    """Return the number of rows that a run was given, all data sets together; None if it does not say."""
+def _rows_expected(run: Run) -> int:
+    """Return the number of rows that a run was given, all data sets together; 0 if it does not say."""
     inputs = run.inputs.dataset_inputs if run.inputs else ()
     profiles = [json.loads(each.dataset.profile or "{}") for each in inputs]
-    numbers = [each["num_rows"] for each in profiles if isinstance(each, dict) and "num_rows" in each]
-    return sum(numbers) if numbers else None
+    return sum(each.get("num_rows", 0) for each in profiles if isinstance(each, dict))
 
 
 def _about(client: MlflowClient, run: Run) -> tuple[str, str, str, dict[str, float]]:
@@ -192,7 +187,7 @@ def _about(client: MlflowClient, run: Run) -> tuple[str, str, str, dict[str, flo
     means = {name.removesuffix(_MEAN): value for name, value in run.data.metrics.items() if name.endswith(_MEAN)}
     name, tags = str(run.info.run_name or run.info.run_id), run.data.tags
     if names.CELL_KEY in tags:
-        levels = [each for factor, each in run.data.params.items() if factor not in _OF_JUDGING]
+        levels = [each for factor, each in run.data.params.items() if factor not in ("replicate", "judge", "judgement")]
         parent = None if levels else found(client.get_run, tags.get(names.PARENT_RUN_ID, ""))
         name = " ".join(levels) or (parent.data.params.get("predict_fn", name) if parent else name)
     return str(run.info.run_id), str(run.info.experiment_id), name, means
@@ -214,7 +209,7 @@ def _left_out(run: Run, traces: Sequence[Trace], answers: pd.DataFrame) -> Itera
             f"The run has {there} answers to {counted(expected, 'row')} of data: it was evaluated more than once. All "
             f"answers count; the means that MLflow logged describe the last evaluation only."
         )
-    if (rows := answers["row"].nunique()) < there <= (expected or 0) and answers["tagged"].isna().any():
+    if (rows := answers["row"].nunique()) < there <= expected and answers["tagged"].isna().any():
         yield f"Rows of equal inputs count as repeats of one: {there} rows of data have {rows} different inputs."
     if failed := int(answers["failed"].sum()):
         yield (
@@ -247,7 +242,7 @@ def _incomplete(judgements: pd.DataFrame, answers: int) -> Iterator[str]:
 def _table_of(run: Run) -> str:
     """Return the artifact in which `mlflow.evaluate` left the scores of rows; the empty text if there is none."""
     logged = json.loads(run.data.tags.get(names.LOGGED_ARTIFACTS) or "[]")
-    return next((str(each["path"]) for each in logged if str(each.get("path")).endswith(_TABLE)), "")
+    return next((str(each["path"]) for each in logged if str(each.get("path")).endswith("eval_results_table.json")), "")
 
 
 def _read_table(client: MlflowClient, run: Run) -> RunJudgements:

@@ -18,6 +18,7 @@ from mlflow_l3d.analysis.sequential.spending import (
     planned_looks,
 )
 from mlflow_l3d.studies.gate.numbers.power import (
+    MOST_AUTO,
     Noise,
     measured_pairs,
     outlook,
@@ -193,5 +194,5 @@ def test_the_budget_is_what_power_takes():
     for budget, enough in ((found, True), (found - 2, False)):
         stated = power(plan(budget), Noise(1.0))
         assert (min(stated.same.equivalent, stated.worse.worse) >= 0.79) is enough
-    assert runs_for_power(0.8, plan, Noise(100.0), most=30) == 30
+    assert runs_for_power(0.8, plan, Noise(100.0)) == MOST_AUTO
     assert runs_for_power(0.8, plan, Noise(0.01)) == 5

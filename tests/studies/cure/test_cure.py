@@ -25,7 +25,9 @@ from mlflow_l3d.approaches.cured.members import read_member
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.cures import text_of
+from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.report.remedies import remedy_words
+from mlflow_l3d.studies import base
 from mlflow_l3d.studies.cure import data, request, verifying
 from mlflow_l3d.studies.cure.gather import Gathered
 from mlflow_l3d.studies.cure.numbers.verified import CureAnswer
@@ -307,19 +309,22 @@ def test_runs_that_score_no_better_than_chance_collapsed_if_they_are_many_or_apa
 
 def test_a_remedy_that_another_process_trains_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("L3D_CACHE", str(tmp_path))
-    golden: Any = SimpleNamespace(key="k", side="vote of 3 runs over data_order")
-    other, said = FileLock(verifying.members_folder() / "k.lock"), []
+    path = tmp_path / "k.lock"
+    other, said = FileLock(path), []
     other.acquire()
 
     def say(lines: list[str]) -> None:
         said.extend(lines)
         other.release()
 
-    monkeypatch.setattr(verifying, "say", say)
-    with verifying.in_turn(golden):
-        assert said == ["Another process trains the vote of 3 runs over data_order. Waiting for it."]
-    with verifying.in_turn(golden):
-        assert len(said) == 1
+    monkeypatch.setattr(base, "say", say)
+    for waiting in ("Waiting for it.", "Not needed.", ""):
+        with base.locked(path, waiting) as is_held:
+            assert is_held
+    assert said == ["Waiting for it."]
+    other.acquire()
+    with base.locked(path) as is_held:
+        assert not is_held
 
 
 def test_a_member_is_whole_whenever_another_process_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +333,7 @@ def test_a_member_is_whole_whenever_another_process_reads_it(tmp_path: Path, mon
     monkeypatch.setattr(verifying, "member_keys", lambda _: ("context", ["k"]))
     monkeypatch.setattr(verifying, "stored_runs", lambda *_: pd.DataFrame({"cell_key": ["k"], "f1_macro": [0.5]}))
     monkeypatch.setattr(verifying, "read_predictions", lambda *_, **__: [(None, table)])
-    folder, replace, read = verifying.members_folder(), Path.replace, []
+    folder, replace, read = cache_folder("members"), Path.replace, []
 
     def read_before(path: Path, target: Path) -> Path:
         read.append(read_member(folder, "k"))

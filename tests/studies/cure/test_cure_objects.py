@@ -21,7 +21,6 @@ def test_golden_runs_of_an_object_take_the_executor_that_is_asked_for(
 
     def placed(**options: object) -> tuple[str, int | None]:
         side = specify_cure(found, options, client).side
-        assert side is not None
         assert side.request is not None
         return side.request.setup.executor, side.request.setup.workers
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gate_answers import PLAN, gate_answer
+from gate_answers import PLAN, document_of, gate_answer
 from pages import Page
 
 from mlflow_l3d.metrics.known import named
@@ -20,7 +20,6 @@ from mlflow_l3d.studies.gate.report import (
     advice_on,
     answers,
     first_table,
-    gate_document,
     gate_markdown,
     headline,
     look_line,
@@ -51,7 +50,7 @@ def test_a_gate_that_lost_runs_neither_decides_nor_asks_for_more() -> None:
     assert (LOSSY.exit_status, said(LOSSY, 0)[:9]) == (2, "Not known")
     fix = "No verdict if more than 10 % of the runs fail: correct their error, and gate again."
     assert [(step.text, step.command) for step in steps(LOSSY, SOURCE)] == [(fix, "")]
-    assert "cheaper" not in gate_document(LOSSY).to_text()
+    assert "cheaper" not in document_of(LOSSY).to_text()
     assert LOSSY.metrics()[1]["runs_used"] == 9
 
 
@@ -68,12 +67,11 @@ def test_a_gate_that_lost_runs_neither_decides_nor_asks_for_more() -> None:
         ),
         (LOSSY, "No verdict: 11 of 20 runs of one side have no score."),
         (replace(gate_answer(-0.03), metric=named("mse")), "The candidate is worse by 0.030."),
-        (replace(gate_answer(0.0), looks=()), "No run was compared."),
     ],
 )
 def test_every_text_begins_with_the_decision(found: GateAnswer, words: str) -> None:
     assert headline(found) == words
-    text, page = gate_document(found).to_text(), Page(gate_document(found).to_html()).text
+    text, page = document_of(found).to_text(), Page(document_of(found).to_html()).text
     assert text.startswith(f"{words}\n")
     assert f"exit status {found.exit_status}" in " ".join(text.split())
     assert f"exit status {found.exit_status}" in page
@@ -174,7 +172,7 @@ def test_next_step_agrees_with_the_advice(
 ) -> None:
     found = gate_answer(difference, error, outstanding=outstanding)
     assert advice_on(found).short == do
-    assert marked(advice_on(found).lead) in Page(gate_document(found).to_html()).text.replace("\N{NO-BREAK SPACE}", " ")
+    assert marked(advice_on(found).lead) in Page(document_of(found).to_html()).text.replace("\N{NO-BREAK SPACE}", " ")
     [next_step] = steps(found, SOURCE)
     assert step in next_step.text
     assert command in next_step.command
@@ -208,12 +206,12 @@ def test_an_interval_without_an_end_says_so() -> None:
     found = gate_answer(0.0)
     look = replace(found.looks[-1], low=-math.inf, high=math.inf, decision="undecided")
     assert "of the difference is unbounded after 10 runs of each." in said(replace(found, looks=(look,)), 0)
-    assert "(unbounded)" in Page(gate_document(replace(found, looks=(look,))).to_html()).text
+    assert "(unbounded)" in Page(document_of(replace(found, looks=(look,))).to_html()).text
 
 
 def test_the_first_screen_is_short_and_links_its_run() -> None:
     found = gate_answer(**UNDECIDED, other=(-0.05, 0.001), outstanding=Outstanding(runs=40.0))
-    document = gate_document(found, source=SOURCE, lines=["8 runs trained now"])
+    document = document_of(found, source=SOURCE, lines=["8 runs trained now"])
     first = Page(document.to_html(folded=False)).text
     assert len(first.split("verdict")[0].split()) <= 120
     assert len(first.split()) <= 600

@@ -101,7 +101,6 @@ def test_repeats_of_an_evaluation_have_luck_and_pass_k(made: dict[str, str]) -> 
     one = result.scorers[0]
     assert one.components.mean == pytest.approx(sum(RIGHT["a"]) / 3 / ROWS)
     assert (one.components.rows, one.components.answers, len(one.unstable)) == (ROWS, 3 * ROWS, 6 - 2)
-    assert one.passes is not None
     # Rows 0 and 1 pass in 3 of 3 answers, 2 and 3 in 2, 4 and 5 in 1, the others in none.
     assert one.passes["all_pass"].tolist() == pytest.approx([12 / 36, (2 + 2 / 3) / 12, 2 / 12])
     assert one.passes["any_pass"].tolist() == pytest.approx([12 / 36, (2 + 2 + 2 * 2 / 3) / 12, 6 / 12])
@@ -118,7 +117,6 @@ def test_judges_of_the_same_answers_are_not_mixed(made: dict[str, str]) -> None:
     one = evaluate_judged(of(made, "first second"), log=False).scorers[0]
     assert one.components.mean == 0.75
     assert len(one.unstable) == 2
-    assert one.agreement is not None
     # By hand: (equal 10/12 - by chance 0.75² + 0.25²) / (1 - by chance).
     assert one.agreement["kappa"].iloc[0] == pytest.approx((10 / 12 - 0.625) / 0.375)
     assert one.agreed == ("Cohen's kappa", one.agreement["kappa"].iloc[0])
@@ -345,7 +343,7 @@ def test_two_different_verdicts_are_not_called_the_same() -> None:
 
 def test_a_judge_that_gives_words_leaves_the_other_ones_numbers() -> None:
     one = score_scorer(judged_table(words=[math.nan] * 6, strict=[0.0, 1.0, 1.0, 0.0, 1.0, 0.0]))
-    assert one.agreement is None
+    assert one.agreement.empty
     assert (
         "One judge of judge: the judge's luck is not known." in JudgedEvaluation("", ("r",), "a", (one,), ()).summary()
     )

@@ -29,9 +29,13 @@ def drawn(generator, runs, pool):
     return sum(generator.normal(scale=TRUTH[name] ** 0.5, size=shape) for name, shape in parts.items())
 
 
+def variances(values, ids, level=None, levels=1):
+    return score_variances(values, ids, level or [0] * len(values), levels)
+
+
 def test_whole_tables_are_the_analysis_of_variance():
     table = drawn(np.random.default_rng(6), 6, 9) + 3
-    found = score_variances(list(table), [np.arange(9)] * 6)
+    found = variances(list(table), [np.arange(9)] * 6)
     of_runs, of_examples = 9 * table.mean(axis=1).var(ddof=1), 6 * table.mean(axis=0).var(ddof=1)
     left = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
     both = np.square(left).sum() / (5 * 8)
@@ -46,7 +50,7 @@ def test_without_bias_where_each_run_has_examples_of_its_own():
     for _ in range(400):
         table = drawn(generator, 12, 40)
         chosen = [generator.permutation(40)[: generator.integers(10, 25)] for _ in table]
-        found = score_variances([row[own] for row, own in zip(table, chosen, strict=True)], chosen)
+        found = variances([row[own] for row, own in zip(table, chosen, strict=True)], chosen)
         assert not found.shared
         sums.append([found.runs, found.examples, found.both])
     # Five standard errors of the mean of 400 estimates, none of which was cut off at 0 often.
@@ -61,7 +65,7 @@ def test_a_list_that_is_used_equally_often_moves_no_mean():
         level = generator.integers(0, 3, 18)
         table = drawn(generator, 18, 15) + shift[level][:, None]
         ids = [np.arange(15)] * 18
-        plain, listed = score_variances(list(table), ids), score_variances(list(table), ids, level.tolist(), 3)
+        plain, listed = variances(list(table), ids), variances(list(table), ids, level.tolist(), 3)
         found.append([plain.runs, listed.runs, listed.examples, listed.both])
     means, errors = np.mean(found, axis=0), np.std(found, axis=0) / 300**0.5
     truth = [TRUTH["runs"] + shift.var(), *TRUTH.values()]
@@ -124,7 +128,7 @@ def test_pseudo_values_are_what_leaving_out_says(metric):
 
 @pytest.mark.parametrize("ids", [[[0, 1], [0, 1]], [[0, 1], [2, 3], [4, 5]], [[0], [0], [0]]])
 def test_too_little_to_tell(ids):
-    assert score_variances([np.ones(len(each)) for each in ids], [np.array(each) for each in ids]) is None
+    assert variances([np.ones(len(each)) for each in ids], [np.array(each) for each in ids]) is None
 
 
 def test_each_cell_also_pays_for_the_reference_set() -> None:

@@ -18,7 +18,9 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.values import json_of
 from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.door import Referee
+from mlflow_l3d.studies.referee.existing import Source
 from mlflow_l3d.studies.referee.numbers.judge import Rules
+from mlflow_l3d.studies.referee.record import SessionRecorder
 from mlflow_l3d.studies.referee.results import session_of
 from mlflow_l3d.studies.referee.source import Candidate, FunctionSource, check_measured
 from mlflow_l3d.tracking.connection import connect
@@ -41,6 +43,10 @@ class Trained(FunctionSource):
         luck = np.random.default_rng(seed).standard_normal()
         own = np.random.default_rng([seed, round(1000 * candidate["x"])]).standard_normal()
         return float(0.7 + 0.02 * (candidate["x"] + 0.9 * luck + 0.3 * own))
+
+
+def resumed(source: Source, run_id: str) -> Conduct:
+    return Conduct.resume(source, SessionRecorder.find(connect(), run_id))
 
 
 @pytest.fixture
@@ -68,21 +74,21 @@ def test_a_session_interrupted_at_every_run_is_the_same_and_runs_nothing_twice(s
         for _ in range(40):
             source.stop_after = len(source.made) + 1
             try:
-                verdicts.append(Conduct.resume(source, stopped.run_id).judge(candidate).verdict)
+                verdicts.append(resumed(source, stopped.run_id).judge(candidate).verdict)
                 break
             except KeyboardInterrupt:
                 runs = connect().search_runs([stopped.recorder.experiment_id], "attributes.status = 'RUNNING'")
                 assert not [run.info.run_name for run in runs]
     assert verdicts == [each.verdict for each in expected]
     assert len(source.made) == cost
-    assert Conduct.resume(source, stopped.run_id).status().path == path
+    assert resumed(source, stopped.run_id).status().path == path
 
 
 def test_what_was_judged_keeps_its_verdict(source: Trained) -> None:
     conduct = Conduct.start(source, RULES, baseline_runs=8)
     first = conduct.judge({"x": 2.0})
     made = len(source.made)
-    again = Conduct.resume(source, conduct.run_id).judge({"x": 2.0})
+    again = resumed(source, conduct.run_id).judge({"x": 2.0})
     assert (again.verdict, again.number, again.spent, len(source.made)) == (first.verdict, 1, 0, made)
     line = json.loads(again.to_json())
     assert (line["verdict"], line["champion"], line["referee"]) == ("keep", "x=2.0", conduct.run_id)
@@ -102,7 +108,7 @@ def test_only_the_champion_is_kept_and_the_baseline_is_not_better(source: Traine
 
 def test_a_second_handle_sees_runs_of_an_undecided_candidate(source: Trained) -> None:
     one = Conduct.start(source, RULES, baseline_runs=8)
-    other = Conduct.resume(source, one.run_id)
+    other = resumed(source, one.run_id)
     one.judge({"x": 2.0}, most_runs=2)
     other.judge({"x": 2.0}, most_runs=3)
     assert one.judge({"x": 2.0}, most_runs=1).assessment.runs == 6
@@ -112,7 +118,7 @@ def test_a_second_handle_sees_runs_of_an_undecided_candidate(source: Trained) ->
 @pytest.mark.slow
 def test_two_that_judge_in_turn_see_what_the_other_kept(source: Trained) -> None:
     one = Conduct.start(source, RULES, baseline_runs=8)
-    other = Conduct.resume(source, one.run_id)
+    other = resumed(source, one.run_id)
     assert one.judge({"x": 2.0}).verdict == "keep"
     second = other.judge({"x": 2.001})
     assert (second.number, second.verdict, second.champion) == (2, "reject", "x=2.0")
@@ -186,9 +192,9 @@ def test_refused(source: Trained) -> None:
         FunctionSource(lambda candidate, seed: 0.5, object())
     conduct = Conduct.start(source, RULES, baseline_runs=8)
     with pytest.raises(L3DError, match="another baseline"):
-        Conduct.resume(FunctionSource(lambda candidate, seed: 0.5, {"x": 0.0}), conduct.run_id)
+        resumed(FunctionSource(lambda candidate, seed: 0.5, {"x": 0.0}), conduct.run_id)
     with pytest.raises(ParameterError, match="must be the run of a session"):
-        Conduct.resume(source, "0" * 32)
+        resumed(source, "0" * 32)
 
 
 @pytest.mark.slow
@@ -198,7 +204,7 @@ def test_one_that_was_begun_first_and_is_kept_last_is_the_champion(source: Train
     first = conduct.judge({"x": 6.0}, most_runs=1)
     assert (first.verdict, conduct.judge({"x": 3.0}).verdict) == ("undecided", "keep")
     assert conduct.judge({"x": 6.0}).verdict == "keep"
-    again = Conduct.resume(source, conduct.run_id)
+    again = resumed(source, conduct.run_id)
     last = again.judge({"x": 4.5})
     assert (last.verdict, last.number, last.champion) == ("reject", 3, "x=6.0")
     assert [step.number for step in again.status().path] == [2, 1]
@@ -212,7 +218,7 @@ def test_what_was_deleted_neither_frees_a_number_nor_lowers_the_evidence_that_ot
     before = [conduct.judge({"x": x}) for x in (0.01, 0.02)]
     for each in before:
         connect().delete_run(each.candidate_run_id)
-    after = Conduct.resume(source, conduct.run_id).judge({"x": 0.03})
+    after = resumed(source, conduct.run_id).judge({"x": 0.03})
     assert after.number == 3
     assert after.assessment.needed > before[0].assessment.needed
     open_ = [conduct.judge({"x": x}, most_runs=1) for x in (0.5, 3.0)]
@@ -234,7 +240,7 @@ def test_scores_that_cannot_be_or_contradict_recorded_ones_are_refused(source: T
     assert conduct.judge({"scores": {"0": 0.9, "1": 0.9}}).assessment.runs == 2
     with pytest.raises(ParameterError, match=r"score 0\.7 of run 0: contradicts .* 0\.9"):
         conduct.judge({"scores": {"0": 0.7, "1": 0.9, "2": 0.9}})
-    with pytest.raises(ParameterError, match="one score of run 0"):
+    with pytest.raises(ParameterError, match="one score per run"):
         check_measured({"0": 0.5, "00": 0.6})
     with pytest.raises(ParameterError, match="a name is there twice"):
         json_of("candidate", "", '{"scores": {"0": 0.5, "0": 0.6}}')
@@ -266,7 +272,7 @@ def test_a_status_does_not_wait_for_the_judgement_of_a_thread(source: Trained) -
         try:
             assert begun.wait(60)
             same = Referee(train, {"x": 0.0}, baseline_runs=8)
-            seen = [referee.status(), same.status(), session_of(Conduct.resume(same.conduct.source, referee.run_id))]
+            seen = [referee.status(), same.status(), session_of(resumed(same.conduct.source, referee.run_id))]
         finally:
             go_on.set()
         assert judged.result().verdict == "keep"

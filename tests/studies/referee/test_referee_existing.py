@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 from mlflow_l3d import Referee, seeds
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.referee.numbers.judge import Rules
-from mlflow_l3d.studies.referee.numbers.session import Runs, Session, SystemRecord
+from mlflow_l3d.studies.referee.numbers.session import Session, SystemRecord
 from mlflow_l3d.studies.referee.source import Candidate
 
 pytestmark = pytest.mark.slow
@@ -54,7 +54,8 @@ def test_without_shared_seeds_the_gain_is_the_difference_of_means_with_both_vari
     """With the correlation of 0.9 that others have, the error would be half as large, and the claim too early."""
     random, gains = np.random.default_rng(2), []
     for _ in range(1500):
-        session = Session(Rules(effect=1.0, confirm=5), dict(enumerate(random.standard_normal(40))))
+        baseline = SystemRecord("", 0, "baseline", "", scores=dict(enumerate(random.standard_normal(40))))
+        session = Session(Rules(effect=1.0, confirm=5), baseline)
         luck = np.array([session.baseline.scores[number] for number in range(20)])
         session.noise.add_candidate(0.9 * luck + 0.4 * random.standard_normal(20), luck)
         runs = dict(enumerate(random.standard_normal(5)))
@@ -69,9 +70,8 @@ def test_without_shared_seeds_the_gain_is_the_difference_of_means_with_both_vari
     assert session.look(four).error < 0.75 * session.look(four, paired=False).error
     # Neither a pair with its numbers nor one with the champion that it becomes says anything of shared seeds.
     before = session.noise.estimate().correlation
-    session.conclude(
-        "existing", runs, session.look(runs, paired=False).__class__(*[5, 1, 1, 0, 2, 9, 9, "keep"]), paired=False
-    )
+    kept = session.look(runs, paired=False).__class__(*[5, 1, 1, 0, 2, 9, 9, "keep"])
+    session.conclude(SystemRecord("", 1, "existing", "", {"runs": ""}, runs, "keep", [kept], 5))
     assert session.noise.estimate().correlation == before
     assert session.noise_of().correlation == 0
 
@@ -121,7 +121,7 @@ def test_a_group_is_judged_when_enough_runs_are_there_and_confirmed_by_later_one
 
 def test_runs_are_compared_afresh_with_another_champion(referee: Referee) -> None:
     conduct = referee.conduct
-    conduct.session.champion = Runs("another", 20, {20: 0.7})
+    conduct.session.champion, conduct.session.next_number = SystemRecord("", 2, "another", "", scores={20: 0.7}), 20
     look = conduct.session.look({0: 0.8})
     candidate = Candidate("theirs", {"runs": "theirs"}, None, {0: 0.8, 1: 0.9})
     record = SystemRecord("", 1, "theirs", candidate.key, candidate.content, {0: 0.8}, looks=[look])

@@ -13,7 +13,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.referee.halves import Halves
 from mlflow_l3d.studies.referee.numbers.judge import Rules
-from mlflow_l3d.studies.referee.numbers.session import Session
+from mlflow_l3d.studies.referee.numbers.session import Session, SystemRecord
 
 ACCURACY, TASK = named("accuracy"), {"kind": "classification", "classes": ["a", "b"]}
 EXAMPLES = pd.DataFrame({"example_id": range(61), "label": [0] * 40 + [1] * 21, "prediction": 0})
@@ -49,12 +49,12 @@ def gains(seed: int, *, candidates: int = 30, runs: int = 10) -> tuple[float, fl
     base = system()
     rules = Rules(effect=0.05, candidates=candidates, most_runs=runs, confirm=runs, fresh_half=True)
     for number in range(candidates):
-        session, new = Session(rules, dict(enumerate(base[:runs, 0]))), system()
+        session, new = Session(rules, SystemRecord("", 0, "", "", scores=dict(enumerate(base[:runs, 0])))), system()
         session.judged = number
         scores = dict(enumerate(new[:runs, 0]))
         look = session.look(scores)
         if look.verdict == "keep":
-            session.conclude("candidate", scores, look)
+            session.conclude(SystemRecord("", 1, "candidate", "", None, scores, "keep", [look], runs))
             both = [dict(enumerate(each[:, 1])) for each in (new, base)]
             session.champion.fresh_half, session.baseline.fresh_half = both
             session.champion.scores = dict(enumerate(new[:, 0]))

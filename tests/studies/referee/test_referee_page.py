@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +13,18 @@ import pytest
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.referee import results
-from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, Verdict
+from mlflow_l3d.studies.referee.numbers.judge import Assessment, Judgement, Rules, Verdict
 from mlflow_l3d.studies.referee.numbers.session import Course, Step, SystemRecord
-from mlflow_l3d.studies.referee.report import judgement_lines, path_table, session_document
+from mlflow_l3d.studies.referee.report import headline, judgement_lines, path_table, session_document
 
 
 def look(runs: int, gain: float, verdict: Verdict) -> Assessment:
     return Assessment(runs, gain, 0.01, gain - 0.03, gain + 0.03, 500.0, 400.0, verdict)
+
+
+def judged(number: int, verdict: Verdict, at: Assessment, spent: int = 4, more: int = 9) -> Judgement:
+    title = COURSE.systems[number].title
+    return Judgement(verdict, title, number, at, spent, 0, more, 30, math.nan, False, "", "c" * 32, "a" * 32)
 
 
 def system(number: int, title: str, verdict: str, *looks: Assessment) -> SystemRecord:
@@ -66,33 +72,37 @@ def test_first_screen_answers_champion_luck_price_and_next_step() -> None:
 def test_limits_that_are_not_finite_are_no_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     course, logged = replace(COURSE, path=(replace(COURSE.path[0], low=-math.inf, high=math.inf),)), {}
     monkeypatch.setattr(results, "session_of", lambda conduct: results.RefereeSession("r", course, Source()))
-    monkeypatch.setattr(results, "log_metrics", lambda client, run_id, numbers: logged.update(numbers[course.judged]))
     for name in ("write_result", "save_report", "log_results"):
         monkeypatch.setattr(results, name, lambda *_: None)
-    results.publish(SimpleNamespace(recorder=SimpleNamespace(client=None)))  # type: ignore[arg-type]
+
+    def log_batch(run_id: str, metrics: Any) -> None:
+        logged.update({each.key: each.value for each in metrics})
+
+    client = SimpleNamespace(log_batch=log_batch)
+    results.publish(SimpleNamespace(recorder=SimpleNamespace(client=client)))  # type: ignore[arg-type]
     assert logged == {"judged": 2, "kept": 1, "runs_used": 7, "gain": 0.04}
 
 
 def test_gains_that_are_not_confirmed_are_not_called_better() -> None:
     step = COURSE.path[0]
     open_ = replace(COURSE, path=(replace(step, confirmed=math.nan, low=-math.inf, high=math.inf),))
-    assert session_document(open_).headline.endswith("its gain is not confirmed yet.")
-    assert "Not confirmed yet; the runs that decided add up to +6.0" in session_document(open_).to_text()
+    assert headline(open_).endswith("its gain is not confirmed yet.")
+    assert "Not confirmed yet; the runs that decided add up to +6.0" in session_document(open_, Source()).to_text()
     wide = replace(COURSE, path=(replace(step, low=-0.01),))
     kinds = [table.kinds for page in (COURSE, wide) if (table := path_table(page)) is not None]
     assert kinds == [("better",), ("undecided",)]  # of one colour in the picture
-    assert session_document(wide).headline.endswith("fresh runs do not settle whether it is better than the baseline.")
+    assert headline(wide).endswith("fresh runs do not settle whether it is better than the baseline.")
     none = replace(COURSE, path=(), systems=COURSE.systems[:2])
-    assert session_document(none).headline == "No candidate was kept (1 judged): the baseline is the champion."
+    assert headline(none) == "No candidate was kept (1 judged): the baseline is the champion."
 
 
 def test_what_is_ahead_but_failed_is_not_called_too_little() -> None:
     ahead = system(1, "batch=1", "reject", look(1, 0.09, "reject"), look(2, 0.09, "reject"))
     ahead.scores[3] = math.nan
     course = replace(COURSE, systems=(BASELINE, ahead))
-    lines = judgement_lines(course, ahead.title, "reject", ahead.looks[-1], "4 runs", "")
+    lines = judgement_lines(course, replace(judged(1, "reject", ahead.looks[-1]), candidate=ahead.title))
     assert lines[1].endswith("failed with seeds that the champion did not fail with: such a candidate is not kept.")
-    assert " 2, 1 failed" in " ".join(session_document(course).to_text().split())
+    assert " 2, 1 failed" in " ".join(session_document(course, Source()).to_text().split())
 
 
 @pytest.mark.parametrize(
@@ -100,14 +110,12 @@ def test_what_is_ahead_but_failed_is_not_called_too_little() -> None:
     [
         (1, "reject: learning_rate=1", "too little to be seen with the runs that are allowed."),
         (2, "keep: dropout=0", "the next changes are relative to it."),
-        (3, "undecided: <epochs=20>", "Next: about 9 runs of it."),
+        (3, "undecided: <epochs=20>", "Next: about 9 runs of it, from number 30."),
     ],
 )
 def test_a_judgement_is_said_in_two_lines(number: int, first: str, last: str) -> None:
     system = COURSE.systems[number]
-    lines = judgement_lines(
-        COURSE, system.title, system.verdict or "undecided", system.looks[-1], "4 runs", "about 9 runs of it"
-    )
+    lines = judgement_lines(COURSE, judged(number, system.verdict or "undecided", system.looks[-1]))  # type: ignore[arg-type]
     assert lines[0] == first
     assert lines[1].endswith(last)
 
@@ -117,18 +125,19 @@ def test_best_of_equal_candidates_is_ahead_by_luck_of_the_examples_about_as_much
     course = replace(COURSE, systems=judged, luck_of_examples=0.01)
     lead = np.random.default_rng(1).normal(0, 0.01, (2_000, 200)).max(axis=1).mean()
     assert course.lead_by_luck == pytest.approx(lead, rel=0.2)
-    text = " ".join(session_document(course).to_text().split())
+    text = " ".join(session_document(course, Source()).to_text().split())
     assert (
         "the best of 200 equal candidates may be ahead by up to 3.26 points through luck of the examples alone" in text
     )
     for fine in (replace(course, luck_of_examples=0.005), replace(course, luck_of_examples=math.nan)):
-        assert "used often" not in session_document(fine).to_text()
+        assert "used often" not in session_document(fine, Source()).to_text()
 
 
 def test_runs_without_a_score_are_those_of_the_candidate_that_is_judged() -> None:
-    lines = judgement_lines(COURSE, "dropout=0", "keep", look(2, 0.06, "keep"), "2 runs", "")
+    kept = judged(2, "keep", look(2, 0.06, "keep"))
+    lines = judgement_lines(COURSE, kept)
     assert "no score" not in " ".join(lines)
     failed = replace(COURSE.systems[2], scores={2: math.nan, 3: math.nan})
     course = replace(COURSE, systems=(*COURSE.systems[:2], failed, *COURSE.systems[3:]))
-    lines = judgement_lines(course, "dropout=0", "keep", look(2, 0.06, "keep"), "2 runs", "")
+    lines = judgement_lines(course, kept)
     assert "2 runs have no score and do not count" in " ".join(lines)

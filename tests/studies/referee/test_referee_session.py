@@ -11,9 +11,15 @@ import pytest
 from mlflow_l3d.analysis.sequential.evidence import Estimate, evidence_of_gain
 from mlflow_l3d.studies.referee.numbers.judge import Rules, assess, runs_left
 from mlflow_l3d.studies.referee.numbers.noise import Noise, NoiseSoFar
-from mlflow_l3d.studies.referee.numbers.session import Session
+from mlflow_l3d.studies.referee.numbers.session import Session, SystemRecord
 
 RULES = Rules(effect=1.0, candidates=60)
+
+
+def baseline_of(scores: dict[int, float]) -> SystemRecord:
+    return SystemRecord("", 0, "baseline", "", scores=scores)
+
+
 Draw = Callable[[np.random.Generator], float]
 
 
@@ -29,7 +35,8 @@ def play(
         luck = seeds.setdefault(number, float(random.standard_normal()))
         return mean + math.sqrt(correlation) * luck + math.sqrt(1 - correlation) * draw(random)
 
-    session = Session(rules, {number: run(0.0, number) for number in range(20)}, shares_seeds=correlation > 0)
+    baseline = baseline_of({number: run(0.0, number) for number in range(20)})
+    session = Session(rules, baseline, shares_seeds=correlation > 0)
     for index, gain in enumerate(gains):
         scores: dict[int, float] = {}
         while not verdicts[index:]:
@@ -39,7 +46,8 @@ def play(
             scores[number], runs = run(mean + gain, number, draw), runs + 1
             look = session.look(scores)
             if look.verdict != "undecided":
-                session.conclude(f"candidate {index}", scores, look)
+                decided = max(scores) + 1
+                session.conclude(SystemRecord("", index + 1, "", "", None, scores, look.verdict, [look], decided))
                 verdicts.append(look.verdict)
         if verdicts[-1] == "keep":
             mean += gain
@@ -56,7 +64,7 @@ def test_the_interval_of_what_is_kept_excludes_0() -> None:
     kept, held, looks = 0, 0, 0
     for seed in range(60):
         random, truth = np.random.default_rng(seed), 1.7
-        baseline = dict(enumerate(random.normal(0, 0.5, 20).tolist()))
+        baseline = baseline_of(dict(enumerate(random.normal(0, 0.5, 20).tolist())))
         session, scores, low = Session(RULES, baseline, shares_seeds=False), {}, -math.inf
         for number in range(12):
             scores[number] = float(random.normal(truth, 0.9))

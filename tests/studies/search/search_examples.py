@@ -5,7 +5,10 @@ from typing import Any
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, SearchRange
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.studies.search.numbers import SearchResult, summarise_stage
+from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult, compare_held_out
+from mlflow_l3d.studies.search.report import search_report
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 
 RANGES: dict[str, dict[str, Searched]] = {
@@ -61,7 +64,7 @@ def result(stages: Any = None, **more: Any) -> SearchResult:
     values = {
         "title": "finetuning on rotten_tomatoes: search",
         "metric": named("f1_macro"),
-        "stages": tuple(summarise_stage(stage, RANGES[stage], table[table["level"] == stage]) for stage in stages),
+        "stages": {stage: RANGES[stage] for stage in stages},
         "trials": table,
         "best": BEST,
         "default": DEFAULT,
@@ -71,3 +74,13 @@ def result(stages: Any = None, **more: Any) -> SearchResult:
         "seconds": 754.0,
     }
     return SearchResult(**{**values, **more})
+
+
+def report_of(found: SearchResult, **more: Any) -> Document:
+    return search_report(found, **{"source": Source(), "lines": (), "settings": {}, **more})
+
+
+def held_out(found: Any, default: Any, sides: Any = None, **more: Any) -> HeldOut:
+    """Return two settings compared, without predictions by default."""
+    how = {"metric": named("f1_macro"), "classes": 0, "searched": (), "overlap": 0.0, **more}
+    return compare_held_out(found, default, sides or [[None] * len(found)] * 2, **how)

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from search_examples import BEST, DEFAULT, result
+from search_examples import BEST, DEFAULT, held_out, result
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, SearchRange
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import value_text
-from mlflow_l3d.studies.search.numbers import compare_held_out, range_text, summarise_stage
+from mlflow_l3d.studies.search.numbers import range_text
 from mlflow_l3d.studies.search.report import headline
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 
@@ -24,7 +24,7 @@ RESULT = result()
 
 def test_the_interval_is_that_of_a_paired_t_test() -> None:
     found, default = [0.82, 0.85, 0.80, 0.84], [0.80, 0.81, 0.82, 0.80]
-    held = compare_held_out(found, default)
+    held = held_out(found, default)
     interval = stats.ttest_rel(found, default).confidence_interval(0.95)
     assert held.difference == pytest.approx(np.mean(found) - np.mean(default))
     assert (held.ci_low, held.ci_high) == pytest.approx((interval.low, interval.high))
@@ -32,15 +32,15 @@ def test_the_interval_is_that_of_a_paired_t_test() -> None:
 
 
 def test_pairs_without_a_score_are_left_out_and_one_pair_has_no_interval() -> None:
-    held = compare_held_out([0.8, math.nan, 0.9, 0.7], [0.7, 0.1, 0.8, math.inf])
+    held = held_out([0.8, math.nan, 0.9, 0.7], [0.7, 0.1, 0.8, math.inf])
     assert (held.missing, held.found) == (2, (0.8, 0.9))
     assert held.difference == pytest.approx(0.1)
-    one = compare_held_out([0.8], [0.7])
+    one = held_out([0.8], [0.7])
     assert one.difference == pytest.approx(0.1)
     assert math.isnan(one.ci_low)
     assert math.isnan(one.ci_high)
-    assert math.isnan(compare_held_out([], []).difference)
-    same = compare_held_out([0.7, 0.8], [0.7, 0.8])
+    assert math.isnan(held_out([], []).difference)
+    same = held_out([0.7, 0.8], [0.7, 0.8])
     assert (same.difference, same.ci_low, same.ci_high) == (0, 0, 0)
 
 
@@ -59,10 +59,12 @@ def test_the_table_and_what_is_counted_in_it() -> None:
     assert list(table["is_default"]) == [False, True, False, False]
     assert list(table["run_id"]) == ["", "abc", "", ""]
     assert math.isnan(table["score"][3])
-    stage = summarise_stage("coarse", {}, table)
-    assert (stage.trials, stage.complete, stage.pruned, stage.failed, stage.best_score) == (3, 1, 1, 1, 0.8)
-    assert summarise_stage("coarse", {}, table, sign=-1).best_score == 0.75
-    assert math.isnan(summarise_stage("coarse", {}, table[2:]).best_score)
+    found = replace(RESULT, trials=table, stages={"coarse": {}})
+    numbers = found.metrics()
+    assert [numbers[f"trials_{state}"] for state in ("complete", "pruned", "failed")] == [1, 1, 1]
+    assert (len(found.ended), found.best_score) == (3, 0.8)
+    assert replace(found, metric=named("f1_macro:lower")).best_score == 0.75
+    assert math.isnan(replace(found, trials=table[2:]).best_score)
     assert replace(RESULT, trials=table).default_score == 0.75
     assert math.isnan(replace(RESULT, trials=table[2:]).default_score)
 
@@ -90,7 +92,7 @@ def test_examples_that_chose_the_setting_are_left_out_and_the_interval_counts_ex
         tests = [np.sort(rng.permutation(300)[:60]) for _ in range(10)]
         scores = [[(answers[each][x] == labels[x]).mean() for x in tests] for each in (best, 0)]
         sides = [answer_tables(labels, answers[each], tests) for each in (best, 0)]
-        held = compare_held_out(*scores, sides, metric=metric, classes=2, searched=chose, overlap=0.16)
+        held = held_out(*scores, sides, metric=metric, classes=2, searched=chose, overlap=0.16)
         assert held.is_unseen
         kept = [np.setdiff1d(x, chose) for x in tests]
         assert held.found == pytest.approx([(answers[best][x] == labels[x]).mean() for x in kept])
@@ -102,9 +104,9 @@ def test_examples_that_chose_the_setting_are_left_out_and_the_interval_counts_ex
 
 def test_without_predictions_the_share_of_examples_that_chose_is_kept() -> None:
     tables = answer_tables(np.zeros(4, int), np.ones(4, int), [np.arange(4)] * 2)
-    held = compare_held_out([0.8, 0.9], [0.7, 0.7], [tables, [tables[0], None]], metric=named("accuracy"), overlap=0.2)
+    held = held_out([0.8, 0.9], [0.7, 0.7], [tables, [tables[0], None]], metric=named("accuracy"), overlap=0.2)
     assert (held.is_unseen, held.overlap, held.found) == (False, 0.2, (0.8, 0.9))
-    few = compare_held_out([0.8, 0.9], [0.7, 0.7], [tables] * 2, metric=named("accuracy"), searched=[0, 1, 2])
+    few = held_out([0.8, 0.9], [0.7, 0.7], [tables] * 2, metric=named("accuracy"), searched=[0, 1, 2])
     assert not few.is_unseen
     assert headline(replace(RESULT, held_out=held)) == (
         "Undecided: a gain of 15.0 points with 2 new seeds may be luck; 20 % of the test examples chose it."
@@ -116,13 +118,13 @@ def test_a_setting_whose_runs_fail_is_not_called_better(failed: int) -> None:
     """What fails is rarely any run: here those of which the found setting is worse."""
     default, found = np.full(10, 0.6), np.linspace(0.55, 0.65, 10)
     found[:failed] = math.nan
-    held = compare_held_out(found, default)
+    held = held_out(found, default)
     assert f"No verdict: runs failed with {failed} of 10 new seeds." in headline(replace(RESULT, held_out=held))
     found[1:failed] = 0.62
-    assert "No verdict" not in headline(replace(RESULT, held_out=compare_held_out(found, default)))
+    assert "No verdict" not in headline(replace(RESULT, held_out=held_out(found, default)))
 
 
 def test_equal_gains_on_few_configurations_have_an_error() -> None:
     """Of nine configurations in ten the gain is 1 point, of the tenth a loss of 9: four do not show it in 66 %."""
-    held = compare_held_out([0.61, 0.62, 0.59, 0.6], [0.6, 0.61, 0.58, 0.59])
+    held = held_out([0.61, 0.62, 0.59, 0.6], [0.6, 0.61, 0.58, 0.59])
     assert held.ci_low < 0 < held.difference < held.ci_high

@@ -11,19 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pages import Page
-from search_examples import DEFAULT, coarse, fine, result, trials
+from search_examples import DEFAULT, coarse, fine, held_out, report_of, result, trials
 
 from mlflow_l3d.approaches.hyperparameters import SearchChoices
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
-from mlflow_l3d.studies.search.numbers import compare_held_out
 from mlflow_l3d.studies.search.report import (
     MOST_TRIALS,
     answers,
     gains,
     headline,
-    search_report,
     setting_table,
     steps,
     verdict,
@@ -31,7 +29,7 @@ from mlflow_l3d.studies.search.report import (
 
 ATTACK = "<script>alert('x')</script>"
 RUN = "a" * 32
-BETTER = compare_held_out([0.82, 0.83, 0.81], [0.80, 0.81, 0.80])
+BETTER = held_out([0.82, 0.83, 0.81], [0.80, 0.81, 0.80])
 RESULT = result(held_out=BETTER, run_id=RUN)
 SOURCE = Source(
     task="reviews.csv",
@@ -48,7 +46,7 @@ def said(each: Any, at: int) -> str:
 
 
 def compared(found: Any, default: Any, **more: Any) -> Any:
-    return replace(RESULT, held_out=compare_held_out(found, default), **more)
+    return replace(RESULT, held_out=held_out(found, default), **more)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +90,7 @@ def compared(found: Any, default: Any, **more: Any) -> Any:
 def test_the_headline_says_what_the_search_is_worth(each: Any, word: str, words: str) -> None:
     assert verdict(each.held_out, each.metric) == word
     assert headline(each) == words
-    assert search_report(each).to_text().startswith(f"{words}\n")
+    assert report_of(each).to_text().startswith(f"{words}\n")
 
 
 def test_first_answer_holds_the_scores_that_chose_and_why_they_are_too_good() -> None:
@@ -152,7 +150,7 @@ def test_the_table_sets_the_found_setting_against_the_default() -> None:
 
 
 def test_the_first_screen_is_short_and_the_rest_is_folded() -> None:
-    document = search_report(replace(RESULT, notes=("one note",)), source=SOURCE, lines=["runs at http://h"])
+    document = report_of(replace(RESULT, notes=("one note",)), source=SOURCE, lines=["runs at http://h"])
     text = document.to_text()
     assert len(text.splitlines()) <= 25
     assert {"runs at http://h", "1 coarse trial failed.", "one note"} <= set(text.splitlines())
@@ -168,7 +166,7 @@ def test_the_first_screen_is_short_and_the_rest_is_folded() -> None:
 
 
 def test_trials_stand_best_first_and_failed_last() -> None:
-    text = Page(search_report(RESULT).to_html()).text
+    text = Page(report_of(RESULT).to_html()).text
     text = text[text.index("Trials, best first") :]
     order = re.findall(r"(coarse|fine) (\d+)(?: best| default)? (\d\d\.\d\d|n/a)", text)
     assert len(order) == 30
@@ -179,7 +177,7 @@ def test_trials_stand_best_first_and_failed_last() -> None:
     assert re.search(r"coarse \d+ best 80.00 complete", text)
     assert re.search(r"coarse 0 default 74.23", text)
     many = {"coarse": trials([{"learning_rate": 10 ** -(2 + 0.005 * at)} for at in range(350)])}
-    html = search_report(result(many)).to_html()
+    html = report_of(result(many)).to_html()
     assert f"{350 - MOST_TRIALS} more trials are in trials.json." in Page(html).text
 
 
@@ -211,9 +209,9 @@ def test_gains_are_drawn_with_the_colour_of_their_verdict() -> None:
 )
 def test_lines_are_never_too_long(title: str, name: str, value: Any, score: float) -> None:
     ranges = {name: SearchChoices(("x" * 70,))}
-    stages = tuple(replace(stage, ranges=ranges, best_score=score) for stage in RESULT.stages)
+    stages = dict.fromkeys(RESULT.stages, ranges)
     named = {"title": title, "best": {name: value}, "importances": {name: 0.5}, "notes": (title,)}
-    table = RESULT.trials.assign(**{name: 1})
-    text = search_report(replace(RESULT, stages=stages, trials=table, **named), lines=["short"]).to_text()
+    table = RESULT.trials.assign(score=score, **{name: 1})
+    text = report_of(replace(RESULT, stages=stages, trials=table, **named), lines=["short"]).to_text()
     assert max(map(len, text.splitlines())) <= 100
     assert text.endswith("\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -18,8 +18,6 @@ from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, ratio_interv
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.gate.numbers.gate import measure
 
-FEWEST_COLLAPSED: Final = 5
-"""With fewer collapsed runs, but some, intervals of a ratio of standard deviations cover as little as 63 %."""
 Verdict: TypeAlias = Literal["verified", "open", "refuted"]
 
 
@@ -72,7 +70,8 @@ class Verified:
     @property
     def roughness(self) -> str:
         """Why intervals of the spread do not hold: few runs collapsed; empty if they do."""
-        is_rough = 0 < self.collapsed < FEWEST_COLLAPSED
+        # With fewer, but some, intervals of a ratio of standard deviations cover as little as 63 %.
+        is_rough = 0 < self.collapsed < 5
         return f"{self.collapsed} of {2 * self.runs} runs collapsed: intervals may be too short" * is_rough
 
     @property

@@ -112,17 +112,14 @@ def headline(answer: CureAnswer) -> str:
 def _helping(answer: CureAnswer) -> Answer:
     unit, helping = unit_of(answer.metric), answer.helping()
     if (best := answer.leading) is not None:
-        change = f"{unit.change(best.mean_change.value, 1)}{unit.behind}"
-        limits = between(*best.mean_change[1:], partial(unit.change, digits=1))
-        of_mean = f"Its mean changes by {change} ({limits})"
-        lead = f"**{beginning(best.prediction.remedy)}**, {best.runs} golden runs. {achieved(best, answer)} {of_mean}."
+        change = partial(unit.change, digits=1)
+        of_mean = f"{change(best.mean_change.value)}{unit.behind} ({between(*best.mean_change[1:], change)})"
+        lead = f"**{beginning(best.prediction.remedy)}**, {best.runs} golden runs. {achieved(best, answer)} "
+        lead += f"Its mean changes by {of_mean}."
     elif answer.collapsed:
-        first = against_collapse(answer.predictions)
-        what = (
-            f"**{beginning(first.remedy)}** may help, which is unknown until verified"
-            if first
-            else "**No untried remedy of this approach** may help"
-        )
+        what = "**No untried remedy of this approach** may help"
+        if first := against_collapse(answer.predictions):
+            what = f"**{beginning(first.remedy)}** may help, which is unknown until verified"
         lead = f"{what}. The numbers below show runs that fail to learn."
     elif helping:
         agree, shift = helping[0].consistency.value, unit.change(helping[0].mean_change.value, 1)
@@ -150,19 +147,18 @@ def _cost(answer: CureAnswer) -> Answer:
 
 
 def _luck(answer: CureAnswer) -> Answer:
-    unit, chosen = unit_of(answer.metric), answer.chosen
-    if answer.verified or chosen is None or answer.collapsed:
-        trained = answer.leading
-        std = answer.best.cured.value if answer.best else trained.plain.value if trained else answer.std
-    else:
-        std = chosen.std.value
-    behind = f", in these {answer.verified[0].runs} runs" if answer.verified else ""
-    shares = sorted(chosen.shares.items(), key=lambda each: -each[1])[:2] if chosen and not answer.verified else []
-    causes = [f"**{factor_words(name)}** ({share_text(share)})" for name, share in shares]
-    more = f" Involved in its variance: {listed(causes)}." if causes else ""
+    unit, chosen, std, more = unit_of(answer.metric), answer.chosen, answer.std, "."
+    if trained := answer.leading:
+        std = answer.best.cured.value if answer.best else trained.plain.value
+        more = f", in these {answer.verified[0].runs} runs."
+    elif chosen:
+        std = std if answer.collapsed else chosen.std.value
+        shares = sorted(chosen.shares.items(), key=lambda each: -each[1])[:2]
+        causes = [f"**{factor_words(name)}** ({share_text(share)})" for name, share in shares]
+        more += f" Involved in its variance: {listed(causes)}." if causes else ""
     if not math.isfinite(std):
         return Answer("What stays luck?", "", ("Unknown: fewer than two independent runs have a score.",))
-    return Answer("What stays luck?", "", (f"**{unit.typical(std)}**{unit.behind}{behind}.{more}",))
+    return Answer("What stays luck?", "", (f"**{unit.typical(std)}**{unit.behind}{more}",))
 
 
 def front(answer: CureAnswer) -> Drawing | None:

@@ -229,10 +229,9 @@ class GateAnswer:
         """Return what MLflow holds, by look."""
         found: dict[int, dict[str, float]] = {}
         for number, look in enumerate(self.looks, 1):
-            ends = zip(with_interval("difference"), (look.difference, look.low, look.high), strict=True)
-            found[number] = {name: value for name, value in ends if math.isfinite(value)}
+            ends = look.difference, look.low, look.high
+            found[number] = dict(zip(with_interval("difference"), ends, strict=True))
             found[number] |= {"runs_used": float(look.pairs), "looks": float(number)}
         power = {"power_equivalent": self.before.same.equivalent, "power_worse": self.before.worse.worse}
-        last = {"exit_status": float(self.exit_status), **power}
-        found[len(self.looks)] = {**found.get(len(self.looks), {}), **last}
+        found[len(self.looks)] |= {"exit_status": float(self.exit_status), **power}
         return found

@@ -184,8 +184,8 @@ def power(plan: SequentialPlan, noise: Noise, draws: int = DRAWS) -> Forecast:
     return Forecast(noise.std, same, worse)
 
 
-def runs_for_power(wanted: float, plan: Callable[[int], SequentialPlan], noise: Noise, most: int = MOST_AUTO) -> int:
-    """Return the smallest budget with which both answers of :func:`power` are found so often; `most` if none has.
+def runs_for_power(wanted: float, plan: Callable[[int], SequentialPlan], noise: Noise) -> int:
+    """Return the smallest budget with which both answers of :func:`power` are found so often, or :data:`MOST_AUTO`.
 
     Parameters
     ----------
@@ -203,9 +203,9 @@ def runs_for_power(wanted: float, plan: Callable[[int], SequentialPlan], noise: 
 
     low, high = FEWEST - 1, FEWEST
     while not enough(high):
-        if high >= most:
-            return most
-        low, high = high, min(most, 2 * high)
+        if high >= MOST_AUTO:
+            return MOST_AUTO
+        low, high = high, min(MOST_AUTO, 2 * high)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)

@@ -63,9 +63,9 @@ def evaluation_document(
     )
 
 
-def frame_table(frame: pd.DataFrame | None, note: str) -> Table | None:
+def frame_table(frame: pd.DataFrame, note: str) -> Table | None:
     """Return the first rows of a frame as a table; None if it has none."""
-    if frame is None or frame.empty:
+    if frame.empty:
         return None
     heads = [str(name).replace("_", " ") for name in frame]
     rows = frame.head(_ROWS).to_numpy(object)
@@ -111,7 +111,7 @@ def _change(one: ScorerNumbers) -> Answer:
         said += f" Those of row{'s' * (len(most) > 1)} {listed(most)} change most."
     if one.is_rated_once:
         said = "Not known: each answer has one judgement, and none is repeated. Repeat the evaluation to see it."
-    if one.agreement is not None:
+    if len(one.agreement):
         name, value = one.agreed
         said += f" Judges agree with {name} {plain(value)}."
     return Answer("Do verdicts change?", "", (said,))

@@ -195,6 +195,10 @@ def _survival(gain: float, square: float, of_candidate: float, rules: Rules) -> 
     return ratio, min(math.log1p(-rules.power) + _OVERSHOOT * step, 0.5)
 
 
+UNPAIRED: Final = "Unpaired: these runs share no seeds with the baseline."
+"""Note of a candidate of runs that exist already."""
+OF_LOOK: Final = ("gain", "low", "high", "evidence", "needed")
+"""Numbers of an assessment that tables and JSON have."""
 _EXIT_STATUS = {"keep": 0, "reject": 1, "undecided": 2}
 
 
@@ -250,12 +254,9 @@ class Judgement:
 
     def to_json(self) -> str:
         """Return the answer as one line of JSON."""
-        look = self.assessment
-        numbers = {
-            **{"gain": look.gain, "low": look.low, "high": look.high, "evidence": look.evidence},
-            **{"needed": look.needed, "runs": look.runs, "spent": self.spent},
-            **{"failed": self.failed, "more": self.more, "next": self.following, "confirmed": self.confirmed},
-        }
+        numbers = {name: getattr(self.assessment, name) for name in (*OF_LOOK, "runs")}
+        numbers |= {name: getattr(self, name) for name in ("spent", "failed", "more")}
+        numbers |= {"next": self.following, "confirmed": self.confirmed}
         content = {
             **{"verdict": self.verdict, "candidate": self.candidate, "number": self.number},
             **{name: value if math.isfinite(value) else None for name, value in numbers.items()},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,153 +12,6 @@ from mlflow_l3d.analysis.sequential.evidence import Estimate, confidence_sequenc
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, assess
 from mlflow_l3d.studies.referee.numbers.noise import Noise, NoiseSoFar
-
-
-@dataclass
-class Runs:
-    """The runs of one system.
-
-    Attributes
-    ----------
-    name
-        Of the system; the baseline or a candidate.
-    first
-        Number of its first fresh run, see :class:`Session`.
-    scores
-        Number of a run -> score, nan if it failed.
-    fresh_half
-        The same on the fresh half of the test examples, of runs that confirm.
-    paired
-        Whether runs of others with equal numbers have equal seeds.
-    """
-
-    name: str
-    first: int = 0
-    scores: dict[int, float] = field(default_factory=dict)
-    fresh_half: dict[int, float] = field(default_factory=dict)
-    paired: bool = True
-
-    def fresh(self) -> dict[int, float]:
-        """Return the runs that did not decide whether the system was kept."""
-        return {number: score for number, score in self.scores.items() if number >= self.first}
-
-
-@dataclass(frozen=True)
-class Step:
-    """One champion after another.
-
-    Attributes
-    ----------
-    name
-        Of the candidate that was kept.
-    number
-        Of the candidate, from 1.
-    claimed
-        Gain over the champion before it, by the runs that decided: too large on average (the winner's curse).
-    shrunk
-        The same, drawn towards 0 by what its error and the prior of the evidence say.
-    confirmed, low, high
-        Gain over the *baseline* by fresh runs alone, and its interval; nan before they are there.
-    """
-
-    name: str
-    number: int
-    claimed: float
-    shrunk: float
-    confirmed: float = math.nan
-    low: float = -math.inf
-    high: float = math.inf
-
-
-class Session:
-    """A session, from its records: the same records give the same session.
-
-    A candidate is compared with the champion of its time on runs of equal numbers, which share their seeds. If it is
-    kept, it becomes the champion and is run again with fresh numbers: those that decided were lucky, and so may the
-    baseline's first ones have been unlucky that it was compared with.
-
-    Parameters
-    ----------
-    rules
-        Of the session.
-    baseline
-        Scores of the baseline by number.
-    planned
-        How many of them were planned before the first candidate: the noise is learned from these.
-    shares_seeds
-        Whether runs with equal numbers have equal seeds.
-    """
-
-    def __init__(
-        self, rules: Rules, baseline: dict[int, float], *, planned: int | None = None, shares_seeds: bool = True
-    ) -> None:
-        self.rules = rules
-        self.baseline = Runs("baseline", 0, dict(baseline))
-        self.champion = self.baseline
-        self.planned = len(baseline) if planned is None else planned
-        self.noise = NoiseSoFar(shares_seeds)
-        self.noise.add_champion(score for number, score in baseline.items() if number < self.planned)
-        self.judged = 0
-        self.path: list[Step] = []
-
-    @property
-    def next_number(self) -> int:
-        """Number of the first run of the next candidate: of the champion's fresh ones."""
-        return self.champion.first
-
-    def noise_of(self, *, paired: bool = True) -> Noise:
-        """Return what runs of champion and candidate vary by; without shared seeds they do so independently."""
-        noise = self.noise.estimate()
-        return noise if paired and self.champion.paired else replace(noise, correlation=0.0)
-
-    def look(self, candidate: dict[int, float], number: int = 0, *, paired: bool = True) -> Assessment:
-        """Look at a candidate, whose runs share their seeds with the champion's or not; nothing is counted.
-
-        Its number sets its share of alpha; 0 is the next one.
-        """
-        needed = evidence_needed(number or self.judged + 1, len(self.path), self.rules.candidates, self.rules.alpha)
-        return assess(candidate, self.champion.fresh(), self.noise_of(paired=paired), self.rules, needed)
-
-    def conclude(self, name: str, candidate: dict[int, float], assessment: Assessment, *, paired: bool = True) -> None:
-        """Count a candidate that was kept or rejected."""
-        self.judged += 1
-        fresh = self.champion.fresh() if paired and self.champion.paired else {}
-        order = sorted(candidate)
-        scores = np.array([candidate[number] for number in order])
-        self.noise.add_candidate(scores, np.array([fresh.get(number, math.nan) for number in order]))
-        if assessment.verdict != "keep":
-            return
-        width, error = self.rules.effect**2, assessment.error**2
-        self.path.append(Step(name, self.judged, assessment.gain, assessment.gain * width / (width + error)))
-        self.champion = Runs(name, max(max(candidate) + 1, self.planned), dict(candidate), paired=paired)
-
-    @property
-    def to_confirm(self) -> range:
-        """Numbers of the runs that confirm the champion, of it and of the baseline."""
-        return range(self.champion.first, self.champion.first + self.rules.confirm)
-
-    def confirm(self) -> None:
-        """Take note that the fresh runs of the new champion are there, and those of the baseline with equal seeds."""
-        from scipy.special import stdtrit
-
-        last, rules = self.path[-1], self.rules
-        self.noise.add_champion(self.champion.scores.get(number, math.nan) for number in self.to_confirm)
-        both = (runs.fresh_half if rules.fresh_half else runs.scores for runs in (self.champion, self.baseline))
-        new, old = (np.array([scores.get(number, math.nan) for number in self.to_confirm]) for scores in both)
-        noise, differences = self.noise_of(), new - old
-        differences = differences[np.isfinite(differences)]
-        if not len(differences):
-            return
-        gain = rules.sign * float(differences.mean())
-        count, variance, degrees = len(differences), 2 * (1 - noise.correlation) * noise.std**2, noise.degrees
-        if count > 1 and (estimated := float(differences.var(ddof=1))) > variance:
-            variance, degrees = estimated, count - 1.0
-        estimate = Estimate(gain, variance / noise.std**2 / count if noise.std else 1.0, noise.std, degrees)
-        low, high = confidence_sequence(estimate, rules.effect, 1 - rules.alpha)
-        if math.isinf(high) and degrees:  # too few runs for any look, but this is the only one: Student's t
-            half = estimate.error * float(stdtrit(degrees, 1 - rules.alpha / 2))
-            low, high = gain - half, gain + half
-        self.path[-1] = replace(last, confirmed=gain, low=low, high=high)
 
 
 @dataclass
@@ -205,12 +57,134 @@ class SystemRecord:
     @property
     def paired(self) -> bool:
         """Whether its runs share their seeds with the runs of others that have equal numbers."""
-        return is_paired(self.content or {})
+        return "runs" not in (self.content or {})  # runs that exist share none
 
 
-def is_paired(content: Mapping[str, Any]) -> bool:
-    """Return whether a system of this content is run here, with the seeds of others; runs that exist share none."""
-    return "runs" not in content
+@dataclass(frozen=True)
+class Step:
+    """One champion after another.
+
+    Attributes
+    ----------
+    name
+        Of the candidate that was kept.
+    number
+        Of the candidate, from 1.
+    claimed
+        Gain over the champion before it, by the runs that decided: too large on average (the winner's curse).
+    shrunk
+        The same, drawn towards 0 by what its error and the prior of the evidence say.
+    confirmed, low, high
+        Gain over the *baseline* by fresh runs alone, and its interval; nan before they are there.
+    """
+
+    name: str
+    number: int
+    claimed: float
+    shrunk: float
+    confirmed: float = math.nan
+    low: float = -math.inf
+    high: float = math.inf
+
+
+class Session:
+    """A session, from its records: the same records give the same session.
+
+    A candidate is compared with the champion of its time on runs of equal numbers, which share their seeds. If it is
+    kept, it becomes the champion and is run again with fresh numbers: those that decided were lucky, and so may the
+    baseline's first ones have been unlucky that it was compared with.
+
+    Parameters
+    ----------
+    rules
+        Of the session.
+    baseline
+        Its record.
+    planned
+        How many of its runs were planned before the first candidate: the noise is learned from these.
+    shares_seeds
+        Whether runs with equal numbers have equal seeds.
+
+    Attributes
+    ----------
+    champion
+        Its record.
+    next_number
+        Number of the first run of the next candidate: of the champion's fresh ones, which did not decide that it was
+        kept.
+    judged, path
+        How many candidates were concluded, and one champion after another.
+    """
+
+    def __init__(
+        self, rules: Rules, baseline: SystemRecord, *, planned: int | None = None, shares_seeds: bool = True
+    ) -> None:
+        self.rules, self.baseline, self.champion, self.next_number = rules, baseline, baseline, 0
+        self.planned = len(baseline.scores) if planned is None else planned
+        self.noise = NoiseSoFar(shares_seeds)
+        self.noise.add_champion(score for number, score in baseline.scores.items() if number < self.planned)
+        self.judged = 0
+        self.path: list[Step] = []
+
+    def fresh(self) -> dict[int, float]:
+        """Return the champion's runs that did not decide whether it was kept."""
+        return {number: score for number, score in self.champion.scores.items() if number >= self.next_number}
+
+    def noise_of(self, *, paired: bool = True) -> Noise:
+        """Return what runs of champion and candidate vary by; without shared seeds they do so independently."""
+        noise = self.noise.estimate()
+        return noise if paired and self.champion.paired else replace(noise, correlation=0.0)
+
+    def look(self, candidate: dict[int, float], number: int = 0, *, paired: bool = True) -> Assessment:
+        """Look at a candidate, whose runs share their seeds with the champion's or not; nothing is counted.
+
+        Its number sets its share of alpha; 0 is the next one.
+        """
+        needed = evidence_needed(number or self.judged + 1, len(self.path), self.rules.candidates, self.rules.alpha)
+        return assess(candidate, self.fresh(), self.noise_of(paired=paired), self.rules, needed)
+
+    def conclude(self, record: SystemRecord) -> None:
+        """Count a candidate that was kept or rejected by the last of its looks."""
+        self.judged += 1
+        fresh = self.fresh() if record.paired and self.champion.paired else {}
+        order = [number for number in sorted(record.scores) if self.next_number <= number < record.decided]
+        scores, beside = (np.array([runs.get(number, math.nan) for number in order]) for runs in (record.scores, fresh))
+        self.noise.add_candidate(scores, beside)
+        if record.verdict == "keep":
+            look, width = record.looks[-1], self.rules.effect**2
+            shrunk = look.gain * width / (width + look.error**2)
+            self.path.append(Step(record.title, record.number, look.gain, shrunk))
+            self.champion, self.next_number = record, max(record.decided, self.planned)
+
+    @property
+    def to_confirm(self) -> range:
+        """Numbers of the runs that confirm the champion, of it and of the baseline."""
+        return range(self.next_number, self.next_number + self.rules.confirm)
+
+    def confirm(self) -> None:
+        """Take note of the fresh runs of the new champion, and those of the baseline with equal seeds, if all exist."""
+        from scipy.special import stdtrit
+
+        last, rules, systems = self.path[-1], self.rules, (self.champion, self.baseline)
+        both = [each.fresh_half if rules.fresh_half else each.scores for each in systems]
+        if not {*self.to_confirm} <= both[0].keys() & both[1].keys():
+            return
+        self.noise.add_champion(self.champion.scores.get(number, math.nan) for number in self.to_confirm)
+        new, old = (np.array([scores[number] for number in self.to_confirm]) for scores in both)
+        noise, differences = self.noise_of(), new - old
+        differences = differences[np.isfinite(differences)]
+        if not len(differences):
+            return
+        gain = rules.sign * float(differences.mean())
+        count, variance, degrees = len(differences), 2 * (1 - noise.correlation) * noise.std**2, noise.degrees
+        if count > 1 and (estimated := float(differences.var(ddof=1))) > variance:
+            variance, degrees = estimated, count - 1.0
+        estimate = Estimate(gain, variance / noise.std**2 / count if noise.std else 1.0, noise.std, degrees)
+        low, high = confidence_sequence(estimate, rules.effect, 1 - rules.alpha)
+        if math.isinf(high) and degrees:  # too few runs for any look, but this is the only one: Student's t
+            half = estimate.error * float(stdtrit(degrees, 1 - rules.alpha / 2))
+            low, high = gain - half, gain + half
+        self.path[-1] = replace(last, confirmed=gain, low=low, high=high)
 
 
 @dataclass(frozen=True)
