@@ -208,7 +208,7 @@ class Engine:
             elif (lender := self._trained.get(cell.key)) is None or not lender.lend(cell, point):
                 new.append(cell)
         if new and not self._fits(point, len(new)):
-            point.enter(State.CUT)
+            point.state = State.CUT
             return []
         return new
 

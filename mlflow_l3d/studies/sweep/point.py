@@ -74,7 +74,7 @@ class PointStudy(InvestigationStudy):
     def adopt(self, run_id: str, analysis: Analysis) -> None:
         """Take a complete parent, of an earlier run of the same sweep, as it is."""
         self.run_id, self.analysis = run_id, analysis
-        self.enter(State.COMPLETE)
+        self.state = State.COMPLETE
 
     @property
     def is_over(self) -> bool:
@@ -167,7 +167,7 @@ class PointStudy(InvestigationStudy):
             return
         result = self.conclude(self.request.plan.mitigation_runs if whole else self.steps_done)
         self.analysis = without_votes(result.analysis)
-        self.enter(State.COMPLETE if whole and result.analysis.cells_failed == 0 else State.INCOMPLETE)
+        self.state = State.COMPLETE if whole and result.analysis.cells_failed == 0 else State.INCOMPLETE
 
     def fail(self, line: str) -> None:
         """End the parent as failed; the other points continue."""

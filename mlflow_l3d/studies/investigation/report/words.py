@@ -128,21 +128,20 @@ def _of_tests(shown: Shown, whole: str = "it", behind: str = "") -> str:
 
 
 def _which(shown: Shown) -> Answer:
-    question = "Which kind of luck?"
-    if shown.design.baseline:
-        return Answer(question, "", (_baseline(shown), *details.which_details(shown)))
     records = [record for record in shown.records if math.isfinite(record.importance_corrected)]
-    if not records:
-        return Answer(question, "", ("No investigated factor has an importance.",))
-    return Answer(question, "", (_kinds(shown, records), *details.which_details(shown)))
+    sentences: tuple[str, ...] = ("No investigated factor has an importance.",)
+    if records or shown.design.baseline:
+        lead = _baseline(shown) if shown.design.baseline else _kinds(shown, records)
+        sentences = (lead, *details.which_details(shown))
+    return Answer("Which kind of luck?", "", sentences)
 
 
 def _kinds(shown: Shown, records: Sequence[Importance]) -> str:
     """Return the verdicts on all factors in one or two sentences."""
-    names: dict[str, list[str]] = {"dominates": [], "minor": [], "undecided": []}
-    for record in records:
-        names[shown.verdict(record)].append(record.factor)
-    above, below, open_ = names["dominates"], names["minor"], names["undecided"]
+    above, below, open_ = (
+        [record.factor for record in records if shown.verdict(record) == word]
+        for word in ("dominates", "minor", "undecided")
+    )
     if len(records) == 1:
         verdict = (
             f"{records[0].factor} {'is ' * (not above)}{shown.verdict(records[0])}{details.by_tests_text(shown, above)}"
