@@ -208,52 +208,46 @@ def latex_table(shown: ShownSweep, *, title: str) -> str:
 
 
 def trend_table(shown: ShownSweep) -> Table | None:
-    """Return the slopes of all trends, claims first; None if there is none."""
-    rows = [
-        {
-            "choice": one.choice,
-            "of": _of(one.of),
-            "per": "doubling" if one.scale == "log2" else f"{value_text(one.step)} more",
-            "change": shown.change(one.of, one.slope),
-            percent(shown.sweep.level): between(one.low, one.high, partial(shown.change, one.of)),
-            "p, Holm": probability(one.p_holm),
-            "claim": _claim(shown, one, one.low * one.high),
-            "points": str(one.points),
-            "over": _SCOPES.get(one.scope, "{tasks} tasks, a slope each").format(tasks=one.tasks),
-        }
-        for one in sorted(shown.sweep.trends, key=lambda one: not shown.claimed(one.p_holm))
-    ]
+    """Return the slopes of all trends, the surest first; None if there is none."""
+    rows = []
+    for one in shown.trends:
+        per = "doubling" if one.scale == "log2" else f"{value_text(one.step)} more"
+        own = {"per": per, "change": shown.change(one.of, one.slope)}
+        row = _test_row(shown, one, own, one.low, one.high, one.low * one.high)
+        over = _SCOPES.get(one.scope, "{tasks} tasks, a slope each").format(tasks=one.tasks)
+        rows.append({**row, "points": str(one.points), "over": over})
     return Table.of(rows, _TREND_NOTE.format(tests=shown.tests), texts=frozenset({1, 2, 6, 8})) if rows else None
 
 
 def interaction_table(shown: ShownSweep) -> Table | None:
     """Return the tests of all choices and factors, the surest first; None if there is none."""
     rows = []
-    for one in [*shown.moved(), *(one for one in shown.sweep.interactions if not shown.claimed(one.p_holm))]:
+    for one in shown.moves:
         ends = [f"{short(value_text(value))} {shown.level(one.of, mean)}" for value, mean in one.extremes()]
-        spread = partial(shown.change, one.of, sign=False)
-        rows.append(
-            {
-                "choice": one.choice,
-                "of": _of(one.of),
-                **dict(zip(("lowest", "highest"), ends, strict=True)),
-                "std": spread(one.test.spread),
-                percent(shown.sweep.level): between(one.test.spread_low, one.test.spread_high, spread),
-                "p, Holm": probability(one.p_holm),
-                "claim": _claim(shown, one, one.test.spread_low),
-                "points": str(one.test.points),
-            }
-        )
+        test, own = one.test, dict(zip(("lowest", "highest"), ends, strict=True))
+        own["std"] = shown.change(one.of, test.spread, sign="")
+        row = _test_row(shown, one, own, test.spread_low, test.spread_high, test.spread_low, sign="")
+        rows.append({**row, "points": str(test.points)})
     note = _INTERACTION_NOTE.format(tests=shown.tests)
     return Table.of(rows, note, texts=frozenset({1, 2, 3, 7})) if rows else None
 
 
-def _claim(shown: ShownSweep, one: Trend | Interaction, distance: float) -> str:
-    """Return whether it is claimed; if not, though its own interval excludes 0 (`distance` above 0), also why."""
-    if math.isnan(one.p_holm) or shown.claimed(one.p_holm):
-        return MISSING if math.isnan(one.p_holm) else "yes"
-    return f"no\n({shown.tests})" if distance > 0 else "no"
-
-
-def _of(name: str) -> str:
-    return "golden std" if name == GOLDEN_STD else name
+def _test_row(
+    shown: ShownSweep,
+    one: Trend | Interaction,
+    own: Mapping[str, str],
+    low: float,
+    high: float,
+    distance: float,
+    sign: str = "+",
+) -> dict[str, str]:
+    """Return what a test found; if its own interval excludes 0 (`distance` above 0) without a claim, also why."""
+    claim = "yes" if shown.claimed(one) else f"no\n({shown.tests})" if distance > 0 else "no"
+    return {
+        "choice": one.choice,
+        "of": "golden std" if one.of == GOLDEN_STD else one.of,
+        **own,
+        percent(shown.sweep.level): between(low, high, partial(shown.change, one.of, sign=sign)),
+        "p, Holm": probability(one.p_holm),
+        "claim": MISSING if math.isnan(one.p_holm) else claim,
+    }
