@@ -65,13 +65,8 @@ class Stopping:
 
     def history_frame(self) -> pd.DataFrame:
         """Return one row a look: ``factor``, and the columns of `INTERIM_COLUMNS` of analysis/planning/stopping.py."""
-        frames = [
-            frame.assign(factor=factor) for factor, rule in self._rules.items() if len(frame := rule.history_frame())
-        ]
-        if not frames:
-            return pd.DataFrame(columns=["factor", *IntervalRule(0.5).history_frame().columns])
-        ordered = pd.concat(frames, ignore_index=True).sort_values("rows", kind="stable", ignore_index=True)
-        return ordered[["factor", *(name for name in ordered if name != "factor")]]
+        looks = pd.concat({factor: rule.history_frame() for factor, rule in self._rules.items()}, names=["factor"])
+        return looks.reset_index("factor").sort_values("rows", kind="stable", ignore_index=True)
 
     def _estimate(self, scores: Tables, factor: str, rows: int) -> Estimate | None:
         return self._design.estimate(self._design.first(scores, rows, self._rows(scores)), factor)
