@@ -190,7 +190,8 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         failed = [point for point in points if point.error]
         if len(failed) == len(points):
             raise L3DError(f"Every point failed; the first said: {failed[0].error}")
-        swept = tuple(request.in_order((point.swept() for point in points), request.failed.values()))
+        ended = (point.swept() for point in points)
+        swept = tuple(each if isinstance(each, SweptPoint) else next(ended) for each in request.every)
         complete = sum(point.is_complete for point in points)
         parent, client = self.recorder.parent, self.recorder.client
         experiments = {point.run_id: parent.experiment_id for point in swept if point.run_id}
