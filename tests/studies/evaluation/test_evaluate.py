@@ -194,7 +194,7 @@ def test_cells_of_other_studies_are_told_of_before_and_after_they_are_deleted(
         assert f"; other finished studies lose 4 cells (run {second.run_id})." in caplog.text
         found = evaluate(second.run_id)
     (step, *_) = found.report().steps
-    assert step.text == "4 runs have no score, as 4 were deleted. The same command trains them:"
+    assert step.text == "4 runs have no score: 4 were deleted. The same command trains them:"
     caplog.clear()
     with place.entered():
         delete(second.run_id)
