@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -154,17 +154,18 @@ def _change(one: Outcome, other: Outcome, *metrics: str) -> str:
         numbers = [MISSING if each is None else f"{each:.6g}" for each in both]
         return f"{name} {' to '.join(numbers)}".strip()
 
-    def ordered(name: str) -> list[npt.NDArray[Any]]:
-        return [getattr(each, name)[np.argsort(each.example_ids)] for each in (one, other)]
+    def is_equal(name: str) -> npt.NDArray[np.bool_]:
+        own, others = (getattr(each, name)[np.argsort(each.example_ids)] for each in (one, other))  # type: ignore[arg-type]
+        return np.asarray(own == others) if own.shape == others.shape else np.zeros(1, dtype=bool)
 
-    if not np.array_equal(*ordered("example_ids")):
+    if not is_equal("example_ids").all():
         return _OTHER_EXAMPLES
-    if not np.array_equal(*ordered("labels")):
+    if not is_equal("labels").all():
         return SAME_EXAMPLES
-    if differ := int(np.not_equal(*ordered("predictions")).sum()):
+    if differ := int((~is_equal("predictions")).sum()):
         return f"{differ} of {len(one.predictions)} predictions"
     has_scores = one.scores is not None and other.scores is not None
-    return "scores, and no prediction" if has_scores and not np.array_equal(*ordered("scores")) else ""
+    return "scores, and no prediction" if has_scores and not is_equal("scores").all() else ""
 
 
 def _mark(request: CellRequest) -> Path:

@@ -111,7 +111,7 @@ def ablate_tables(
     seed: int,
     repeats: int = 1,
     answers: pd.DataFrame | None = None,
-    tables: Callable[[pd.Series[float]], Tables] = Tables,
+    tables: Callable[[pd.Series[float]], Tables] | None = None,
     metric: Metric = F1_MACRO,
 ) -> pd.DataFrame:
     """Return what an investigation would have found in each setting.
@@ -147,7 +147,7 @@ def ablate_tables(
         by_size: dict[int | None, Tables] = {None: scores}
         for number, setting in enumerate(settings):
             size = setting.examples
-            if size not in by_size and answers is not None:
+            if size not in by_size and answers is not None and tables is not None:
                 rank = np.random.default_rng(seeds[3]).permutation(answers["example"].max() + 1)
                 by_size[size] = tables(rescored(answers, metric, size=size, rank=rank))
             chosen = part(by_size[size], setting, seeds)

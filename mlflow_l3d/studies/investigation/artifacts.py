@@ -120,7 +120,9 @@ def cells_frame(
         row |= {f"factor.{factor}": number for factor, number in cell.configurations.items()}
         rows.append(row | {f"seed.{factor}": seed for factor, seed in cell.seeds.items()})
     frame = pd.DataFrame(rows)
-    rest = sorted(set(frame) - {*first}, key=lambda name: (name.startswith("seed."), name.startswith("factor."), name))
+    rest = sorted(
+        {*map(str, frame)} - {*first}, key=lambda name: (name.startswith("seed."), name.startswith("factor."), name)
+    )
     frame = frame.reindex(columns=[*first, *rest])
     if metric.name not in frame:
         frame[metric.name] = math.nan

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.checks.shape import long_tails
+from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.verdicts import joint_level
 from mlflow_l3d.analysis.intervals import LEVEL
@@ -90,13 +92,16 @@ class Monitor:
             if isinstance(rule, EpsilonRule):
                 rule.analyse(scores.tables[factor], self.design.golden_scores(scores))
             else:
-                rule.analyse(
-                    rows,
-                    lambda _, factor=factor: self.design.estimate(scores, factor),
-                    lambda _, factor=factor: long_tails(self.design.golden_scores(scores), scores.tables[factor]),
-                )
+                estimate = partial(self._estimate, scores, factor)
+                rule.analyse(rows, estimate, partial(self._has_long_tails, scores, factor))
         if self._rules and all(rule.stopped for rule in self._rules.values()):
             self.stopped = rows
+
+    def _estimate(self, scores: Tables, factor: str, rows: int) -> Estimate | None:
+        return self.design.estimate(self.design.first(scores, rows, self.steps_done), factor)
+
+    def _has_long_tails(self, scores: Tables, factor: str, rows: int) -> bool:
+        return long_tails(self.design.golden_scores(scores), scores.tables[factor][:rows])
 
     def _metrics(self, scores: Tables) -> dict[str, float]:
         level = joint_level(LEVEL, len(scores.tables))

@@ -149,7 +149,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
 
     def __init__(self, request: InvestigationRequest, *, progress: bool | None = False) -> None:
         super().__init__(request, progress=progress)
-        self._monitor = Monitor(request)
+        self.monitor = Monitor(request)
 
     @property
     def progress_title(self) -> str:
@@ -159,19 +159,19 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
     @property
     def stopped(self) -> bool:
         """Whether the stopping rule says stop."""
-        return self._monitor.stopped is not None
+        return self.monitor.stopped is not None
 
     @property
     def most_ahead(self) -> int:
         """Under a stopping rule, the cells of a row, or as many as are done."""
         if self.request.plan.stop == "none":
             return super().most_ahead
-        return max(self._monitor.design.step_size(0), self.reused + self.computed)
+        return max(self.monitor.design.step_size(0), self.reused + self.computed)
 
     def on_known(self, cell: Cell, metrics: Mapping[str, float]) -> None:
         """Let the monitor know."""
-        self._monitor.add(cell, metrics)
-        for step, values in self._monitor.new_steps():
+        self.monitor.add(cell, metrics)
+        for step, values in self.monitor.new_steps():
             self.recorder.log_metrics(values, step)
 
     def carry_out(self) -> Investigation:
@@ -179,11 +179,6 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
         self.train()
         with under_way("scoring", shown=self.progress):
             return self.conclude(self.request.plan.mitigation_runs)
-
-    @property
-    def steps_done(self) -> int:
-        """Rows that are complete, with all before them."""
-        return self._monitor.steps_done
 
     def conclude(self, rows: int) -> Investigation:
         """Score everything once more from the records, write the parent's artifacts, and end the parent.
@@ -195,7 +190,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
         """
         request, recorder = self.request, self.recorder
         if not request.final_runs:
-            request = request.truncate(self._monitor.stopped or rows)
+            request = request.truncate(self.monitor.stopped or rows)
             runs = request.changed(request.run_numbers())
             recorder.log_params({f"resolved.{name}": value for name, value in runs.items()})
         with deferred_interrupts():
@@ -208,7 +203,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
                 spooled_predictions(cells, recorder.spool),
                 metric=request.metric,
                 planned=_planned(request),
-                interim_analyses=self._monitor.interim_analyses,
+                interim_analyses=self.monitor.interim_analyses,
                 table_file=folder / names.PREDICTIONS,
             )
             address = runs_page(recorder.client, recorder.parent.experiment_id)
@@ -228,7 +223,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
                 recorder.log_metrics(metrics, step)
             recorder.log_metrics(scored.analysis.metrics(), request.design().steps)
             recorder.wait()
-            whole = bool(self._monitor.stopped) or rows == self.request.plan.mitigation_runs
+            whole = bool(self.monitor.stopped) or rows == self.request.plan.mitigation_runs
             complete = whole and scored.analysis.cells_failed == 0
             recorder.finish(folder, complete=complete, description=result.description())
         return result

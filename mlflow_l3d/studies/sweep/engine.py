@@ -237,22 +237,17 @@ class Engine:
     def _take(self, outcome: Outcome, waiting: Sequence[tuple[PointStudy, Cell]]) -> None:
         """Give an outcome to the points that wait for it, and score those that then have all of their cells."""
         self.computed += 1
-        first, _ = waiting[0]
-        if outcome.error is not None and outcome.error.startswith(NOT_PREPARED):
-            for point, _ in waiting:
-                point.under_way -= 1
-                if not point.is_over:
-                    point.fail(outcome.error.removeprefix(NOT_PREPARED))
-            return
+        first, failure = waiting[0][0], outcome.error or ""
         for point, cell in waiting:
+            point.under_way -= 1
             if point.is_over:
-                point.under_way -= 1
+                continue
+            if failure.startswith(NOT_PREPARED):
+                point.fail(failure.removeprefix(NOT_PREPARED))
             elif point is first or first.is_over or not first.lend(cell, point):
                 point.take(cell, outcome)
                 if point.hopeless:
                     point.fail(point.hopeless)
-            else:
-                point.under_way -= 1
         if outcome.error is None and not first.is_over:
             self._trained[outcome.key] = first
         self._score_ready([point for point, _ in waiting])

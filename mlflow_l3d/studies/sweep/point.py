@@ -102,7 +102,6 @@ class PointStudy(InvestigationStudy):
             with deferred_interrupts():
                 self.run_id = self.open(None, self._beside, self._points).parent.run_id
             self.take_tested(self.trials)
-            self.under_way += len(self.tested)  # none of them was handed out
         self._step += 1
         return list(self.missing(next(self._cells)))
 
@@ -113,7 +112,6 @@ class PointStudy(InvestigationStudy):
 
     def take(self, cell: Cell, outcome: Outcome) -> None:
         """Record what came of a cell."""
-        self.under_way -= 1
         self.seconds += outcome.duration_seconds
         super().take(cell, outcome)
 
@@ -162,10 +160,10 @@ class PointStudy(InvestigationStudy):
             return
         whole = self.stopped or self.left == 0
         self.settle()
-        if not whole and self.steps_done < FIRST_STEPS:
+        if not whole and self.monitor.steps_done < FIRST_STEPS:
             self.end("KILLED", f"The budget of the sweep was spent {self.how_far()}: too few to score.")
             return
-        result = self.conclude(self.request.plan.mitigation_runs if whole else self.steps_done)
+        result = self.conclude(self.request.plan.mitigation_runs if whole else self.monitor.steps_done)
         self.analysis = without_votes(result.analysis)
         self.state = State.COMPLETE if whole and result.analysis.cells_failed == 0 else State.INCOMPLETE
 

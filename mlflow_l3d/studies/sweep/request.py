@@ -108,14 +108,14 @@ def specify_points(
         return specify_points(alike, searches, ended, budgeted=budgeted)
     points: list[PointRequest | SweptPoint] = []
     seen: dict[str, str] = {}
-    for each, choices, label in zip(found, _choices(asked, found), labels, strict=True):
-        if isinstance(each, str):
-            points.append(SweptPoint("", choices, str(choices.get("task", requests[0].setup.task.name)), None, each))
+    for part, choices, label in zip(found, _choices(asked, found), labels, strict=True):
+        if isinstance(part, str):
+            points.append(SweptPoint("", choices, str(choices.get("task", requests[0].setup.task.name)), None, part))
             continue
         shown = f"{len(points) + 1} ({label})" if label else str(len(points) + 1)
-        if (other := seen.setdefault(each.key, shown)) != shown:
+        if (other := seen.setdefault(part.key, shown)) != shown:
             raise ParameterError("point", shown, f"is the same investigation as point {other}", "Leave one out.")
-        own = {part.name: getattr(each, part.name) for part in fields(each)}
+        own = {each.name: getattr(part, each.name) for each in fields(part)}
         points.append(PointRequest(**own, choices=choices, budgeted=budgeted))
     return tuple(points)
 

@@ -169,9 +169,14 @@ class ShownSweep:
         return sorted(self.sweep.interactions, key=lambda one: (math.isnan(one.p_holm), one.p_holm, one.test.p))
 
     @property
+    def every_test(self) -> list[Trend | Interaction]:
+        """The trends, then the tests of choices."""
+        return [*self.trends, *self.moves]
+
+    @property
     def tests(self) -> str:
         """How many tests p-values are adjusted for: those of trends and of choices together."""
-        count = sum(math.isfinite(one.p_holm) for one in (*self.trends, *self.moves))
+        count = sum(math.isfinite(one.p_holm) for one in self.every_test)
         return f"adjusted for {counted(count, 'test')}" if count else "(there is none)"
 
 

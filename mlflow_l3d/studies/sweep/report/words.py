@@ -42,7 +42,7 @@ def headline(shown: ShownSweep) -> str:
     if len(luck) and not luck.any():
         return f"Repeated runs score the same at {counted(len(luck), 'point')}: the varied factors change no score."
     for of in (GOLDEN_STD, *shown.factors):
-        for one in (*shown.trends, *shown.moves):
+        for one in shown.every_test:
             if one.of == of and shown.claimed(one):
                 return _claimed(shown, one) if isinstance(one, Trend) else _levels(shown, one)
     if sweep.without_effect:
@@ -165,7 +165,8 @@ def _trend(shown: ShownSweep) -> str:
 
 def _moves(shown: ShownSweep) -> Iterator[str]:
     """Yield what choices change: the importance of factors, and the golden standard deviation."""
-    sweep, moved, trends = shown.sweep, *(list(filter(shown.claimed, tests)) for tests in (shown.moves, shown.trends))
+    sweep, moved = shown.sweep, [one for one in shown.moves if shown.claimed(one)]
+    trends = [one for one in shown.trends if shown.claimed(one)]
     yield from (f"{choice} changed no score." for choice in sweep.without_effect)
     if (sweep.trends or sweep.interactions) and not (moved or trends):
         yield "Choices may still have an effect: the intervals show how large it may be."
