@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN
 from mlflow_l3d.analysis.consistency.results import Consistency
-from mlflow_l3d.analysis.importance.checks.shape import Collapse
 from mlflow_l3d.analysis.intervals import LEVEL, unseen_share
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.numbers import MISSING, between, counted, listed, plain, points
@@ -85,7 +84,16 @@ def which_details(shown: Shown) -> tuple[str, ...]:
     if shown.design.baseline:
         half = f"if the standard deviation of its runs is at least half the {shown.golden_word} one"
         return (f"It calls a factor important {half}{shown.design.words.caution}",)
-    return () if shown.analysis.collapse is None else (_which_collapse(shown.analysis.collapse),)
+    if (collapse := shown.analysis.collapse) is None:
+        return ()
+    above = [record for record in collapse.causes.values() if record.importance_corrected > 0]
+    causes = [record.factor for record in above if record.importance_corrected_ci_low > 0]
+    perhaps = [record.factor for record in above if record.factor not in causes]
+    deciding = f"{' and '.join(causes)} decide{'s' * (len(causes) == 1)} which ones"
+    if not causes:
+        deciding = "which factor decides which ones is not established"
+        deciding += f", perhaps {' or '.join(perhaps)}" if perhaps else ""
+    return (f"Some runs collapse, so that intervals of the whole score do not hold; {deciding}.",)
 
 
 def by_tests_text(shown: Shown, above: Sequence[str]) -> str:
@@ -97,31 +105,17 @@ def by_tests_text(shown: Shown, above: Sequence[str]) -> str:
     return f", {whose}mostly by which {analysis.test_examples:,} examples are tested" if by_tests else ""
 
 
-def _which_collapse(collapse: Collapse) -> str:
-    """Return which factor decides which runs collapse."""
-    above = [record for record in collapse.causes.values() if record.importance_corrected > 0]
-    causes = [record.factor for record in above if record.importance_corrected_ci_low > 0]
-    perhaps = [record.factor for record in above if record.factor not in causes]
-    deciding = f"{' and '.join(causes)} decide{'s' * (len(causes) == 1)} which ones"
-    if not causes:
-        deciding = "which factor decides which ones is not established"
-        deciding += f", perhaps {' or '.join(perhaps)}" if perhaps else ""
-    return f"Some runs collapse, so that intervals of the whole score do not hold; {deciding}."
-
-
 def stable_group(shown: Shown) -> Consistency | None:
     """Return the runs whose agreement answers for all: the golden ones, else those of the factor that agree least."""
     groups = {name: one for name, one in shown.analysis.consistencies.items() if math.isfinite(one.consistency)}
     return groups.get("golden") or min(groups.values(), key=lambda one: one.consistency, default=None)
 
 
-def stable_details(shown: Shown) -> tuple[str, ...]:
-    """Return what the agreement of runs rests on, and how many examples depend on luck; numbers, if there are some."""
-    group = stable_group(shown)
-    return (_numbers(shown),) if group is None else tuple(_stable(shown, group))
-
-
-def _stable(shown: Shown, group: Consistency) -> Iterator[str]:
+def stable_details(shown: Shown) -> Iterator[str]:
+    """Yield what the agreement of runs rests on, and how many examples depend on luck; numbers, if there are some."""
+    if (group := stable_group(shown)) is None:
+        yield _numbers(shown)
+        return
     if shown.agreement(group.group) is None:
         yield _too_few(shown, group)
     else:

@@ -19,8 +19,6 @@ OVERLAP: Final = (
     " Shares overlap and add up to more than 100 %: what factors cause only together counts for each of them."
 )
 """Behind shares whose sum is above 1, beyond error: that of the lower ends, which hold together, is."""
-_ESTIMATES: Final = " Shares are estimates and need not add up to 100 %."
-_IMPORTANT: Final = {True: "yes", False: "no", None: MISSING}
 
 
 def numbers_table(shown: Shown) -> Table | None:
@@ -114,7 +112,7 @@ def _share_table(shown: Shown) -> Table:
         rule = f"The intervals of all factors hold together with {level}. Above 50 %: dominates; below: minor; else "
         rule += "[[undecided|verdict]]."
         share, low = (sum(shown.shares(one)[at] for one in shown.records) for at in (0, 1))
-        rule += OVERLAP * bool(low > 1) or _ESTIMATES * bool(share > 1)
+        rule += OVERLAP * bool(low > 1) or " Shares are estimates and need not add up to 100 %." * bool(share > 1)
     kinds = tuple(shown.verdict(record) for record in shown.records)
     notes = [f"{listed(of)} {one if len(of) == 1 else many} {what}." for (one, many, what), of in doubts.items()]
     return Table.of(rows, " ".join([rule, *notes]), kind="bars", texts=frozenset({1, 2}), kinds=kinds)
@@ -124,7 +122,7 @@ def _strategy_table(shown: Shown) -> Table:
     rows = [
         {
             "factor": record.factor,
-            "important?": verdict_cell(_IMPORTANT[shown.is_important(record)]),
+            "important?": verdict_cell({True: "yes", False: "no", None: MISSING}[shown.is_important(record)]),
             "std of runs": shown.unit.amount(record.score_std),
             f"share of {shown.golden_word} std": plain(golden_share(record)),
         }

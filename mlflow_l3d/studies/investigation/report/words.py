@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -25,11 +24,6 @@ from mlflow_l3d.report.text import Answer, Step, all_of, few_runs, may_be_luck
 from mlflow_l3d.studies.investigation.report import details
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
-
-_STEPS: Final = 2
-"""Steps that are named at most."""
-_RUNS_FOR_POWER: Final = 2 * DETECTED**2
-"""Runs of each of two systems that tell a difference of one standard deviation with 80 %."""
 
 
 def headline(shown: Shown) -> str:
@@ -186,7 +180,7 @@ def _baseline(shown: Shown) -> str:
 
 def _stable(shown: Shown) -> Answer:
     question, group = "Are single predictions stable?", details.stable_group(shown)
-    more = details.stable_details(shown)
+    more = tuple(details.stable_details(shown))
     if group is None:
         return Answer(question, "", more)
     if shown.agreement(group.group) is None:
@@ -207,14 +201,14 @@ def steps(shown: Shown, source: Source, runs: Runs | None = None) -> list[Step]:
     others, remedies = list(_next_steps(shown, source, runs or Runs())), shown.analysis.remedies
     is_offered = remedies is not None and remedies.std > 0 and (remedies.best or shown.analysis.guessing)
     if remedies is None or not is_offered or not source.run_id:
-        return others[:_STEPS]
+        return others[:2]
     text, cure = "What would leave less luck? See every remedy:", source.on_runs("cure", source.run_id)
     pairs = min(len(shown.golden_scores), MOST_PAIRS)
     decidable = next((each.remedy for each in remedies.best if each.is_decidable(pairs)), None)
     if decidable is not None and source.command() and not shown.analysis.guessing:
         text = "What would help is predicted from these runs. Verify it:"
         cure = source.on_runs("cure", source.run_id, verify=1, remedy=remedy_words(decidable))
-    return [*others[: _STEPS - 1], Step(text, cure)]
+    return [*others[:1], Step(text, cure)]
 
 
 def _price(shown: Shown, runs: Runs, mitigation_runs: int, investigation_runs: int = 0) -> str:
@@ -268,15 +262,15 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
         if one.action in ("look_at_runs", "other_design", "unaffordable")
     }
     for text in dict.fromkeys(others.values()):
-        names = f"{listed([name for name in others if others[name] == text])}: " * (len(shown.records) > 1)
-        yield Step(f"{names}{text}")
+        names = listed([name for name in others if others[name] == text])
+        yield Step(f"{names}: {text}" if len(shown.records) > 1 else text)
     if len(shown.records) == 1 and source.can_repeat and shown.verdict(shown.records[0]) != "dominates":
         shows = " factor=all shows it." * (not source.is_typed)
         yield Step(f"What else moves the score?{shows}", source.command(factor="all"))
     std = shown.unit.scale * shown.golden_deviation if len(scores) > 1 else 0.0
     if std > 0 and source.run_id and shown.design.planning is not None:
         effect = nice_step(0.6 * std)
-        needed = math.ceil(_RUNS_FOR_POWER * (std / effect) ** 2)
+        needed = math.ceil(2 * (DETECTED * std / effect) ** 2)  # with a probability of 80 %
         unit = (" point" if effect == 1 else " points") if shown.unit.scale > 1 else ""
         text = f"Does a change help? To see a difference of {effect:g}{unit} takes about {needed} runs each"
         options = {"candidate": source.another, "smallest_effect": effect}
