@@ -165,9 +165,8 @@ def seconds_per_run(client: Client, setups: Sequence[Setup], finished: Sequence[
     def similar(task: str, approach: str, model: str) -> float:
         return mean_seconds(similar_cells(client, task=task, approach=approach, model=model))
 
-    means = map(mean_seconds, finished)
-    others = (similar(setup.task.name, setup.approach.name, setup.model) for setup in setups)
-    return [other if math.isnan(mean) else mean for mean, other in zip(means, others, strict=True)]
+    means = ((mean_seconds(runs), setup) for runs, setup in zip(finished, setups, strict=True))
+    return [similar(of.task.name, of.approach.name, of.model) if math.isnan(mean) else mean for mean, of in means]
 
 
 def mean_seconds(runs: Iterable[Run]) -> float:

@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 
 from mlflow_l3d import registry
-from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError
@@ -198,7 +197,10 @@ def _write_scored(
     Files that `folder` already has become artifacts, too.
     """
     write_artifacts(folder, scored, cells, document={}, report=evaluation.report())
-    rows = _last_step(scored.analysis, run)
+    # The step of the metrics of a finished parent is its number of rows.
+    rows = max((record.table.shape[0] for record in scored.analysis.importances.values()), default=0)
+    if design_named(scored.analysis.design).baseline:
+        rows = planned_by(run).rows or 1
     steps = {**scored.consistency_steps}
     steps[rows] = {**steps.get(rows, {}), **scored.analysis.metrics()}
     parents.log_metrics(client, run.info.run_id, steps)
@@ -271,10 +273,3 @@ def typed_parameters(document: Mapping[str, Any]) -> dict[str, str]:
     """Return the typed parameters in the document of a study; of several factors also their design."""
     typed = dict(document.get("parameters", {}))
     return {**typed, "design": document["design"]["name"]} if len(document.get("factors", ())) > 1 else typed
-
-
-def _last_step(analysis: Analysis, parent: Run) -> int:
-    """Return the step of the metrics of a finished parent run: its number of rows."""
-    if design_named(analysis.design).baseline:
-        return planned_by(parent).rows or 1
-    return max((record.table.shape[0] for record in analysis.importances.values()), default=0)

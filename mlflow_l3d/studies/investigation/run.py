@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Unpack
 
@@ -207,7 +207,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
                 table_file=folder / names.PREDICTIONS,
             )
             address = runs_page(recorder.client, recorder.parent.experiment_id)
-            notes = (*self.failure_notes, *_early_end(request), *request.notes(cells))
+            notes = (*self.failure_notes, *request.plan.early_end(request.given["golden_runs"]), *request.notes(cells))
             about = request.about(recorder.parent.run_id, address, _settings(request), notes)
             result = Investigation(
                 request=request,
@@ -227,14 +227,6 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
             complete = whole and scored.analysis.cells_failed == 0
             recorder.finish(folder, complete=complete, description=result.description())
         return result
-
-
-def _early_end(request: InvestigationRequest) -> Iterator[str]:
-    """Yield after how many of its rows an investigation ended, if a stopping rule allows that."""
-    plan, golden = request.plan, request.given["golden_runs"]
-    if plan.most_rows:
-        share = f", with their share of the golden runs: {plan.golden_runs} of {golden}" if golden.isdigit() else ""
-        yield f"It ended after {plan.mitigation_runs} of at most {plan.most_rows} rows (stop={plan.stop}){share}."
 
 
 def _planned(request: InvestigationRequest) -> Planned:

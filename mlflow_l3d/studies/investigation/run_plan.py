@@ -129,6 +129,12 @@ class Plan:
         rule = f"half-width {self.half_width:g}, or 0 outside" if self.stop == "interval" else f"{self.epsilon:g}"
         return f"{self.stop} ({rule}), {self.most_rows or self.mitigation_runs} rows at most"
 
+    def early_end(self, golden: str) -> tuple[str, ...]:
+        """Return after how many of its rows, and of the typed golden runs, a stopping rule ended it, if one did."""
+        share = f", with their share of the golden runs: {self.golden_runs} of {golden}" if golden.isdigit() else ""
+        said = f"It ended after {self.mitigation_runs} of at most {self.most_rows} rows (stop={self.stop}){share}."
+        return (said,) if self.most_rows else ()
+
     def _stop(self) -> list[object]:
         if self.stop == "none":
             return ["none"]

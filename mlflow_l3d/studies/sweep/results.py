@@ -138,7 +138,7 @@ def evaluate_sweep(*run_ids: str, project_run: str | None = None, log: bool = Tr
         With one line that names what is missing.
     """
     client, several = connect(), len(run_ids) > 1
-    points, experiments = points_of_runs(client, run_ids) if several else points_of_sweep(client, run_ids[0])
+    points, experiments = points_of_runs(client, run_ids) if several else points_of_sweep(client, *run_ids)
     result = SweepEvaluation(
         sweep=analyse_sweep(points, left_out(points)),
         title=f"{len(points)} investigations side by side",
@@ -254,8 +254,7 @@ def _parameters(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def _under(run: Run, start: str) -> dict[str, str]:
-    params: Mapping[str, str] = run.data.params
-    return {name.removeprefix(start): value for name, value in params.items() if name.startswith(start)}
+    return {name.removeprefix(start): value for name, value in run.data.params.items() if name.startswith(start)}
 
 
 def _analysis(client: Client, run: Run) -> tuple[Analysis | None, str]:

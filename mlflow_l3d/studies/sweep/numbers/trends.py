@@ -150,7 +150,6 @@ def _between(columns: FloatArray, numbers: Measured, squares: FloatArray) -> flo
 
 Scale = Literal["log2", "linear"]
 Scope = Literal["one task", "these tasks", "tasks", "between tasks"]
-_RATIO: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +198,7 @@ class Trend:
 
 def scale_of(values: Sequence[float]) -> Scale:
     """Return the scale of a numeric choice: ``log2`` where all are above 0 and the largest is 4 times the smallest."""
-    return "log2" if min(values) > 0 and max(values) >= _RATIO * min(values) else "linear"
+    return "log2" if min(values) > 0 and max(values) >= 4 * min(values) else "linear"
 
 
 def step_of(values: Sequence[float]) -> float:

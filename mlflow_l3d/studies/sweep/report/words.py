@@ -22,11 +22,7 @@ from mlflow_l3d.studies.sweep.numbers.point import TASK, value_of, value_text
 from mlflow_l3d.studies.sweep.numbers.trends import Trend, scaled
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep, short
 
-_STEPS: Final = 2
-"""Steps that are named at most."""
 _SIZES: Final = ("mitigation_runs", "investigation_runs")
-_MOST_TIMES: Final = 10
-"""No step asks for more than so many times the runs."""
 _NAMED: Final = 3
 """Factors and points that a sentence names at most; notes of a first screen."""
 _NO_SCORE: Final = "No point has a score."
@@ -212,7 +208,7 @@ def _at(shown: ShownSweep, factor: str) -> str:
 
 def steps(shown: ShownSweep, source: Source) -> list[Step]:
     """Return what to do next, what changes the answer most first."""
-    return list(_next_steps(shown, source))[:_STEPS]
+    return list(_next_steps(shown, source))[:2]
 
 
 def _next_steps(shown: ShownSweep, source: Source) -> Iterator[Step]:
@@ -242,7 +238,7 @@ def _sizes_needed(shown: ShownSweep) -> list[tuple[int, int]]:
             advice = advise(design, record, analysis.verdict(record.factor))
             rows, columns = advice.rows or 0, advice.columns or 0
             runs = max(rows, record.table.shape[0]) * max(columns, record.table.shape[1])
-            if advice.action in ("more_rows", "larger_table") and runs <= _MOST_TIMES * record.table.size:
+            if advice.action in ("more_rows", "larger_table") and runs <= 10 * record.table.size:
                 sizes.append((rows, columns))
     return sizes
 
