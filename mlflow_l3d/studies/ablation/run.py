@@ -15,7 +15,6 @@ from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.verdicts import joint_level
 from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.designs import all_designs
-from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
@@ -41,8 +40,8 @@ from mlflow_l3d.tracking.earlier.reader import Recorded, known_document, read_li
 from mlflow_l3d.tracking.pages import runs_page
 
 FRAME_FILE = "ablation.json"
-_SHARES: Final = {"rows": (0.1, 0.25, 0.5), "columns": (0.1, 0.25, 0.5), "test_sizes": (0.1, 0.5)}
-_LEAST: Final = {"rows": 3, "columns": 3, "test_sizes": 10}
+_SHARES: Final = {"rows": (3, 0.1, 0.25, 0.5), "columns": (3, 0.1, 0.25, 0.5), "test_sizes": (10, 0.1, 0.5)}
+"""Parameter -> what ``auto`` stands for: the least number, and shares of all there is."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,7 +160,14 @@ def _ablate(client: Client, recorded: Recorded, asked: Arguments, wanted: Mappin
     metric = metric_of(recorded.parent, asked["metric"], cells)
     check_metric(cells, metric)
     design = plan.design_of(cells)
-    scores = _tables(cells, replace(plan, design=design), metric)
+    if not design.ablates:
+        *others, last = (name for name, each in all_designs().items() if each.ablates)
+        allowed = f"must be an investigation of design {', '.join(others)} or {last}"
+        fix = "The baselines have no importance score."
+        raise ParameterError("parent_run_id", f"(design {design.name})", allowed, fix)
+    scores = plan.tables(cells, metric.name)
+    if not scores.tables or not all(table.size for table in scores.tables.values()):
+        raise ParameterError("parent_run_id", "(no table)", "must have cells of at least one investigated factor")
     answers, why = None, ""
     if wanted["test_sizes"] != []:
         answers, why = _read_answers(client, run_id, cells, metric)
@@ -192,22 +198,6 @@ def _ablate(client: Client, recorded: Recorded, asked: Arguments, wanted: Mappin
     return Ablation(run_id, metric, frame, notes, source)
 
 
-def _tables(cells: pd.DataFrame, plan: Planned, metric: Metric) -> Tables:
-    assert plan.design is not None
-    if not plan.design.ablates:
-        others = [name for name, design in all_designs().items() if design.ablates]
-        raise ParameterError(
-            "parent_run_id",
-            f"(design {plan.design.name})",
-            f"must be an investigation of design {', '.join(others[:-1])} or {others[-1]}",
-            "The baselines have no importance score.",
-        )
-    scores = plan.tables(cells, metric.name)
-    if not scores.tables or not all(table.size for table in scores.tables.values()):
-        raise ParameterError("parent_run_id", "(no table)", "must have cells of at least one investigated factor")
-    return scores
-
-
 def _settings(scores: Tables, answers: pd.DataFrame | None, wanted: Mapping[str, list[int] | None]) -> list[Setting]:
     """Return the settings: everything, one dimension at a time, and the small ones together."""
     most = {
@@ -216,20 +206,19 @@ def _settings(scores: Tables, answers: pd.DataFrame | None, wanted: Mapping[str,
         "test_sizes": 0 if answers is None else int(answers.groupby("cell").size().min()),
     }
     rows, columns, sizes = (_numbers(name, wanted[name], number) for name, number in most.items())
-    return [
-        Setting(),
-        *(Setting(rows=count) for count in rows),
-        *(Setting(columns=count) for count in columns),
-        *(Setting(examples=size) for size in sizes),
-        *(Setting(rows=count, examples=size) for count in rows[-1:] for size in sizes),
-        *(Setting(rows=count, columns=fewest) for count in rows[-1:] for fewest in columns[-1:]),
-    ]
+    settings = [Setting(), *(Setting(rows=count) for count in rows), *(Setting(columns=count) for count in columns)]
+    settings += [Setting(examples=size) for size in sizes]
+    if rows:
+        settings += [Setting(rows=rows[-1], examples=size) for size in sizes]
+        settings += [Setting(rows=rows[-1], columns=fewest) for fewest in columns[-1:]]
+    return settings
 
 
 def _numbers(name: str, wanted: list[int] | None, most: int) -> list[int]:
     """Return the numbers below all there is, largest first."""
     if wanted is None:
-        wanted = sorted({max(_LEAST[name], round(share * most)) for share in _SHARES[name]}, reverse=True)
+        least, *shares = _SHARES[name]
+        wanted = sorted({max(int(least), round(share * most)) for share in shares}, reverse=True)
     elif wanted and wanted[0] > most:
         low = 1 if name == "test_sizes" else 2
         raise ParameterError(name, wanted[0], f"must be from {low} to {most}, what the investigation has")

@@ -37,13 +37,13 @@ class ShownSweep:
     @cached_property
     def rows(self) -> pd.DataFrame:
         """Its table with ``verdict``, ``failed`` without a score, ``run_mean`` and ``run_std``: as a point's report."""
-        rows, points = self.sweep.rows, enumerate(self.sweep.points)
-        shown = {at: Shown(point.analysis) for at, point in points if point.analysis is not None}
+        rows = self.sweep.rows
+        shown = {at: Shown(each.analysis) for at, each in enumerate(self.sweep.points) if each.analysis is not None}
         verdicts = [
             shown[at].verdict(shown[at].analysis.importances[factor]) if factor else FAILED
             for at, factor in zip(rows["point"], rows["factor"], strict=True)
         ]
-        means = {at: each.golden_scores.mean() if each.golden_scores.size else math.nan for at, each in shown.items()}
+        means = {at: each.golden_scores.mean() for at, each in shown.items() if each.golden_scores.size}
         stds = {at: each.golden_deviation for at, each in shown.items()}
         return rows.assign(verdict=verdicts, run_mean=rows["point"].map(means), run_std=rows["point"].map(stds))
 
