@@ -116,7 +116,7 @@ def stable_details(shown: Shown) -> Iterator[str]:
     if (group := stable_group(shown)) is None:
         yield _numbers(shown)
         return
-    if shown.agreement(group.group) is None:
+    if shown.analysis.reported_agreement(group.group) is None:
         yield _too_few(shown, group)
     else:
         yield f"Compared are {_compared(shown, group.group)}, {_rests_on(shown, group)}."

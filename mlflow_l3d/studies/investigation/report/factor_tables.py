@@ -37,7 +37,9 @@ def numbers_table(shown: Shown) -> Table | None:
             f"[[moves score by|moves]] ({shown.unit.short})": score(record.moves_by_std),
             "[[alone|alone]]": share_cell(*index),
             "mean ± std": f"{score(record.score_mean)}\n± {score(record.score_std)}",
-            "[[agree|agree]] %": points(getattr(shown.agreement(record.factor), "consistency", math.nan), 1),
+            "[[agree|agree]] %": points(
+                getattr(shown.analysis.reported_agreement(record.factor), "consistency", math.nan), 1
+            ),
             "[[failed|failed]]": str(record.cells_missing),
         }
         paper = {
@@ -63,7 +65,7 @@ def factor_frame(shown: Shown) -> pd.DataFrame:
     """Return the main numbers of each factor in the order and units of the report; shares and their ends in %."""
     rows = []
     for record in shown.records:
-        agreement = 100 * getattr(shown.agreement(record.factor), "consistency", math.nan)
+        agreement = 100 * getattr(shown.analysis.reported_agreement(record.factor), "consistency", math.nan)
         row: dict[str, object] = {"factor": record.factor}
         if shown.design.baseline:
             row |= {"important": shown.is_important(record), "golden share": golden_share(record)}

@@ -17,7 +17,7 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import constant
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
-from mlflow_l3d.report.numbers import counted, listed, points, rough_duration
+from mlflow_l3d.report.numbers import counted, listed, plain, points, rough_duration
 from mlflow_l3d.report.remedies import beginning, labels_note, less_text, plain_words, remedy_words
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of, few_runs, may_be_luck
@@ -95,9 +95,8 @@ def _luck(shown: Shown, source: Source) -> Answer:
     question, scores, unit = "How much is luck?", shown.golden_scores, shown.unit
     if len(scores) < 2:
         return Answer(question, "", (f"{len(scores)} {shown.golden_runs} have a score; at least 2 are needed.",))
-    std = shown.golden_deviation
-    numbers = (scores.mean(), scores.min(), scores.max(), std)
-    mean, low, high, deviation = (unit.text(float(value), unit.digits(std)) for value in numbers)
+    numbers = (scores.mean(), scores.min(), scores.max(), shown.golden_deviation)
+    mean, low, high, deviation = (unit.text(float(value), unit.digits(shown.golden_deviation)) for value in numbers)
     noun = "training" if source.trains else "run"
     runs = f"Repeating the {noun} **{len(scores):,} times** with other seeds gave"
     if shown.runs > len(scores):
@@ -183,13 +182,15 @@ def _stable(shown: Shown) -> Answer:
     more = tuple(details.stable_details(shown))
     if group is None:
         return Answer(question, "", more)
-    if shown.agreement(group.group) is None:
+    if shown.analysis.reported_agreement(group.group) is None:
         few = "two runs share less than one test example on average"
         if shown.analysis.examples_behind(group) < FEWEST_EXAMPLES:
             few = f"the runs share fewer than {FEWEST_EXAMPLES} test examples"
         lead = f"Not reported: {few}."
     elif shown.graded:
-        lead = f"[[Two runs agree|agree]] to **{points(group.consistency, 1)} %** ({shown.compared_by(group)})."
+        beyond = f"; beyond chance (kappa): {plain(group.fleiss_kappa)}" * (not math.isnan(group.fleiss_kappa))
+        compared = f"{shown.analysis.agreement}{beyond}"
+        lead = f"[[Two runs agree|agree]] to **{points(group.consistency, 1)} %** ({compared})."
     else:
         agree = f"[[Two runs agree|agree]] on **{points(group.consistency, 1)} %** of the predictions"
         lead = f"{agree}{changed_predictions(1 - group.consistency)}."
