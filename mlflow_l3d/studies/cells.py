@@ -149,14 +149,12 @@ class CellStudy(Study[C, CellRecord, R]):
         studies
             How many studies look in turn what other processes finish.
         """
-        request = self.request
-        work = Work(
-            request.card(), CellRecord, request.context_key, request.shared_params(), lambda: request.design().cells()
-        )
+        request, key = self.request, self.request.context_key
+        work = Work(request.card(), CellRecord, key, request.shared_params(), lambda: request.design().cells())
         self.recorder = open_recorder(work, project_run, beside=beside)
-        keep_whole(request.context_key, request.given)
+        keep_whole(key, request.given)
         self.elsewhere = Elsewhere(self.recorder, studies)
-        if self.reused and (not_in_key := self.request.setup.approach.not_in_key):
+        if self.reused and (not_in_key := request.setup.approach.not_in_key):
             logger.warning("%d of %d %ss come from earlier runs. %s", self.reused, self.size, self.unit, not_in_key)
         self.state = State.TRAINING
         return self.recorder
@@ -226,10 +224,9 @@ class CellStudy(Study[C, CellRecord, R]):
 
     def take_known(self, cell: Cell) -> bool:
         """Take note of a cell if it is done by now; return whether it is."""
-        if (metrics := self.recorder.recovered.metrics.get(cell.key)) is None:
-            return False
-        self.on_known(cell, metrics)
-        return True
+        if (metrics := self.recorder.recovered.metrics.get(cell.key)) is not None:
+            self.on_known(cell, metrics)
+        return metrics is not None
 
     @property
     def left(self) -> int:
@@ -291,5 +288,5 @@ class CellStudy(Study[C, CellRecord, R]):
 
     def result(self) -> dict[str, Any]:
         """Return the attributes of :class:`CellStudyResult` but for the request, and the text about it."""
-        done = {"computed": self.computed, "reused": self.reused}
-        return {**done, "run_id": self.recorder.parent.run_id, "seconds": time.monotonic() - self._started}
+        place = {"run_id": self.recorder.parent.run_id, "seconds": time.monotonic() - self._started}
+        return {"computed": self.computed, "reused": self.reused, **place}

@@ -130,14 +130,13 @@ class StudyRequest(ABC):
     def data(self) -> Data:
         """Return the task as MLflow knows data sets: its source is a file's name, a name on the hub, or its own."""
         task, final = self.setup.task, self.final()
-        kind: str = "code"
-        source: dict[str, Any] = {"tags": {names.SOURCE_NAME: task.name}}
-        if task.name.startswith(PREFIX):
-            kind, source = "hugging_face", {"path": task.name.removeprefix(PREFIX)}
-        elif PurePath(task.name).suffix.lower() in SUFFIXES:
-            kind, source = "local", {"uri": task.name}
         used = {name: int(final[name]) for name in ("num_labelled", "test_size") if final.get(name, "").isdigit()}
-        return Data(task.name, task.fingerprint, kind, source, {"num_rows": len(task), **used}, self.role)
+        kind: tuple[str, dict[str, Any]] = "code", {"tags": {names.SOURCE_NAME: task.name}}
+        if task.name.startswith(PREFIX):
+            kind = "hugging_face", {"path": task.name.removeprefix(PREFIX)}
+        elif PurePath(task.name).suffix.lower() in SUFFIXES:
+            kind = "local", {"uri": task.name}
+        return Data(task.name, task.fingerprint, *kind, {"num_rows": len(task), **used}, self.role)
 
     def document(self) -> dict[str, Any]:
         """Return everything needed to repeat the study, as JSON types; free of private paths."""

@@ -140,12 +140,10 @@ def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> P
 def _looks(client: Client, parent: Run, metric: Metric, design: str) -> pd.DataFrame | None:
     """Return the interim analyses of our investigation; None without a rule, or for another metric or design."""
     rule, tags = own_parameter(parent, "stop") or "none", parent.data.tags
-    if names.INVESTIGATION_KEY not in tags or rule == "none":
+    is_same = (own_parameter(parent, "metric"), tags.get(names.DESIGN)) == (typed_name(metric), design)
+    if names.INVESTIGATION_KEY not in tags or rule == "none" or not is_same:
         return None
-    if (own_parameter(parent, "metric"), tags.get(names.DESIGN)) != (typed_name(metric), design):
-        return None
-    document = fetch_document(client, parent.info.run_id, names.INTERIM_ANALYSES)
-    if document is None:
+    if (document := fetch_document(client, parent.info.run_id, names.INTERIM_ANALYSES)) is None:
         return None
     looks = pd.DataFrame(document["data"], columns=document["columns"])
     return looks.astype(dict.fromkeys(["importance", "alpha", "low", "high", "change"], "float64"))
@@ -183,7 +181,7 @@ def check_metric(cells: pd.DataFrame, metric: Metric) -> None:
     scores = cells[metric.name]
     beyond = cells[(scores < low - 1e-9) | (scores > high + 1e-9)]
     if len(beyond):
-        value, run_id = beyond[metric.name].iloc[0], beyond["run_id"].iloc[0]
+        value, run_id = beyond[[metric.name, "run_id"]].iloc[0]
         fix = "Log fractions, not percent." if low == 0 and high == 1 < value <= 100 else ""
         allowed = f"must be between {low:g} and {high:g}; run {run_id} has {value:g}"
         raise ParameterError("metric", metric.name, allowed, fix)
