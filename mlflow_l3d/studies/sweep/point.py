@@ -92,6 +92,11 @@ class PointStudy(InvestigationStudy):
         return self.is_over or self.state is State.CUT or self.stopped or self._step == self.steps
 
     @property
+    def has_all(self) -> bool:
+        """Whether every cell that was handed out came back, and no further one is to be trained."""
+        return self.is_handed_out and not self.under_way
+
+    @property
     def cells_lacking(self) -> int:
         """How many cells are neither done nor trained, as far as that is known."""
         return 0 if self.stopped else self.size if self.state is State.PLANNED else self.left

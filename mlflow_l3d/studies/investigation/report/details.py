@@ -15,8 +15,6 @@ from mlflow_l3d.studies.investigation.report.verdicts import Shown
 _LONG_TAILS = ("L3D013", "warning", None)
 _LEAST_COVERED = 60
 """% that intervals of 95 to 99 % cover at least: t3, or 5 % collapse (`statistics_simulation.py --part further`)."""
-_RARE = 0.05
-"""From this share of all runs on, the page names those that may be missing."""
 _LOOKED = (
     "Intervals allow for every interim analysis of the rule and for all factors. If a rule stops at a verdict, the "
     "importance lies too far from 0 on average: quote its interval, not the importance alone."
@@ -33,13 +31,10 @@ def early_stops(analysis: Analysis) -> tuple[str, ...]:
     if (last["decision"] != "stop").any() or not set(analysis.importances) <= set(last["factor"]):
         return sentences
     final = last.sort_values("rows", kind="stable").iloc[-1]
-    if len(last) == 1:
-        return (f"Stopped by its rule: {final['reason']}.", *sentences)
-    return (
-        f"Stopped after {final['rows']} rows, when the rule of every factor said stop; that of {final['factor']}: "
-        f"{final['reason']}.",
-        *sentences,
-    )
+    rule = "by its rule"
+    if len(last) > 1:
+        rule = f"after {final['rows']} rows, when the rule of every factor said stop; that of {final['factor']}"
+    return (f"Stopped {rule}: {final['reason']}.", *sentences)
 
 
 def too_narrow(analysis: Analysis) -> Iterator[str]:
@@ -62,7 +57,7 @@ def luck_details(shown: Shown) -> tuple[str, ...]:
         level = shown.say("{level}")
         sentences.append(f"The {level} interval of the standard deviation is {bounds}{shown.together}.")
         unseen = unseen_share(len(shown.golden_scores), LEVEL)
-        if unseen > _RARE and collapse is None and "L3D005" not in {each.code for each in shown.analysis.checks}:
+        if unseen > 0.05 and collapse is None and "L3D005" not in {each.code for each in shown.analysis.checks}:
             sentences.append(f"It leaves out collapses that no run shows: up to {points(unseen, 0)} % of all.")
         if any((each.code, each.severity, each.factor) == _LONG_TAILS for each in shown.analysis.checks):
             sentences.append(f"Scores have long tails (L3D013): it covers {_LEAST_COVERED} to {level}.")
@@ -177,9 +172,10 @@ def _compared(shown: Shown, group: str) -> str:
 def _numbers(shown: Shown) -> str:
     """Return how predicted numbers agree, of the golden runs or else of the factor that agrees least."""
     groups = {name: metrics for name, metrics in shown.analysis.regression.items() if metrics}
+    if not groups and not shown.analysis.regression:
+        return "The runs hold no predictions to compare."
     if not groups:
-        few = "share too few test examples, or predict too few different numbers, to correlate"
-        return f"The runs {few if shown.analysis.regression else 'hold no predictions to compare'}."
+        return "The runs share too few test examples, or predict too few different numbers, to correlate."
     group = "golden" if "golden" in groups else min(groups, key=lambda name: min(groups[name].values()))
     pearson, ccc = (groups[group].get(f"consistency_{kind}", math.nan) for kind in ("pearson", "ccc"))
     return (

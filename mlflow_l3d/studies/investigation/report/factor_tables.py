@@ -80,9 +80,8 @@ def factor_frame(shown: Shown) -> pd.DataFrame:
 
 def first_table(shown: Shown) -> Table | None:
     """Return the factors as a first screen has them: verdict, share of the variance with its interval, and points."""
-    if not shown.records:
-        return None
-    return (_strategy_table if shown.design.baseline else _share_table)(shown)
+    table = _strategy_table if shown.design.baseline else _share_table
+    return table(shown) if shown.records else None
 
 
 def _share_table(shown: Shown) -> Table:
@@ -91,8 +90,7 @@ def _share_table(shown: Shown) -> Table:
     level, rows, doubts = percent(shown.analysis.level), list[dict[str, str]](), dict[tuple[str, str, str], list[str]]()
     for record in shown.records:
         word, (share, low, high) = shown.verdict(record), shown.shares(record)
-        said = share_cell(share, low, high, digits=0)
-        moved = shown.unit.text(record.moves_by_std, 1)
+        said, moved = share_cell(share, low, high, digits=0), shown.unit.text(record.moves_by_std, 1)
         rows.append(
             {
                 "factor": record.factor,

@@ -122,9 +122,8 @@ def golden_strip(shown: Shown, runs: Runs) -> Drawing | None:
 
 def help_table(shown: Shown) -> Table | None:
     """Return the remedies that help; None if there are none."""
-    if (remedies := shown.analysis.remedies) is None or not remedies.best:
-        return None
-    return remedy_bars(remedies.best, shown.analysis.metric)
+    remedies = shown.analysis.remedies
+    return remedy_bars(remedies.best, shown.analysis.metric) if remedies is not None and remedies.best else None
 
 
 def _short_notes(shown: Shown) -> list[str]:
@@ -147,12 +146,9 @@ def _checks(shown: Shown) -> list[Item]:
 
 
 def _check_lines(shown: Shown) -> list[str]:
-    lines = []
-    for check in by_code(shown.analysis.checks):
-        about = f" [{', '.join(shorten(name, 30) for name in check.factors)}]" if check.factors else ""
-        if check.severity == "warning":
-            lines.append(shorten(f"{check.code}{about}: {check.title}", 100))
-    return lines
+    warnings = [check for check in by_code(shown.analysis.checks) if check.severity == "warning"]
+    factors = [f" [{', '.join(shorten(name, 30) for name in each.factors)}]" * bool(each.factors) for each in warnings]
+    return [shorten(f"{each.code}{of}: {each.title}", 100) for each, of in zip(warnings, factors, strict=True)]
 
 
 def _factor_sections(shown: Shown, paths: Mapping[str, pd.DataFrame], source: Source) -> list[Section]:

@@ -169,9 +169,9 @@ def _be(names: Sequence[str]) -> str:
 
 def _baseline(shown: Shown) -> str:
     strategy = shown.analysis.design
-    judged = [record for record in shown.records if shown.is_important(record) is not None]
-    important = [record.factor for record in judged if shown.is_important(record)]
-    if not judged:
+    verdicts = {record.factor: shown.is_important(record) for record in shown.records}
+    important = [name for name, is_important in verdicts.items() if is_important]
+    if not {True, False} & {*verdicts.values()}:
         return "No investigated factor has a result."
     said = f"{listed(important)} {_be(important)} important" if important else "no factor is important"
     return f"By the {strategy} strategy, which has no importance score and no interval, **{said}**."
@@ -182,6 +182,7 @@ def _stable(shown: Shown) -> Answer:
     more = tuple(details.stable_details(shown))
     if group is None:
         return Answer(question, "", more)
+    agreed = f"{points(group.consistency, 1)} %"
     if shown.analysis.reported_agreement(group.group) is None:
         few = "two runs share less than one test example on average"
         if shown.analysis.examples_behind(group) < FEWEST_EXAMPLES:
@@ -190,10 +191,10 @@ def _stable(shown: Shown) -> Answer:
     elif shown.graded:
         beyond = f"; beyond chance (kappa): {plain(group.fleiss_kappa)}" * (not math.isnan(group.fleiss_kappa))
         compared = f"{shown.analysis.agreement}{beyond}"
-        lead = f"[[Two runs agree|agree]] to **{points(group.consistency, 1)} %** ({compared})."
+        lead = f"[[Two runs agree|agree]] to **{agreed}** ({compared})."
     else:
-        agree = f"[[Two runs agree|agree]] on **{points(group.consistency, 1)} %** of the predictions"
-        lead = f"{agree}{changed_predictions(1 - group.consistency)}."
+        changed = changed_predictions(1 - group.consistency)
+        lead = f"[[Two runs agree|agree]] on **{agreed}** of the predictions{changed}."
     return Answer(question, "", (lead, *more))
 
 
