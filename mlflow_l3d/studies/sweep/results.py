@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +30,7 @@ from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier.past import own_parameter
-from mlflow_l3d.tracking.earlier.reader import known_document, parent_run
+from mlflow_l3d.tracking.earlier.reader import parent_run
 from mlflow_l3d.tracking.pages import address_of, links_in, run_page, runs_page
 from mlflow_l3d.tracking.parent import log_metrics, log_results
 
@@ -185,23 +184,18 @@ def points_of_sweep(client: Client, run_id: str) -> ReadPoints:
         If there is no such run, or it has no points.
     """
     top = parent_run(client, run_id, "source")
-    document = known_document(client, run_id, names.SWEEP_DOCUMENT)
     every = children_of(client, str(top.info.experiment_id), run_id)
     parents = [run for run in every if run.data.tags.get(names.ROLE) == "investigation"]
     parents = [run for run in parents if names.SUPERSEDED_BY not in run.data.tags]
     if not parents:
         raise ParameterError("source", run_id, "is a sweep without points", "Run the same sweep again.")
-    planned = document.get("points", [])
-    place = {point.get("investigation_key"): at for at, point in enumerate(planned)}
-    run_keys = [run.data.tags.get(names.INVESTIGATION_KEY, "") for run in parents]
     begun_points, experiments = points_of(client, parents)
-    rows = [(place.get(key, len(place)), point) for key, point in zip(run_keys, begun_points, strict=True)]
-    for at, (point, end) in enumerate(zip(planned, document.get("ends", []), strict=False)):
-        if point.get("investigation_key") not in run_keys:
-            choices = point.get("choices", {})
-            task = str(choices.get("task", point.get("parameters", {}).get("task", "")))
-            rows.append((at, SweptPoint("", choices, task, None, str(end.get("error") or "was not begun"))))
-    return tuple(point for _, point in sorted(rows, key=itemgetter(0))), experiments
+    begun = {point.run_id: point for point in begun_points}
+    points = []
+    for point in written.sweep.points if (written := read_result(client, run_id)) else ():
+        lost = replace(point, run_id="", analysis=None, error=point.error or "its run was deleted")
+        points.append(begun.pop(point.run_id, lost))
+    return (*points, *begun.values()), experiments
 
 
 def points_of_runs(client: Client, run_ids: Sequence[str]) -> ReadPoints:

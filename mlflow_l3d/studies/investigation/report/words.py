@@ -33,8 +33,8 @@ def headline(shown: Shown) -> str:
         return "Too few runs have a score to say how much of it is luck."
     if shown.golden_deviation == 0:
         same = f"All {len(scores)} {shown.golden_runs} scored {unit.text(float(scores[0]), 1)}"
-        tables = [record.table[np.isfinite(record.table)] for record in shown.analysis.importances.values()]
-        if any(not constant(np.append(table, scores[0])) for table in tables):
+        tables = (record.table[np.isfinite(record.table)] for record in shown.records)
+        if not constant(np.concatenate([scores, *tables])):
             return f"{same}, but other runs did not: {len(scores)} are too few to say how much is luck."
         return f"{same}: the varied factors change no score."
     if shown.analysis.few_tests:
