@@ -60,11 +60,16 @@ class InvestigationRequest(CellRequest):
 
     def design(self) -> Design:
         """Return the design of the cells."""
-        return self.plan.build(self.factors, self.all_factors, self.context_key)
+        plan = self.plan
+        runs = (plan.investigation_runs, plan.mitigation_runs, plan.golden_runs, plan.root_seed, self.context_key)
+        sets = {strategy.factor: strategy.configurations for strategy in plan.mitigation}
+        return plan.design(self.factors, self.all_factors, *runs, mitigation=sets, product=plan.joint == "product")
 
     def truncate(self, rows: int) -> InvestigationRequest:
-        """Return what was investigated where a stopping rule ended it after `rows` rows."""
-        return replace(self, plan=self.plan.truncate(rows))
+        """Return what was investigated where a stopping rule ended it after `rows` rows: their share of golden runs."""
+        golden = -(-self.plan.golden_runs * rows // self.plan.mitigation_runs)
+        most = self.plan.mitigation_runs if rows < self.plan.mitigation_runs else 0
+        return replace(self, plan=replace(self.plan, mitigation_runs=rows, golden_runs=golden, most_rows=most))
 
     @property
     def title(self) -> str:

@@ -254,6 +254,8 @@ def _planned(request: InvestigationRequest) -> Planned:
 def _settings(request: InvestigationRequest) -> dict[str, str]:
     task, plan = request.setup.task, request.plan
     examples = f"{len(task)} examples" if len(task) else "data of its own"
+    rule = f"half-width {plan.half_width:g}, or 0 outside" if plan.stop == "interval" else f"{plan.epsilon:g}"
+    stop = f"{plan.stop} ({rule}), {plan.most_rows or plan.mitigation_runs} rows at most"
     return {
         "task": f"{task.name} ({examples}, {f'{len(task.class_names)} classes' if task.class_names else task.kind})",
         "model": request.setup.model or "none",
@@ -263,6 +265,6 @@ def _settings(request: InvestigationRequest) -> dict[str, str]:
             f"{each.name} ({each.factor}: {', '.join(map(str, each.configurations))})" for each in plan.mitigation
         ),
         "joint factors": f"columns {plan.joint}" if any("+" in name for name in request.factors) else "",
-        "stopping rule": "" if plan.stop == "none" else plan.stop_words(),
+        "stopping rule": "" if plan.stop == "none" else stop,
         "root seed": str(plan.root_seed),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
@@ -76,24 +76,6 @@ class Plan:
     most_rows: int = 0
     why: str = ""
 
-    def build(self, factors: Sequence[str], all_factors: Sequence[str], context_key: str) -> Design:
-        """Return the design, with its cells.
-
-        Raises
-        ------
-        ParameterError
-            If cells would repeat at this size, or a mitigation strategy does not fit.
-        """
-        runs = (self.investigation_runs, self.mitigation_runs, self.golden_runs, self.root_seed, context_key)
-        sets = {strategy.factor: strategy.configurations for strategy in self.mitigation}
-        return self.design(factors, all_factors, *runs, mitigation=sets, product=self.joint == "product")
-
-    def truncate(self, rows: int) -> Plan:
-        """Return the plan of the first `rows` rows, with their share of the golden runs."""
-        golden = -(-self.golden_runs * rows // self.mitigation_runs)
-        most = self.mitigation_runs if rows < self.mitigation_runs else 0
-        return replace(self, mitigation_runs=rows, golden_runs=golden, most_rows=most)
-
     def identity(self) -> dict[str, object]:
         """Return what tells plans apart, as JSON types."""
         columns = self.investigation_runs if self.design.has_columns else 0
@@ -123,11 +105,6 @@ class Plan:
         golden = "golden std from pooled runs" if self.golden_pooled else f"L={self.golden_runs}"
         counts = {"rows": self.mitigation_runs, "columns": self.investigation_runs, "golden": golden}
         return f"{self.design.name}, {self.design.words.size.format(**counts)}"
-
-    def stop_words(self) -> str:
-        """Return the stopping rule, if there is one, in a few words."""
-        rule = f"half-width {self.half_width:g}, or 0 outside" if self.stop == "interval" else f"{self.epsilon:g}"
-        return f"{self.stop} ({rule}), {self.most_rows or self.mitigation_runs} rows at most"
 
     def early_end(self, golden: str) -> tuple[str, ...]:
         """Return after how many of its rows, and of the typed golden runs, a stopping rule ended it, if one did."""

@@ -29,8 +29,6 @@ from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows, wa
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SAME: Final = 1e-6
-"""Scores that differ by less are equal."""
 _TEXTS: Final = ("cell_key", "phase", "factor")
 
 
@@ -127,11 +125,10 @@ def check_stored(cell: Any, table: pa.Table, metric: Metric, classes: int) -> No
         return
     # An approach may leave classes out of its macro averages, and old cells have those that occur.
     counts = (classes or None, None, *range(2, classes)) if metric.scores_classes else (None,)
-    found = [score_of(metric, labels, predictions, counts[0])]
-    if math.isclose(found[0], stored, abs_tol=_SAME) or not math.isfinite(found[0]):
-        return
-    if not any(math.isclose(score_of(metric, labels, predictions, each), stored, abs_tol=_SAME) for each in counts[1:]):
-        differ = f"has {metric.name} {stored:g}, and its predictions {found[0]:g}: one of them was changed"
+    found = (score_of(metric, labels, predictions, each) for each in counts)
+    first = next(found)
+    if math.isfinite(first) and not any(math.isclose(each, stored, abs_tol=1e-6) for each in (first, *found)):
+        differ = f"has {metric.name} {stored:g}, and its predictions {first:g}: one of them was changed"
         raise L3DError(f"Run {cell.run_id} {differ}. Delete it: the same command trains it again.")
 
 

@@ -82,11 +82,6 @@ class PointStudy(InvestigationStudy):
         return self.state in OVER
 
     @property
-    def is_complete(self) -> bool:
-        """Whether every cell has a score."""
-        return self.state is State.COMPLETE
-
-    @property
     def is_handed_out(self) -> bool:
         """Whether no further cell of it is to be trained."""
         return self.is_over or self.state is State.CUT or self.stopped or self._step == self.steps

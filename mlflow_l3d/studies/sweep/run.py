@@ -16,6 +16,7 @@ from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.dry_run import record_plan
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
+from mlflow_l3d.studies.loop import State
 from mlflow_l3d.studies.request import is_typed
 from mlflow_l3d.studies.result_file import LEFT_OUT
 from mlflow_l3d.studies.self_test import tested
@@ -177,7 +178,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
 
     def how_far(self) -> str:
         """Return how many points are done."""
-        return f"with {sum(point.is_complete for point in self._points)} of {len(self._points)} points done"
+        return f"with {sum(point.state is State.COMPLETE for point in self._points)} of {len(self._points)} points done"
 
     def carry_out(self) -> Sweep:
         """Train the points together, score each, and write what they say together."""
@@ -191,7 +192,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             raise L3DError(f"Every point failed; the first said: {failed[0].error}")
         ended = (point.swept() for point in points)
         swept = tuple(each if isinstance(each, SweptPoint) else next(ended) for each in request.every)
-        complete = sum(point.is_complete for point in points)
+        complete = sum(point.state is State.COMPLETE for point in points)
         parent, client = self.recorder.parent, self.recorder.client
         experiments = {point.run_id: parent.experiment_id for point in swept if point.run_id}
         finished = Sweep(
