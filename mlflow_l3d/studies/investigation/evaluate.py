@@ -103,9 +103,9 @@ def score_parent(
         )
         scored = replace(scored, analysis=replace(scored.analysis, cells_deleted=deleted))
         predicted = read_predicted(scored.analysis, folder / names.PREDICTIONS, len(about.source.classes))
-        evaluation = Evaluation(parent.info.run_id, scored.analysis, about, cells, predicted)
+        numbers: dict[str, Any] = {"analysis": scored.analysis, "about": about, "predicted": predicted}
+        evaluation = Evaluation(run_id=parent.info.run_id, cells=cells, **numbers)
         if log:
-            numbers = {"analysis": scored.analysis, "about": about, "predicted": predicted}
             write_result(folder, replace(written, **numbers) if is_study else evaluation)
             _write_scored(client, parent, cells, scored, folder, evaluation)
     return evaluation

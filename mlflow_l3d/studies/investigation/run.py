@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Unpack
 
-import pandas as pd
-
-from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.designs.analyse import Planned
@@ -48,10 +45,6 @@ class Investigation(CellStudyResult[InvestigationRequest], Analysed):
         What the runs predict for fragile examples, see
         :func:`mlflow_l3d.studies.investigation.report.runs.read_predicted`.
     """
-
-    analysis: Analysis
-    cells: pd.DataFrame = field(metadata={"file": names.CELLS})
-    predicted: Mapping[str, list[list[str]]]
 
     @property
     def line(self) -> str:

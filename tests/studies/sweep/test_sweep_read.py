@@ -63,7 +63,7 @@ def client(tmp_path: Path, migrated_store: Path) -> MlflowClient:
 def hold_result(client: MlflowClient, run_id: str, analysis: Analysis) -> None:
     """Write the result of a parent."""
     with temporary_folder() as folder:
-        write_result(folder, Evaluation(run_id, analysis, About(title="t")))
+        write_result(folder, Evaluation(run_id=run_id, analysis=analysis, about=About(title="t")))
         client.log_artifacts(run_id, str(folder))
 
 
