@@ -6,17 +6,14 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.execution.base import CountedCells, Executor
 from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS
 
-if TYPE_CHECKING:
-    from mlflow_l3d.studies.cells import CellStudy
-
-S = TypeVar("S", bound="CellStudy[Any, Any]")
+S = TypeVar("S", bound=Any)  # a mlflow_l3d.studies.cells.CellStudy, whose module imports this one
 
 
 class CellLoop(Generic[S]):

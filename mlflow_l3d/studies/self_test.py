@@ -155,8 +155,8 @@ def _change(one: Outcome, other: Outcome, *metrics: str) -> str:
         return f"{name} {' to '.join(numbers)}".strip()
 
     def is_equal(name: str) -> npt.NDArray[np.bool_]:
-        own, others = (getattr(each, name)[np.argsort(each.example_ids)] for each in (one, other))  # type: ignore[arg-type]
-        return np.asarray(own == others) if own.shape == others.shape else np.zeros(1, dtype=bool)
+        first, second = (getattr(each, name)[np.argsort(each.example_ids)] for each in (one, other))  # type: ignore[arg-type]
+        return np.asarray(first == second) if first.shape == second.shape else np.zeros(1, dtype=bool)
 
     if not is_equal("example_ids").all():
         return _OTHER_EXAMPLES

@@ -85,7 +85,7 @@ def specify_points(
     specify_one, labels = partial(specify, read=cache(read_task)), labels_of(asked)
     # One object for equal tasks, so that a job with many points holds, and pickles, their data once.
     shared: dict[Any, Task] = {}
-    found: list[InvestigationRequest | str] = []
+    outcomes: list[InvestigationRequest | str] = []
     for each, label in zip(asked, labels, strict=True):
         first_run = str([(name, each[name]) for name in each if name not in MAIN or name in _FIRST])
         try:
@@ -97,10 +97,10 @@ def specify_points(
         if isinstance(request, InvestigationRequest) and type(task := request.setup.task) is Task:
             task = shared.setdefault((task.fingerprint, task.name, task.settings, task.notes), task)
             request = replace(request, setup=replace(request.setup, task=task))
-        found.append(request)
-    requests = [each for each in found if isinstance(each, InvestigationRequest)]
+        outcomes.append(request)
+    requests = [each for each in outcomes if isinstance(each, InvestigationRequest)]
     if not requests:
-        raise L3DError(f"Every point failed; the first said: {found[0]}")
+        raise L3DError(f"Every point failed; the first said: {outcomes[0]}")
     several = [each for each in requests if each.given["design"] == "auto" and each.factors[1:]]
     if len({request.plan.design for request in several}) > 1:  # one point needs tables, so that all of them have some
         tables, auto = {"design": PUBLISHED}, MAIN["design"].default
@@ -108,15 +108,15 @@ def specify_points(
         return specify_points(alike, searches, ended, budgeted=budgeted)
     points: list[PointRequest | SweptPoint] = []
     seen: dict[str, str] = {}
-    for part, choices, label in zip(found, _choices(asked, found), labels, strict=True):
+    for part, choices, label in zip(outcomes, _choices(asked, outcomes), labels, strict=True):
         if isinstance(part, str):
             points.append(SweptPoint("", choices, str(choices.get("task", requests[0].setup.task.name)), None, part))
             continue
         shown = f"{len(points) + 1} ({label})" if label else str(len(points) + 1)
         if (other := seen.setdefault(part.key, shown)) != shown:
             raise ParameterError("point", shown, f"is the same investigation as point {other}", "Leave one out.")
-        own = {each.name: getattr(part, each.name) for each in fields(part)}
-        points.append(PointRequest(**own, choices=choices, budgeted=budgeted))
+        values = {each.name: getattr(part, each.name) for each in fields(part)}
+        points.append(PointRequest(**values, choices=choices, budgeted=budgeted))
     return tuple(points)
 
 

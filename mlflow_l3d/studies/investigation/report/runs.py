@@ -94,7 +94,7 @@ def _place(phase: Any, factor: Any, row: Any, column: Any) -> Place:
 
 
 def _behind(places: Mapping[Place, T], factor: str, row: int, column: int) -> T | None:
-    """Return what is known of the run behind a score of a factor's table."""
+    """Return the entry of the run behind a score of a factor's table, if there is one."""
     return places.get((factor, row, column), places.get(("", row, column)))
 
 

@@ -136,7 +136,7 @@ def _connected(blocks: Sequence[Indices], labels: np.ndarray[tuple[int], np.dtyp
     has_level = np.array([np.isin(np.unique(labels), labels[block]) for block in blocks], dtype=int)
     _, group_of = connected_components(has_level @ has_level.T, directed=False)
     tied = [
-        [block for block, own in zip(blocks, group_of, strict=True) if own == group]
+        [block for block, number in zip(blocks, group_of, strict=True) if number == group]
         for group in range(max(group_of) + 1)
     ]
     return max(tied, key=lambda each: (len(np.unique(labels[np.concatenate(each)])), sum(map(len, each))))

@@ -213,9 +213,9 @@ def analyse_sweep(
         is_number = choice not in _NAMES and is_numeric(values)
         for test in (*(trend,) * is_number, *(interaction,) * (choice not in follows)):
             tests += [test(points, choices, choice, of, each, LEVEL) for of, each in measured.items()]
-    found = [test for test in tests if test is not None]
-    adjusted = holm([test.p_holm for test in found]).tolist()
-    found = [replace(test, p_holm=p) for test, p in zip(found, adjusted, strict=True)]
+    possible = [test for test in tests if test is not None]
+    adjusted = holm([test.p_holm for test in possible]).tolist()
+    possible = [replace(test, p_holm=p) for test, p in zip(possible, adjusted, strict=True)]
     return Sweep(
         tuple(points),
         choices,
@@ -223,6 +223,6 @@ def analyse_sweep(
         rows,
         follows,
         without_effect,
-        tuple(test for test in found if isinstance(test, Trend)),
-        tuple(test for test in found if isinstance(test, Interaction)),
+        tuple(test for test in possible if isinstance(test, Trend)),
+        tuple(test for test in possible if isinstance(test, Interaction)),
     )

@@ -202,8 +202,8 @@ def trend_table(shown: ShownSweep) -> Table | None:
     rows = []
     for one in shown.trends:
         per = "doubling" if one.scale == "log2" else f"{value_text(one.step)} more"
-        own = {"per": per, "change": shown.change(one.of, one.slope)}
-        row = _test_row(shown, one, own, one.low, one.high, one.low * one.high)
+        size = {"per": per, "change": shown.change(one.of, one.slope)}
+        row = _test_row(shown, one, size, one.low, one.high, one.low * one.high)
         over = _SCOPES.get(one.scope, "{tasks} tasks, a slope each").format(tasks=one.tasks)
         rows.append({**row, "points": str(one.points), "over": over})
     return Table.of(rows, _TREND_NOTE.format(tests=shown.tests), texts=frozenset({1, 2, 6, 8})) if rows else None
@@ -214,9 +214,9 @@ def interaction_table(shown: ShownSweep) -> Table | None:
     rows = []
     for one in shown.moves:
         ends = [f"{short(value_text(value))} {shown.level(one.of, mean)}" for value, mean in one.extremes()]
-        test, own = one.test, dict(zip(("lowest", "highest"), ends, strict=True))
-        own["std"] = shown.change(one.of, test.spread, sign="")
-        row = _test_row(shown, one, own, test.spread_low, test.spread_high, test.spread_low, sign="")
+        test, size = one.test, dict(zip(("lowest", "highest"), ends, strict=True))
+        size["std"] = shown.change(one.of, test.spread, sign="")
+        row = _test_row(shown, one, size, test.spread_low, test.spread_high, test.spread_low, sign="")
         rows.append({**row, "points": str(test.points)})
     note = _INTERACTION_NOTE.format(tests=shown.tests)
     return Table.of(rows, note, texts=frozenset({1, 2, 3, 7})) if rows else None
@@ -225,7 +225,7 @@ def interaction_table(shown: ShownSweep) -> Table | None:
 def _test_row(
     shown: ShownSweep,
     one: Trend | Interaction,
-    own: Mapping[str, str],
+    size: Mapping[str, str],
     low: float,
     high: float,
     distance: float,
@@ -236,7 +236,7 @@ def _test_row(
     return {
         "choice": one.choice,
         "of": "golden std" if one.of == GOLDEN_STD else one.of,
-        **own,
+        **size,
         percent(shown.sweep.level): between(low, high, partial(shown.change, one.of, sign=sign)),
         "p, Holm": probability(one.p_holm),
         "claim": MISSING if math.isnan(one.p_holm) else claim,
