@@ -111,23 +111,18 @@ def merged(parameters: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in parameters.items()
         if name in _OF_FILE or not isinstance(value, str | int | float) or not same(name, value, SWEEP[name].default)
     }
-    return {**read_file(explicit.pop("file", "none")), **explicit}
-
-
-def read_file(name: Any) -> dict[str, Any]:
-    """Return the content of a YAML or JSON file, a mapping by names of parameters; nothing for ``none``."""
+    if (name := explicit.pop("file", "none")) == "none":
+        return explicit
     import yaml
 
-    if name == "none":
-        return {}
     try:
         content = yaml.safe_load(file_text("file", name, name))
     except yaml.YAMLError as error:
         raise ParameterError("file", name, f"is neither YAML nor JSON ({error})") from error
-    if not isinstance(content, dict):
+    if not isinstance(content, Mapping):
         raise ParameterError("file", name, "must hold a mapping: name -> value or list of values")
     check_names("file", content, [*(each for each in SWEEP if each != "file"), *_OF_FILE])
-    return content
+    return {**content, **explicit}
 
 
 def _values(parameter: str, content: Any) -> dict[str, list[Any]]:

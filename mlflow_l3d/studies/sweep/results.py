@@ -87,15 +87,15 @@ class SweepEvaluation(OnOneScreen):
 
 def write_sweep(folder: Path, result: SweepEvaluation) -> list[str]:
     """Write a result, its tables and its report; return the names of the files that MLflow shows as tables."""
-    shown = ShownSweep(result.sweep)
-    shown.rows.to_parquet(folder / f"{names.POINTS}.parquet", index=False)
-    shown.rows.to_csv(folder / f"{names.POINTS}.csv", index=False)
-    (folder / f"{names.POINTS}.tex").write_text(latex_table(shown, title=result.title), encoding="utf-8")
+    shown, points = ShownSweep(result.sweep), folder / names.POINTS
+    shown.rows.to_parquet(points.with_suffix(".parquet"), index=False)
+    shown.rows.to_csv(points.with_suffix(".csv"), index=False)
+    points.with_suffix(".tex").write_text(latex_table(shown, title=result.title), encoding="utf-8")
     save_report(folder, names.SWEEP_REPORT, result.report())
     write_result(folder, result)
     tests = {"trends": pd.DataFrame(result.sweep.trends), "interactions": result.sweep.interactions_frame()}
-    frames = {names.POINTS: shown.rows, **{name: frame for name, frame in tests.items() if len(frame)}}
-    return write_tables(folder, {f"{name}.json": frame for name, frame in frames.items()})
+    frames = {names.POINTS: shown.rows, **tests}
+    return write_tables(folder, {f"{name}.json": frame for name, frame in frames.items() if len(frame)})
 
 
 def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str]:
