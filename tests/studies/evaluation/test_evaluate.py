@@ -172,7 +172,7 @@ def test_a_study_that_was_killed_has_no_failed_runs_and_is_no_baseline(done: tup
             with pytest.raises(ParameterError, match=line):
                 study()
     (step, *_), said = found.report().steps, found.cited()
-    assert step.text == "2 runs have no score: they did not finish. The same command trains them:"
+    assert step.text == "2 runs have no score: 2 did not finish. The same command trains them:"
     assert " 2 runs have no score and are left out. " in said
     assert "failed" not in said
     assert "The study has not finished: its command continues it." in found.summary()
