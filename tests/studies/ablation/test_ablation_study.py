@@ -22,6 +22,7 @@ from mlflow_l3d.designs.radial import RadialDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import scores_of
+from mlflow_l3d.studies.ablation import run
 from mlflow_l3d.studies.ablation.numbers import (
     ABLATION_COLUMNS,
     NUMBERS,
@@ -173,6 +174,18 @@ def test_everything_gives_what_the_parent_says(store: Store, parent: Any) -> Non
     assert shapes[-1] == [3, 3]
     assert sum(size > 0 for size in sizes) == 2 * len({size for size in sizes if size})
     assert found.notes == ()
+
+
+def test_a_cell_may_come_in_two_parts(store: Store, parent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = run.answers_of_parent
+
+    def halved(*arguments: Any) -> Any:
+        for at, table in read(*arguments):
+            yield from ((at, table.slice(0, 7)), (at, table.slice(7)))
+
+    monkeypatch.setattr(run, "answers_of_parent", halved)
+    found = ablated(store, parent_run_id=parent.run_id, rows="all", columns="all", test_sizes="20", repeats=1)
+    assert (found.notes, set(found.frame["test_examples"].dropna())) == ((), {20})
 
 
 def test_fewer_examples_are_the_metric_of_those_examples(store: Store, parent: Any, tmp_path: Path) -> None:
