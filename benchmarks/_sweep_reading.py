@@ -41,7 +41,7 @@ def make(parents: int) -> dict[str, Any]:
         )
         assert point.analysis is not None
         with temporary_folder() as folder:
-            write_result(folder, Evaluation(run_id, point.analysis, About(title="t")))
+            write_result(folder, Evaluation(run_id=run_id, analysis=point.analysis, about=About(title="t")))
             client.log_artifacts(run_id, str(folder))
         made.append(run_id)
     return {"top": top, "parents": made}

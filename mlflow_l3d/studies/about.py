@@ -63,17 +63,11 @@ def fragile_examples(votes: ExampleVotes | None, task: Task, count: int) -> pd.D
         ``example_id``, ``text``, ``true_class``, ``share_right``, and one column of votes a class.
     """
     names, texts = list(task.class_names), texts_of(task)
-    worst = pd.DataFrame() if votes is None else votes.most_fragile(count)
-    rows = [
-        {
-            "example_id": row["example_id"],
-            "text": texts.get(row["example_id"], ""),
-            "true_class": names[int(row["label"])],
-            "share_right": float(row["share_right"]),
-            **dict(zip(names, [*row["votes"], *[0] * len(names)], strict=False)),
-        }
-        for row in worst.to_dict("records")
-    ]
+    rows = []
+    for row in [] if votes is None else votes.most_fragile(count).to_dict("records"):
+        place = {"example_id": row["example_id"], "text": texts.get(row["example_id"], "")}
+        place |= {"true_class": names[int(row["label"])], "share_right": float(row["share_right"])}
+        rows.append(place | dict.fromkeys(names, 0) | dict(zip(names, row["votes"], strict=False)))
     return pd.DataFrame(rows, columns=["example_id", "text", "true_class", "share_right", *names])
 
 

@@ -75,8 +75,10 @@ class CellStudy(Study[C, CellRecord, R]):
         How many cells must not fail, that there is a result.
     state
         Its progress.
-    computed, failed
-        Cells that were trained, and those of them that failed.
+    computed
+        Cells that were trained.
+    failures
+        Name and error of those of them that failed.
     tested
         Keys of those that the self-test trained.
     elsewhere
@@ -90,10 +92,9 @@ class CellStudy(Study[C, CellRecord, R]):
     def __init__(self, request: C, *, progress: bool | None = False) -> None:
         super().__init__(request, progress=progress)
         self.state = State.PLANNED
-        self.computed = self.failed = 0
+        self.computed = 0
+        self.failures: list[tuple[str, str]] = []
         self.tested: set[str] = set()
-        self._first_error = self._first_failed = ""
-        self._errors: set[str | None] = set()
         self._started = time.monotonic()
 
     @classmethod
@@ -148,28 +149,27 @@ class CellStudy(Study[C, CellRecord, R]):
         studies
             How many studies look in turn what other processes finish.
         """
-        request = self.request
-        work = Work(
-            request.card(), CellRecord, request.context_key, request.shared_params(), lambda: request.design().cells()
-        )
+        request, key = self.request, self.request.context_key
+        work = Work(request.card(), CellRecord, key, request.shared_params(), lambda: request.design().cells())
         self.recorder = open_recorder(work, project_run, beside=beside)
-        keep_whole(request.context_key, request.given)
+        keep_whole(key, request.given)
         self.elsewhere = Elsewhere(self.recorder, studies)
-        if self.reused and (not_in_key := self.request.setup.approach.not_in_key):
+        if self.reused and (not_in_key := request.setup.approach.not_in_key):
             logger.warning("%d of %d %ss come from earlier runs. %s", self.reused, self.size, self.unit, not_in_key)
-        self.enter(State.TRAINING)
+        self.state = State.TRAINING
         return self.recorder
 
-    def enter(self, state: State) -> None:
-        """Note the progress of the study."""
-        self.state = self.state.followed_by(state)
+    @property
+    def failed(self) -> int:
+        """How many cells failed."""
+        return len(self.failures)
 
     def end(self, status: str, line: str) -> None:
         """End the parent, if it is open, before all is done."""
         if self.state in OPEN:
             super().end(status, line)
         if self.state not in OVER:
-            self.enter(State(status))
+            self.state = State(status)
 
     def how_far(self) -> str:
         """Return how many cells are done."""
@@ -224,10 +224,9 @@ class CellStudy(Study[C, CellRecord, R]):
 
     def take_known(self, cell: Cell) -> bool:
         """Take note of a cell if it is done by now; return whether it is."""
-        if (metrics := self.recorder.recovered.metrics.get(cell.key)) is None:
-            return False
-        self.on_known(cell, metrics)
-        return True
+        if (metrics := self.recorder.recovered.metrics.get(cell.key)) is not None:
+            self.on_known(cell, metrics)
+        return metrics is not None
 
     @property
     def left(self) -> int:
@@ -252,31 +251,29 @@ class CellStudy(Study[C, CellRecord, R]):
         stored = outcome if self.request.setup.store_scores else replace(outcome, scores=None)
         record = self.recorder.add(CellRecord.of(cell, outcome), stored)
         if record.error:
-            self.failed += 1
-            self._first_error = self._first_error or record.error
-            self._first_failed = self._first_failed or self.cell_name(cell)
+            self.failures.append((self.cell_name(cell), record.error))
             logger.warning("%s failed: %s", self.cell_name(cell), record.error)
         self.computed += 1
         if self.computed - self.failed == 1:
             warn_of_unread(record.metrics)
         self.on_known(cell, {} if record.error else record.metrics)
-        self._errors.add(record.error)
         if ONE_UNIT in (record.error or ""):
             raise L3DError(f"{self.cell_name(cell)}: {record.error}. The scores of the others may be wrong, too.")
 
     @property
     def hopeless(self) -> str:
         """Why the others need not be tried: none was trained, and the first failed alike; else the empty text."""
-        if self.computed < 3 or self.computed >= self.size or self.reused or len(self._errors) > 1:
+        errors = {error for _, error in self.failures}
+        if not 3 <= self.computed == self.failed < self.size or self.reused or len(errors) > 1:
             return ""
-        what = f"The first {self.computed} {self.unit}s failed alike: {self._first_error.rstrip('.')}."
-        return f"{what} Mend that, and give the same command again." if self._first_error else ""
+        what = f"The first {self.computed} {self.unit}s failed alike: {errors.pop().rstrip('.')}."
+        return f"{what} Mend that, and give the same command again."
 
     @property
     def failure_notes(self) -> tuple[str, ...]:
         """Which cell failed first and why, and how many others failed; empty if none did."""
         others = f" {self.failed - 1} more failed." if self.failed > 1 else ""
-        return (f"{self._first_failed} failed: {self._first_error.rstrip('.')}.{others}",) if self.failed else ()
+        return tuple(f"{name} failed: {error.rstrip('.')}.{others}" for name, error in self.failures[:1])
 
     def cell_name(self, cell: Cell) -> str:
         """Return what messages call a cell."""
@@ -286,10 +283,10 @@ class CellStudy(Study[C, CellRecord, R]):
         """Wait until the server holds every cell; raise the error of the first that failed if too many did."""
         if self.failed and self.size - self.failed < self.fewest:
             what = "Every cell" if self.fewest == 1 else f"{self.failed} of {self.size} {self.unit}s"
-            raise L3DError(f"{what} failed; the first said: {self._first_error}")
+            raise L3DError(f"{what} failed; the first said: {self.failures[0][1]}")
         self.recorder.wait()
 
     def result(self) -> dict[str, Any]:
         """Return the attributes of :class:`CellStudyResult` but for the request, and the text about it."""
-        done = {"computed": self.computed, "reused": self.reused}
-        return {**done, "run_id": self.recorder.parent.run_id, "seconds": time.monotonic() - self._started}
+        place = {"run_id": self.recorder.parent.run_id, "seconds": time.monotonic() - self._started}
+        return {"computed": self.computed, "reused": self.reused, **place}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Final, TypeVar
 
 import numpy as np
@@ -84,17 +84,12 @@ class StudyPlan(OnOneScreen):
         shared = f", {shared:,} shared with these" if (shared := int(self.shared.sum())) else ""
         return f"{counted(cells, self.unit)}, {done:,} done, {left:,} to compute{shared}: {time}"
 
-    def shown(self) -> pd.DataFrame:
-        """Return the columns that the command line prints."""
-        return self.parts
-
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        frame = self.shown()
-        texts = {name: [*map(_text, frame[name])] for name in frame.columns.drop("hours")}
+        texts = {name: [*map(_text, self.parts[name])] for name in self.parts.columns.drop("hours")}
         if self.shared.any():
             texts["shared"] = [*map(str, self.shared)]
-        texts["time"] = [*map(rough_duration, frame["hours"])]
+        texts["time"] = [*map(rough_duration, self.parts["hours"])]
         heads = (f"{self.unit}s" if name == "cells" else name for name in texts)
         table = Table(tuple(heads), tuple(zip(*texts.values(), strict=True)))
         lines = [f"{self.line()}.", "Nothing was trained."]
@@ -121,9 +116,8 @@ def plan_cells(client: Client, title: str, requests: Mapping[str, CellRequest]) 
     requests
         Name of each part -> its request.
     """
-    contexts = dict.fromkeys(request.context_key for request in requests.values())
-    by_context = {key: finished_cells(client, key) for key in contexts}
-    finished = [by_context[request.context_key] for request in requests.values()]
+    finished_of = cache(partial(finished_cells, client))
+    finished = [finished_of(request.context_key) for request in requests.values()]
     seconds = seconds_per_run(client, [each.setup for each in requests.values()], [each.values() for each in finished])
     seen: set[str] = set()
     rows = []
@@ -135,10 +129,8 @@ def plan_cells(client: Client, title: str, requests: Mapping[str, CellRequest]) 
         rows.append((part, len(keys), sum(key in done for key in keys), len(new), each))
     setup = next(iter(requests.values())).setup
     notes = dict.fromkeys(note for request in requests.values() for note in request.remarks)
-    of_model: dict[str, list[str]] = {}
-    for request, row in zip(requests.values(), rows, strict=True):
-        of_model.setdefault(request.setup.model, []).append(requests_text(request.setup, row[3]))
-    asked = "; ".join(filter(None, (text for texts in of_model.values() for text in texts)))
+    texts = (requests_text(request.setup, row[3]) for request, row in zip(requests.values(), rows, strict=True))
+    asked = "; ".join(filter(None, texts))
     return replace(study_plan(title, rows, expected_workers(setup), tuple(notes)), requests=asked)
 
 
@@ -173,9 +165,8 @@ def seconds_per_run(client: Client, setups: Sequence[Setup], finished: Sequence[
     def similar(task: str, approach: str, model: str) -> float:
         return mean_seconds(similar_cells(client, task=task, approach=approach, model=model))
 
-    means = map(mean_seconds, finished)
-    others = (similar(setup.task.name, setup.approach.name, setup.model) for setup in setups)
-    return [other if math.isnan(mean) else mean for mean, other in zip(means, others, strict=True)]
+    means = ((mean_seconds(runs), setup) for runs, setup in zip(finished, setups, strict=True))
+    return [similar(of.task.name, of.approach.name, of.model) if math.isnan(mean) else mean for mean, of in means]
 
 
 def mean_seconds(runs: Iterable[Run]) -> float:

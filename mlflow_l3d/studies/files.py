@@ -8,9 +8,11 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
@@ -22,14 +24,9 @@ from mlflow_l3d.report.text import marked
 from mlflow_l3d.tracking import names
 
 _HEIGHT: Final = re.compile('<svg [^>]*height="([0-9.]+)"')
-_ROW: Final = 34
-_BAR: Final = 310
-_MOST: Final = 20
-"""Rows that are shown."""
 _COLOURS: Final = {
-    "": ("#0067a3", "#a5cfe9"),
+    **dict.fromkeys(("", "minor"), ("#0067a3", "#a5cfe9")),
     "dominates": ("#b34700", "#f0b285"),
-    "minor": ("#0067a3", "#a5cfe9"),
     "undecided": ("#59626d", "#cfd5dc"),
 }
 
@@ -46,25 +43,21 @@ def picture(document: Document) -> str:
         heads = zip(table.head, places, strict=True)
         parts += [_text(left, bottom + 14, marked(head).replace("\n", " "), "") for head, (left, _) in heads]
         bottom += 24
-        for row, kind in [*zip(table.rows, table.kinds or [""] * len(table.rows), strict=True)][:_MOST]:
+        for row, kind in [*zip(table.rows, table.kinds or [""] * len(table.rows), strict=True)][:20]:
             parts += _row(row, kind, places, bottom)
-            bottom += _ROW
+            bottom += 34
     return f"{as_file(sheet(bottom + 12, document.title, *parts))}\n"
 
 
 def _places(table: Table) -> list[tuple[int, int]]:
-    """Return left end and width of each column: bars are equally wide, texts share the rest by their lengths."""
+    """Return left end and width of each column, by the lengths of texts; a bar is as wide as many letters."""
     columns = [*zip(map(marked, table.head), *table.rows, strict=True)]
     bars = [any(map(_is_bar, column[1:])) for column in columns]
-    lengths = [0 if is_bar else max(map(len, column)) for column, is_bar in zip(columns, bars, strict=True)]
-    left, bar = 20, _BAR if sum(bars) == 1 else _BAR // max(1, sum(bars))
-    rest = (WIDTH - 40 - bar * sum(bars)) / max(1, sum(lengths))
-    places = []
-    for is_bar, length in zip(bars, lengths, strict=True):
-        width = bar if is_bar else int(rest * length)
-        places.append((left, width))
-        left += width
-    return places
+    lengths = [
+        45 // sum(bars) if is_bar else max(map(len, column)) for column, is_bar in zip(columns, bars, strict=True)
+    ]
+    ends = 20 + (WIDTH - 40) * np.cumsum([0, *lengths]) // max(1, sum(lengths))
+    return [(int(left), int(right - left)) for left, right in pairwise(ends)]
 
 
 def _row(row: Sequence[str], kind: str, places: Sequence[tuple[int, int]], top: int) -> list[Markup]:

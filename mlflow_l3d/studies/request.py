@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -130,14 +130,13 @@ class StudyRequest(ABC):
     def data(self) -> Data:
         """Return the task as MLflow knows data sets: its source is a file's name, a name on the hub, or its own."""
         task, final = self.setup.task, self.final()
-        kind: str = "code"
-        source: dict[str, Any] = {"tags": {names.SOURCE_NAME: task.name}}
-        if task.name.startswith(PREFIX):
-            kind, source = "hugging_face", {"path": task.name.removeprefix(PREFIX)}
-        elif PurePath(task.name).suffix.lower() in SUFFIXES:
-            kind, source = "local", {"uri": task.name}
         used = {name: int(final[name]) for name in ("num_labelled", "test_size") if final.get(name, "").isdigit()}
-        return Data(task.name, task.fingerprint, kind, source, {"num_rows": len(task), **used}, self.role)
+        kind: tuple[str, dict[str, Any]] = "code", {"tags": {names.SOURCE_NAME: task.name}}
+        if task.name.startswith(PREFIX):
+            kind = "hugging_face", {"path": task.name.removeprefix(PREFIX)}
+        elif PurePath(task.name).suffix.lower() in SUFFIXES:
+            kind = "local", {"uri": task.name}
+        return Data(task.name, task.fingerprint, *kind, {"num_rows": len(task), **used}, self.role)
 
     def document(self) -> dict[str, Any]:
         """Return everything needed to repeat the study, as JSON types; free of private paths."""
@@ -231,18 +230,6 @@ def is_typed(given: Mapping[str, str]) -> bool:
     return is_known and given.get("approach") in registry.names("approach")
 
 
-class HasCells(Protocol):
-    """Cells in their order."""
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        ...
-
-    def cells(self) -> Iterator[Cell]:
-        """Yield them."""
-        ...
-
-
 class CellRequest(StudyRequest):
     """One study whose results come from cells.
 
@@ -272,8 +259,8 @@ class CellRequest(StudyRequest):
         return {**super().shared_params(), **values}
 
     @abstractmethod
-    def design(self) -> HasCells:
-        """Return what holds the cells."""
+    def design(self) -> Any:
+        """Return what holds the cells: it has a length, and `cells()` yields them in their order."""
 
 
 def context_of(setup: Setup) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -57,7 +57,7 @@ def read_result(client: Client, run_id: str, *, files: bool = False, name: str =
         return None
     module, _, kind = target.partition(":")
     try:
-        return _Reader(client, run_id, files=files).record(getattr(import_module(module), kind), document["content"])
+        return _Reader(client, run_id, files).record(getattr(import_module(module), kind), document["content"])
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 
@@ -98,17 +98,13 @@ def _written_fields(record: Any) -> dict[str, Any]:
     return {each.name: _written(getattr(record, each.name)) for each in fields(record) if "file" not in each.metadata}
 
 
+@dataclass(frozen=True)
 class _Reader:
-    """Reads the values of one run.
+    """Reads the values of one run; see :func:`read_result`."""
 
-    Parameters
-    ----------
-    client, run_id, files
-        As for :func:`read_result`.
-    """
-
-    def __init__(self, client: Client, run_id: str, *, files: bool) -> None:
-        self.client, self.run_id, self.files = client, run_id, files
+    client: Client
+    run_id: str
+    files: bool
 
     def record(self, kind: type, content: Mapping[str, Any]) -> Any:
         """Return a record of a class; what lies in a file of its own is read from it."""
@@ -116,13 +112,9 @@ class _Reader:
         values = {name: self.value(hints[name], value) for name, value in content.items()}
         for each in fields(kind):
             if file := each.metadata.get("file"):
-                values[each.name] = self._frame(file) if self.files else None
+                with temporary_folder() as folder:
+                    values[each.name] = fetch_frame(self.client, self.run_id, file, folder) if self.files else None
         return kind(**values)
-
-    def _frame(self, file: str) -> pd.DataFrame | None:
-        """Return a Parquet file of the run; None if there is none."""
-        with temporary_folder() as folder:
-            return fetch_frame(self.client, self.run_id, file, folder)
 
     def value(self, kind: Any, value: Any) -> Any:
         """Return the value of a type that :func:`_written` wrote."""
@@ -141,11 +133,9 @@ class _Reader:
         if kind is pd.DataFrame:
             frame = pd.DataFrame.from_dict(value, orient="tight")
             return frame.astype(dict(zip(frame.columns, value["types"], strict=True)))
-        if origin is list:
-            return [self.value(kinds[0], part) for part in value]
-        if origin is tuple:
-            kinds = kinds[:1] * len(value) if kinds[1:] == (...,) else kinds
-            return tuple(self.value(each, part) for each, part in zip(kinds, value, strict=True))
+        if origin in (list, tuple):
+            kinds = kinds[:1] * len(value) if kinds[1:] in ((), (...,)) else kinds
+            return origin(self.value(each, part) for each, part in zip(kinds, value, strict=True))
         if isinstance(kind, type) and issubclass(kind, tuple):
             hints = get_type_hints(kind).values()
             return kind(*(self.value(each, part) for each, part in zip(hints, value, strict=True)))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from mlflow_l3d.approaches.command.written import SAME_EXAMPLES
 from mlflow_l3d.cells.cell import Cell, Outcome, content_key
@@ -152,19 +153,19 @@ def _change(one: Outcome, other: Outcome, *metrics: str) -> str:
         name, *both = next((pair for pair in pairs if pair[1] != pair[2]), ("",))
         numbers = [MISSING if each is None else f"{each:.6g}" for each in both]
         return f"{name} {' to '.join(numbers)}".strip()
-    assert one.example_ids is not None
-    assert other.example_ids is not None
-    if not np.array_equal(np.sort(one.example_ids), np.sort(other.example_ids)):
+
+    def is_equal(name: str) -> npt.NDArray[np.bool_]:
+        first, second = (getattr(each, name)[np.argsort(each.example_ids)] for each in (one, other))  # type: ignore[arg-type]
+        return np.asarray(first == second) if first.shape == second.shape else np.zeros(1, dtype=bool)
+
+    if not is_equal("example_ids").all():
         return _OTHER_EXAMPLES
-    places = np.argsort(one.example_ids), np.argsort(other.example_ids)
-    assert one.labels is not None
-    assert other.labels is not None
-    if not np.array_equal(one.labels[places[0]], other.labels[places[1]]):
+    if not is_equal("labels").all():
         return SAME_EXAMPLES
-    differ = int((one.predictions[places[0]] != other.predictions[places[1]]).sum())
-    if not differ and one.scores is not None and other.scores is not None:
-        return "" if np.array_equal(one.scores[places[0]], other.scores[places[1]]) else "scores, and no prediction"
-    return f"{differ} of {len(one.predictions)} predictions" if differ else ""
+    if differ := int((~is_equal("predictions")).sum()):
+        return f"{differ} of {len(one.predictions)} predictions"
+    has_scores = one.scores is not None and other.scores is not None
+    return "scores, and no prediction" if has_scores and not is_equal("scores").all() else ""
 
 
 def _mark(request: CellRequest) -> Path:

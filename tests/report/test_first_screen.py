@@ -545,7 +545,7 @@ def test_agreement_is_not_reported_of_few_examples_and_not_logged_if_runs_share_
     for each in (few, replace(golden, pairs_of_predictions=9)):
         withheld = replace(whole, consistencies={"golden": each})
         assert (names <= set(withheld.metrics())) == (each is not few)
-        assert Shown(withheld).agreement("golden") is None
+        assert withheld.reported_agreement("golden") is None
     assert (
         "two runs share less than one test example on average"
         in answers(Shown(replace(whole, consistencies={"golden": few})))[2].lead

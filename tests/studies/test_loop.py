@@ -1,4 +1,4 @@
-"""The loop over cells, and the states of a study, without a tracking server."""
+"""The loop over cells, without a tracking server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.studies import loop
-from mlflow_l3d.studies.loop import OPEN, OVER, CellLoop, State
+from mlflow_l3d.studies.loop import CellLoop
 from mlflow_l3d.testing import design_cells
 
 CELLS = list(design_cells(FACTORS, 6))
@@ -90,12 +90,3 @@ def test_claims_on_what_is_under_way_can_be_given_back() -> None:
     cells.abandon()
     assert owner.released == [CELLS[0].key]
     assert not cells.under_way
-
-
-def test_a_study_that_is_over_stays_so() -> None:
-    assert State.PLANNED.followed_by(State.TRAINING).followed_by(State.CUT) in OPEN
-    for state in OVER:
-        with pytest.raises(ValueError, match="cannot become TRAINING"):
-            state.followed_by(State.TRAINING)
-    with pytest.raises(ValueError, match="a study that is PLANNED cannot become CUT"):
-        State.PLANNED.followed_by(State.CUT)

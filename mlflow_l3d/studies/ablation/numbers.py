@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -48,60 +47,18 @@ class Setting(NamedTuple):
     examples: int | None = None
 
 
-class Place(NamedTuple):
-    """Where a cell stands: factor None is a golden run (row: its index) or a base run."""
-
-    factor: str | None
-    row: int
-    column: int = 0
-
-
-@dataclass(frozen=True)
-class Answers:
-    """Predictions of the cells, of one cell at least.
-
-    Attributes
-    ----------
-    cells
-        Place -> three arrays of one length, at least 1: number of the example (0 .. examples - 1), label, prediction;
-        of any type of whole numbers; labels and predictions of a regression are decimal.
-    examples
-        How many different examples there are.
-    """
-
-    cells: Mapping[Place, tuple[IntArray, IntArray, IntArray]]
-    examples: int
-
-    @property
-    def sizes(self) -> set[int]:
-        """How many examples cells have."""
-        return {len(labels) for _, labels, _ in self.cells.values()}
-
-    @cached_property
-    def classes(self) -> int | None:
-        """How many classes occur in any cell; fewer examples may lack one, which then counts as one that is missed.
-
-        None of a regression.
-        """
-        if any(part.dtype.kind not in "iu" for _, *both in self.cells.values() for part in both):
-            return None
-        return occurring(*(np.unique(part) for _, *both in self.cells.values() for part in both))
-
-
 def from_predictions() -> list[str]:
     """Return the metrics that can be computed again from fewer predictions."""
     return [metric.name for metric in registered().values() if metric.function is not None and not metric.secondary]
 
 
-def rescored(scores: Tables, answers: Answers, metric: Metric, *, size: int | None = None, rank: IntArray) -> Tables:
-    """Return the tables with the metric computed again on the examples of lowest rank.
+def rescored(answers: pd.DataFrame, metric: Metric, *, size: int | None = None, rank: IntArray) -> pd.Series[float]:
+    """Return the metric of each cell, computed again on its examples of lowest rank.
 
     Parameters
     ----------
-    scores
-        Gives the shapes.
     answers
-        Predictions; a cell without any becomes nan.
+        Predictions: ``cell``, ``example`` (from 0), ``label`` and ``prediction``.
     metric
         One that can be computed again: see :func:`from_predictions`.
     size
@@ -110,22 +67,15 @@ def rescored(scores: Tables, answers: Answers, metric: Metric, *, size: int | No
         Shape (examples,): place of each example in a random order, the same for all cells, so that cells that share a
         test set share the smaller one.
     """
-    tables = {name: np.full_like(table, math.nan) for name, table in scores.tables.items()}
-    golden, base = np.full_like(scores.golden, math.nan), np.full_like(scores.base, math.nan)
-    plain = base if base.size else golden
-    for place, (numbers, labels, predictions) in answers.cells.items():
-        chosen: IntArray | slice = slice(None)
-        if size is not None and size < len(numbers):
-            chosen = np.flatnonzero(rank[numbers] < np.partition(rank[numbers], size)[size])
-        of_texts = labels.dtype.kind == "O"
-        kind = np.int64 if answers.classes is not None else np.object_ if of_texts else np.float64
-        truth, guess = labels[chosen].astype(kind), predictions[chosen].astype(kind)
-        value = score(metric, truth, guess, answers.classes)
-        if place.factor is None:
-            plain[place.row] = value
-        else:
-            tables[place.factor][place.row, place.column] = value
-    return replace(scores, tables=tables, golden=golden, base=base)
+    both = answers["label"], answers["prediction"]
+    # Fewer examples may lack a class, which then counts as one that is missed.
+    classes = occurring(*(each.unique() for each in both)) if all(each.dtype.kind in "iu" for each in both) else None
+    if size is not None:
+        ranked = answers.assign(rank=rank[answers["example"]]).sort_values("rank")
+        answers = ranked.groupby("cell").head(size).sort_index()
+    return answers.groupby("cell").apply(
+        lambda cell: score(metric, cell["label"].to_numpy(), cell["prediction"].to_numpy(), classes)
+    )
 
 
 def part(scores: Tables, setting: Setting, seeds: Sequence[np.random.SeedSequence]) -> Tables:
@@ -160,7 +110,8 @@ def ablate_tables(
     *,
     seed: int,
     repeats: int = 1,
-    answers: Answers | None = None,
+    answers: pd.DataFrame | None = None,
+    tables: Callable[[pd.Series[float]], Tables] | None = None,
     metric: Metric = F1_MACRO,
 ) -> pd.DataFrame:
     """Return what an investigation would have found in each setting.
@@ -178,7 +129,9 @@ def ablate_tables(
     repeats
         How many random choices of each setting, at least 1.
     answers, metric
-        Needed where a setting has a number of examples.
+        As for :func:`rescored`; needed where a setting has a number of examples.
+    tables
+        Returns the tables of the scores of cells, for that, too.
 
     Returns
     -------
@@ -194,11 +147,11 @@ def ablate_tables(
         by_size: dict[int | None, Tables] = {None: scores}
         for number, setting in enumerate(settings):
             size = setting.examples
-            if size not in by_size and answers is not None:
-                rank = np.random.default_rng(seeds[3]).permutation(answers.examples)
-                by_size[size] = rescored(scores, answers, metric, size=size, rank=rank)
+            if size not in by_size and answers is not None and tables is not None:
+                rank = np.random.default_rng(seeds[3]).permutation(answers["example"].max() + 1)
+                by_size[size] = tables(rescored(answers, metric, size=size, rank=rank))
             chosen = part(by_size[size], setting, seeds)
-            share = 1.0 if size is None or answers is None else size / max(answers.sizes)
+            share = 1.0 if size is None or answers is None else size / answers.groupby("cell").size().max()
             share *= _cells(chosen) / _cells(scores)
             place = {"setting": number, "test_examples": size, "repeat": repeat, "share_of_baseline": share}
             lines += [place | line for line in _lines(chosen, importances(chosen))]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import Final, Unpack
 
 import numpy as np
 import pandas as pd
@@ -15,14 +15,13 @@ from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.verdicts import joint_level
 from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.designs import all_designs
-from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.values import Whole, names_of
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.ablation.numbers import Answers, Place, Setting, ablate_tables, from_predictions, rescored
+from mlflow_l3d.studies.ablation.numbers import Setting, ablate_tables, from_predictions, rescored
 from mlflow_l3d.studies.ablation.parameters import ABLATION, AblationOptions
 from mlflow_l3d.studies.ablation.report import ablation_document, range_table, spread
 from mlflow_l3d.studies.base import entry_point
@@ -40,12 +39,9 @@ from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import Recorded, known_document, read_listed
 from mlflow_l3d.tracking.pages import runs_page
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 FRAME_FILE = "ablation.json"
-_SHARES: Final = {"rows": (0.1, 0.25, 0.5), "columns": (0.1, 0.25, 0.5), "test_sizes": (0.1, 0.5)}
-_LEAST: Final = {"rows": 3, "columns": 3, "test_sizes": 10}
+_SHARES: Final = {"rows": (3, 0.1, 0.25, 0.5), "columns": (3, 0.1, 0.25, 0.5), "test_sizes": (10, 0.1, 0.5)}
+"""Parameter -> what ``auto`` stands for: the least number, and shares of all there is."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -160,14 +156,21 @@ def _wanted(name: str, asked: object) -> list[int] | None:
 def _ablate(client: Client, recorded: Recorded, asked: Arguments, wanted: Mapping[str, list[int] | None]) -> Ablation:
     run_id = str(recorded.parent.info.run_id)
     plan = planned_by(recorded.parent, design=recorded.parent.data.tags.get(names.DESIGN, "auto"))
-    cells = plan.select(recorded.cells)
+    cells = plan.select(recorded.cells).reset_index(drop=True)
     metric = metric_of(recorded.parent, asked["metric"], cells)
     check_metric(cells, metric)
     design = plan.design_of(cells)
-    scores = _tables(cells, replace(plan, design=design), metric)
+    if not design.ablates:
+        *others, last = (name for name, each in all_designs().items() if each.ablates)
+        allowed = f"must be an investigation of design {', '.join(others)} or {last}"
+        fix = "The baselines have no importance score."
+        raise ParameterError("parent_run_id", f"(design {design.name})", allowed, fix)
+    scores = plan.tables(cells, metric.name)
+    if not scores.tables or not all(table.size for table in scores.tables.values()):
+        raise ParameterError("parent_run_id", "(no table)", "must have cells of at least one investigated factor")
     answers, why = None, ""
     if wanted["test_sizes"] != []:
-        answers, why = _read_answers(client, run_id, cells, scores, metric)
+        answers, why = _read_answers(client, run_id, cells, metric)
     if answers is None and wanted["test_sizes"]:
         if metric.name not in from_predictions():
             raise unknown_name("metric", metric.name, from_predictions(), "for test_sizes one of")
@@ -178,8 +181,16 @@ def _ablate(client: Client, recorded: Recorded, asked: Arguments, wanted: Mappin
     settings = _settings(scores, answers, wanted)
     level = joint_level(LEVEL, len(scores.tables))
     importances = partial(design.importances, missing=plan.missing, level=level)
-    drawn = {"seed": asked["root_seed"], "repeats": asked["repeats"]}
-    frame = ablate_tables(scores, settings, importances, **drawn, answers=answers, metric=metric)
+    frame = ablate_tables(
+        scores,
+        settings,
+        importances,
+        seed=asked["root_seed"],
+        repeats=asked["repeats"],
+        answers=answers,
+        tables=lambda scores: plan.tables(cells.assign(**{metric.name: scores}), metric.name),
+        metric=metric,
+    )
     notes = (f"Fewer test examples were not looked at: {why}.",) if why else ()
     parent = Parent(recorded.parent, known_document(client, run_id, names.INVESTIGATION))
     address = runs_page(client, str(recorded.parent.info.experiment_id))
@@ -187,87 +198,48 @@ def _ablate(client: Client, recorded: Recorded, asked: Arguments, wanted: Mappin
     return Ablation(run_id, metric, frame, notes, source)
 
 
-def _tables(cells: pd.DataFrame, plan: Planned, metric: Metric) -> Tables:
-    assert plan.design is not None
-    if not plan.design.ablates:
-        others = [name for name, design in all_designs().items() if design.ablates]
-        raise ParameterError(
-            "parent_run_id",
-            f"(design {plan.design.name})",
-            f"must be an investigation of design {', '.join(others[:-1])} or {others[-1]}",
-            "The baselines have no importance score.",
-        )
-    scores = plan.tables(cells, metric.name)
-    if not scores.tables or not all(table.size for table in scores.tables.values()):
-        raise ParameterError("parent_run_id", "(no table)", "must have cells of at least one investigated factor")
-    return scores
-
-
-def _settings(scores: Tables, answers: Answers | None, wanted: Mapping[str, list[int] | None]) -> list[Setting]:
+def _settings(scores: Tables, answers: pd.DataFrame | None, wanted: Mapping[str, list[int] | None]) -> list[Setting]:
     """Return the settings: everything, one dimension at a time, and the small ones together."""
     most = {
         "rows": min(len(table) for table in scores.tables.values()),
         "columns": min(table.shape[1] for table in scores.tables.values()),
-        "test_sizes": 0 if answers is None else min(answers.sizes),
+        "test_sizes": 0 if answers is None else int(answers.groupby("cell").size().min()),
     }
     rows, columns, sizes = (_numbers(name, wanted[name], number) for name, number in most.items())
-    return [
-        Setting(),
-        *(Setting(rows=count) for count in rows),
-        *(Setting(columns=count) for count in columns),
-        *(Setting(examples=size) for size in sizes),
-        *(Setting(rows=count, examples=size) for count in rows[-1:] for size in sizes),
-        *(Setting(rows=count, columns=fewest) for count in rows[-1:] for fewest in columns[-1:]),
-    ]
+    settings = [Setting(), *(Setting(rows=count) for count in rows), *(Setting(columns=count) for count in columns)]
+    settings += [Setting(examples=size) for size in sizes]
+    if rows:
+        settings += [Setting(rows=rows[-1], examples=size) for size in sizes]
+        settings += [Setting(rows=rows[-1], columns=fewest) for fewest in columns[-1:]]
+    return settings
 
 
 def _numbers(name: str, wanted: list[int] | None, most: int) -> list[int]:
     """Return the numbers below all there is, largest first."""
     if wanted is None:
-        wanted = sorted({max(_LEAST[name], round(share * most)) for share in _SHARES[name]}, reverse=True)
+        least, *shares = _SHARES[name]
+        wanted = sorted({max(int(least), round(share * most)) for share in shares}, reverse=True)
     elif wanted and wanted[0] > most:
         low = 1 if name == "test_sizes" else 2
         raise ParameterError(name, wanted[0], f"must be from {low} to {most}, what the investigation has")
     return [number for number in wanted if number < most]
 
 
-def _read_answers(
-    client: Client, run_id: str, cells: pd.DataFrame, scores: Tables, metric: Metric
-) -> tuple[Answers | None, str]:
+def _read_answers(client: Client, run_id: str, cells: pd.DataFrame, metric: Metric) -> tuple[pd.DataFrame | None, str]:
     """Return the predictions of the cells: from the parent's one table, else cell by cell; or None, and why."""
     if metric.name not in from_predictions():
         return None, f"the metric {metric} cannot be computed from predictions"
     finished = cells[cells["status"].eq("FINISHED") & cells[metric.name].notna()]
-    places = [*map(_place, finished.to_dict("records"))]
-    answers = _answers(answers_of_parent(client, run_id, finished), places)
-    answers = answers or _answers(answers_of_cells(client, finished), places)
-    if answers is None:
+    for parts in (answers_of_parent(client, run_id, finished), answers_of_cells(client, finished)):
+        tables = [table.select(ANSWERS).to_pandas().assign(cell=finished.index[at]) for at, table in parts]
+        if tables and (answers := pd.concat(tables, ignore_index=True))["cell"].nunique() == len(finished):
+            break
+    else:
         return None, "not every cell has predictions"
-    again = rescored(scores, answers, metric, rank=np.arange(answers.examples))
+    # Examples are numbered in the order of their ids, however the cells are.
+    answers["example"] = pd.factorize(answers["example_id"], sort=True)[0]
+    again = rescored(answers, metric, rank=np.arange(len(answers)))
     # A recorded metric that is further from the one of the recorded predictions does not belong to them.
-    every, computed = (
-        np.concatenate([*map(np.ravel, (each.golden, each.base, *each.tables.values()))]) for each in (scores, again)
-    )
-    if not np.allclose(every, computed, rtol=0, atol=1e-6, equal_nan=True):
+    if not np.allclose(again[finished.index], finished[metric.name], rtol=0, atol=1e-6):
         return None, f"the recorded {metric} is not that of the recorded predictions"
     return answers, ""
-
-
-def _place(cell: Mapping[Any, Any]) -> Place:
-    row, column, index = (0 if pd.isna(cell[name]) else int(cell[name]) for name in ("row", "column", "index"))
-    if cell["phase"] == "golden":
-        return Place(None, index)
-    return Place(None, row) if cell["phase"] == "base" else Place(str(cell["factor"]), row, column)
-
-
-def _answers(parts: Iterable[tuple[int, pa.Table]], places: Sequence[Place]) -> Answers | None:
-    """Return the predictions of the cells; None where a cell has none."""
-    predicted = {places[number]: [table[name].to_numpy() for name in ANSWERS] for number, table in parts}
-    if not predicted or len(predicted) < len(places):
-        return None
-    # Examples are numbered in the order of their ids, however the cells are.
-    ids = [predicted[place][0] for place in places]
-    examples, numbers = np.unique(np.concatenate(ids), return_inverse=True)
-    of_cells = np.split(numbers, np.cumsum([*map(len, ids)])[:-1])
-    cells = {place: (chosen, *predicted[place][1:]) for place, chosen in zip(places, of_cells, strict=True)}
-    return Answers(cells, len(examples))

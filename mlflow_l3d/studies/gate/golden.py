@@ -272,7 +272,7 @@ class GoldenRuns(CellStudy[GoldenRequest, None]):
             summary = {"score_mean": scores.mean(), "golden_std": scores.std()} if len(scores) else {}
             self.recorder.log_metrics({**summary, "cells_failed": float(self.failed)}, runs)
             self.recorder.finish(folder, complete=not self.failed, description=self.request.title)
-        self.enter(State.INCOMPLETE if self.failed else State.COMPLETE)
+        self.state = State.INCOMPLETE if self.failed else State.COMPLETE
 
     def _next_cells(self) -> Iterator[tuple[GoldenRuns, Cell]]:
         """Yield the runs that were not tried: those that are needed, and if workers may stay those after them."""

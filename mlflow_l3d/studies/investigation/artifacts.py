@@ -111,24 +111,19 @@ def cells_frame(
 ) -> pd.DataFrame:
     """Return one row per cell; all of them are in the spool."""
     first = [*names.COORDINATES, "run_id", "cell_key", "status"]
-    columns: dict[str, list[Any]] = {name: [] for name in first}
-    for count, cell in enumerate(cells):
+    rows = []
+    for cell in cells:
         record = spool.record(cell.key)
-        metrics = {} if record.error else {name: v for name, v in record.metrics.items() if math.isfinite(v)}
-        row = {
-            **{name: getattr(cell, name) for name in names.COORDINATES},
-            **{"run_id": run_ids.get(cell.key), "cell_key": cell.key, "status": record.status},
-            **metrics,
-            **{f"factor.{factor}": number for factor, number in cell.configurations.items()},
-            **{f"seed.{factor}": seed for factor, seed in cell.seeds.items()},
-        }
-        for name in row.keys() - columns.keys():
-            columns[name] = [None] * count
-        for name, values in columns.items():
-            values.append(row.get(name))
-    ordered = sorted(columns, key=lambda name: (name.startswith("seed."), name.startswith("factor."), name))
-    rest = [name for name in ordered if name not in first]
-    frame = pd.DataFrame({name: columns.pop(name) for name in (*first, *rest)})
+        row = {name: getattr(cell, name) for name in names.COORDINATES}
+        row |= {"run_id": run_ids.get(cell.key), "cell_key": cell.key, "status": record.status}
+        row |= {} if record.error else {name: each for name, each in record.metrics.items() if math.isfinite(each)}
+        row |= {f"factor.{factor}": number for factor, number in cell.configurations.items()}
+        rows.append(row | {f"seed.{factor}": seed for factor, seed in cell.seeds.items()})
+    frame = pd.DataFrame(rows)
+    rest = sorted(
+        {*map(str, frame)} - {*first}, key=lambda name: (name.startswith("seed."), name.startswith("factor."), name)
+    )
+    frame = frame.reindex(columns=[*first, *rest])
     if metric.name not in frame:
         frame[metric.name] = math.nan
     return frame.astype(dict.fromkeys(("row", "column", "index"), "Int64"))

@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 
 from mlflow_l3d import registry
-from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned
 from mlflow_l3d.errors import ParameterError
@@ -104,9 +103,9 @@ def score_parent(
         )
         scored = replace(scored, analysis=replace(scored.analysis, cells_deleted=deleted))
         predicted = read_predicted(scored.analysis, folder / names.PREDICTIONS, len(about.source.classes))
-        evaluation = Evaluation(parent.info.run_id, scored.analysis, about, cells, predicted)
+        numbers: dict[str, Any] = {"analysis": scored.analysis, "about": about, "predicted": predicted}
+        evaluation = Evaluation(run_id=parent.info.run_id, cells=cells, **numbers)
         if log:
-            numbers = {"analysis": scored.analysis, "about": about, "predicted": predicted}
             write_result(folder, replace(written, **numbers) if is_study else evaluation)
             _write_scored(client, parent, cells, scored, folder, evaluation)
     return evaluation
@@ -141,12 +140,10 @@ def planned_by(parent: Run, *, design: str = "auto", missing: str = "auto") -> P
 def _looks(client: Client, parent: Run, metric: Metric, design: str) -> pd.DataFrame | None:
     """Return the interim analyses of our investigation; None without a rule, or for another metric or design."""
     rule, tags = own_parameter(parent, "stop") or "none", parent.data.tags
-    if names.INVESTIGATION_KEY not in tags or rule == "none":
+    is_same = (own_parameter(parent, "metric"), tags.get(names.DESIGN)) == (typed_name(metric), design)
+    if names.INVESTIGATION_KEY not in tags or rule == "none" or not is_same:
         return None
-    if (own_parameter(parent, "metric"), tags.get(names.DESIGN)) != (typed_name(metric), design):
-        return None
-    document = fetch_document(client, parent.info.run_id, names.INTERIM_ANALYSES)
-    if document is None:
+    if (document := fetch_document(client, parent.info.run_id, names.INTERIM_ANALYSES)) is None:
         return None
     looks = pd.DataFrame(document["data"], columns=document["columns"])
     return looks.astype(dict.fromkeys(["importance", "alpha", "low", "high", "change"], "float64"))
@@ -184,7 +181,7 @@ def check_metric(cells: pd.DataFrame, metric: Metric) -> None:
     scores = cells[metric.name]
     beyond = cells[(scores < low - 1e-9) | (scores > high + 1e-9)]
     if len(beyond):
-        value, run_id = beyond[metric.name].iloc[0], beyond["run_id"].iloc[0]
+        value, run_id = beyond[[metric.name, "run_id"]].iloc[0]
         fix = "Log fractions, not percent." if low == 0 and high == 1 < value <= 100 else ""
         allowed = f"must be between {low:g} and {high:g}; run {run_id} has {value:g}"
         raise ParameterError("metric", metric.name, allowed, fix)
@@ -198,7 +195,10 @@ def _write_scored(
     Files that `folder` already has become artifacts, too.
     """
     write_artifacts(folder, scored, cells, document={}, report=evaluation.report())
-    rows = _last_step(scored.analysis, run)
+    # The step of the metrics of a finished parent is its number of rows.
+    rows = max((record.table.shape[0] for record in scored.analysis.importances.values()), default=0)
+    if design_named(scored.analysis.design).baseline:
+        rows = planned_by(run).rows or 1
     steps = {**scored.consistency_steps}
     steps[rows] = {**steps.get(rows, {}), **scored.analysis.metrics()}
     parents.log_metrics(client, run.info.run_id, steps)
@@ -271,10 +271,3 @@ def typed_parameters(document: Mapping[str, Any]) -> dict[str, str]:
     """Return the typed parameters in the document of a study; of several factors also their design."""
     typed = dict(document.get("parameters", {}))
     return {**typed, "design": document["design"]["name"]} if len(document.get("factors", ())) > 1 else typed
-
-
-def _last_step(analysis: Analysis, parent: Run) -> int:
-    """Return the step of the metrics of a finished parent run: its number of rows."""
-    if design_named(analysis.design).baseline:
-        return planned_by(parent).rows or 1
-    return max((record.table.shape[0] for record in analysis.importances.values()), default=0)

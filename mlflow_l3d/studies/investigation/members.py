@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 Form: TypeAlias = Literal["classes", "numbers", "texts"]
 MOST_PREDICTIONS: Final = 50_000_000
 """More are not held at once: an investigation then says nothing of remedies."""
-_JACKKNIFED: Final = 20
-"""Runs whose test examples are left out one by one."""
 _SHARED: Final = 0.5
 """Part of the test examples of a run that runs must share."""
 
@@ -137,7 +135,7 @@ class MemberRows:
 
     def luck_of_any_tests(self, metric: Metric, classes: int | None) -> float:
         """Return the standard deviation of a score that a choice of as many test examples causes (jackknife)."""
-        runs = [run for runs in self._runs.values() for run in runs if run.test.sum() >= FEWEST_EXAMPLES][:_JACKKNIFED]
+        runs = [run for runs in self._runs.values() for run in runs if run.test.sum() >= FEWEST_EXAMPLES][:20]
         if metric.function is None or not runs:
             return math.nan
         tested = [(run.labels[run.test], run.predictions[run.test]) for run in runs]
@@ -154,13 +152,11 @@ class MemberRows:
         if not runs or not classes or runs[0].predictions.dtype.kind != "i":
             return None
         counts = [
-            [
-                np.bincount(each[run.test & (each >= 0)], minlength=classes)[:classes]
-                for each in (run.labels, run.predictions)
-            ]
+            np.bincount(each[run.test & (each >= 0)], minlength=classes)[:classes]
             for run in runs
+            for each in (run.labels, run.predictions)
         ]
-        tested, predicted = np.moveaxis(np.array(counts), 1, 0)
+        tested, predicted = np.array(counts[::2]), np.array(counts[1::2])
         constant = int((predicted.max(axis=1) == [run.test.sum() for run in runs]).sum())
         return Answers(len(runs), constant, tested.mean(axis=0), predicted.mean(axis=0))
 

@@ -10,7 +10,7 @@ from mlflow_l3d.analysis.consistency.agreement.choice import REGRESSION
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
 from mlflow_l3d.analysis.cure.rank import NAMED, Foreseen, helping
-from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, SEVERAL, UNKNOWN, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, SEVERAL, UNKNOWN, Prediction, Range
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.cells.factors import TASK_FACTORS
@@ -101,7 +101,10 @@ def predicted(
         lacking = [factor_words("+".join(members.over))]
     predictions = [each for each in every if each.basis != "unknown" and each.remedy.kind in SEVERAL]
     if not classes:
-        predictions = [replace(each, remedy=_of_numbers(each.remedy)) for each in predictions]
+        for at, each in enumerate(predictions):
+            words = f"mean prediction of {each.remedy.members} runs over {remedy_over(each.remedy)}"
+            if each.remedy.kind == "mean":
+                predictions[at] = replace(each, remedy=replace(each.remedy, words=words))
     reasons = [*_unknown("Ensembles", ENSEMBLES, every, predictions)]
     if lacking:
         few = f"share too few test examples (less than half of a run's, or fewer than {FEWEST_EXAMPLES})"
@@ -115,11 +118,6 @@ def predicted(
         # Ten columns are ten draws of the members, however many rows there are.
         reasons.insert(0, "All rows share their columns: design=nested predicts more exactly with as many runs.")
     return predictions, reasons
-
-
-def _of_numbers(remedy: Remedy) -> Remedy:
-    words = f"mean prediction of {remedy.members} runs over {remedy_over(remedy)}"
-    return replace(remedy, words=words) if remedy.kind == "mean" else remedy
 
 
 def _unknown(what: str, kinds: tuple[str, ...], every: list[Prediction], known: list[Prediction]) -> Iterator[str]:

@@ -60,11 +60,16 @@ class InvestigationRequest(CellRequest):
 
     def design(self) -> Design:
         """Return the design of the cells."""
-        return self.plan.build(self.factors, self.all_factors, self.context_key)
+        plan = self.plan
+        runs = (plan.investigation_runs, plan.mitigation_runs, plan.golden_runs, plan.root_seed, self.context_key)
+        sets = {strategy.factor: strategy.configurations for strategy in plan.mitigation}
+        return plan.design(self.factors, self.all_factors, *runs, mitigation=sets, product=plan.joint == "product")
 
     def truncate(self, rows: int) -> InvestigationRequest:
-        """Return what was investigated where a stopping rule ended it after `rows` rows."""
-        return replace(self, plan=self.plan.truncate(rows))
+        """Return what was investigated where a stopping rule ended it after `rows` rows: their share of golden runs."""
+        golden = -(-self.plan.golden_runs * rows // self.plan.mitigation_runs)
+        most = self.plan.mitigation_runs if rows < self.plan.mitigation_runs else 0
+        return replace(self, plan=replace(self.plan, mitigation_runs=rows, golden_runs=golden, most_rows=most))
 
     @property
     def title(self) -> str:
@@ -121,15 +126,13 @@ class InvestigationRequest(CellRequest):
         split = self.split
         labelled, tested = str(len(split.train) + len(split.validation)), str(len(split.scored))
         sizes = {"num_labelled": labelled, "test_size": tested} if len(self.setup.task) else {}
-        about = {"factor": ",".join(self.factors), "design": self.plan.design.name}
-        return {**about, **super().final(), **sizes, **runs}
+        return {"factor": ",".join(self.factors), "design": self.plan.design.name, **super().final(), **sizes, **runs}
 
     def source(self, run_id: str, address: str = "") -> Source:
         """Return the origin of the result; commands that continue several factors name their design."""
         source = super().source(run_id, address)
-        if len(self.factors) == 1:
-            return source
-        return replace(source, given={**source.given, "design": self.plan.design.name})
+        design = {"design": self.plan.design.name} if len(self.factors) > 1 else {}
+        return replace(source, given={**source.given, **design})
 
     @cached_property
     def split(self) -> Split:
@@ -218,19 +221,13 @@ def specify(
     if plan.design.lists:
         run_plan.check_levels(plan, factors, approach.levels(setup.task, setup.hyperparameters))
     context = context_of(setup)
-    if searches is not None and why and design == run_plan.CHEAPER:
-        published = earlier_parent(context, factors, PUBLISHED, typed.texts)
-        if published:
-            other = f"design={run_plan.CHEAPER} starts again, with fewer trainings"
-            why = f"design={PUBLISHED}, to continue run {published}; {other}."
-            plan = run_plan.parse_plan(asked, approach.factors, PUBLISHED, why)
-    layout = {
-        "context": context,
-        "factors": list(factors),
-        "all_factors": list(setup.all_factors),
-        "metric": metric.name,
-        **plan.identity(),
-    }
+    may_continue = searches is not None and why and design == run_plan.CHEAPER
+    if may_continue and (published := earlier_parent(context, factors, PUBLISHED, typed.texts)):
+        other = f"design={run_plan.CHEAPER} starts again, with fewer trainings"
+        why = f"design={PUBLISHED}, to continue run {published}; {other}."
+        plan = run_plan.parse_plan(asked, approach.factors, PUBLISHED, why)
+    identity = {"context": context, "metric": metric.name, **plan.identity()}
+    layout = {**identity, "factors": list(factors), "all_factors": list(setup.all_factors)}
     request = InvestigationRequest(
         given=typed.texts,
         setup=replace(setup, origin=replace(setup.origin, notes=(*remarks, *setup.origin.notes))),
@@ -244,8 +241,7 @@ def specify(
     cells = len(request.design())  # raises where cells would repeat
     if cells > MOST_CELLS:
         sizes = f"{plan.investigation_runs} x {plan.mitigation_runs}, {plan.golden_runs} golden runs"
-        days = f"{cells / 8_640_000:,.1f} days of 10 ms each"
-        allowed = f"make {cells:,} cells, {days}; {MOST_CELLS:,} are allowed"
+        allowed = f"make {cells:,} cells; {MOST_CELLS:,} are allowed"
         raise ParameterError("investigation_runs x mitigation_runs", sizes, allowed, "Ask for fewer.")
     return request
 
@@ -276,17 +272,15 @@ def _effective(wanted: tuple[str, ...], approach: Approach, fixed_factors: Mappi
     active = tuple(name for name in approach.factors if name not in fixed_factors)
     named = tuple(name for name in wanted if name not in {"all", *OF_NO_APPROACH})
     added = tuple(name for name in wanted if name in OF_NO_APPROACH)
-    for name in named:
-        for member in factor_members(name, approach.factors):
-            if member in fixed_factors:
-                raise ParameterError("factor", member, f"has no effect here: {fixed_factors[member]}")
+    members = [member for name in named for member in factor_members(name, approach.factors)]
+    if fixed := next((member for member in members if member in fixed_factors), None):
+        raise ParameterError("factor", fixed, f"has no effect here: {fixed_factors[fixed]}")
     if len(active) + len(added) < 2:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in fixed_factors.items())
-        which = f"only {active[0]} has" if active else "none has"
+        which = f"{f'only {active[0]}' if active else 'none'} has{f' ({reasons})' * bool(reasons)}"
         allowed = f"needs two factors with an effect, one to investigate and one to mitigate, and {which}"
-        fix = "" if reasons else "For a training with one seed: mlflow-l3d seeds."
-        raise ParameterError("factor", ",".join(wanted), f"{allowed} ({reasons})" if reasons else allowed, fix)
-    for name in named:
-        if set(factor_members(name, active)) == set(active):
-            raise ParameterError("factor", name, "joins every factor that has an effect: none is left to mitigate")
+        fix = "For a training with one seed: mlflow-l3d seeds." * (not reasons)
+        raise ParameterError("factor", ",".join(wanted), allowed, fix)
+    if whole := next((name for name in named if {*factor_members(name, active)} == {*active}), None):
+        raise ParameterError("factor", whole, "joins every factor that has an effect: none is left to mitigate")
     return (*active, *added) if "all" in wanted else wanted

@@ -26,21 +26,27 @@ from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking import names
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Analysed(OnOneScreen):
     """A result with an analysis.
 
     Attributes
     ----------
-    analysis, about
-        Its numbers; its title, origin, notes and settings.
+    run_id
+        The parent run.
+    analysis
+        Importance, consistency and checks.
+    about
+        Title, origin, notes and settings.
     cells, predicted
         The runs behind it, see :class:`mlflow_l3d.studies.investigation.report.runs.Runs`.
     """
 
+    run_id: str
     analysis: Analysis
     about: About
-    cells: pd.DataFrame
-    predicted: Mapping[str, list[list[str]]]
+    cells: pd.DataFrame = field(default_factory=pd.DataFrame, metadata={"file": names.CELLS})
+    predicted: Mapping[str, list[list[str]]] = field(default_factory=dict)
 
     def to_frame(self, *, full: bool = False) -> pd.DataFrame:
         """Return one row per factor as in the report, in its order and units.
@@ -99,7 +105,6 @@ class Analysed(OnOneScreen):
         return fragile_examples(self.analysis.examples, task, count)
 
 
-@dataclass(frozen=True, repr=False)
 class Evaluation(Analysed):
     """What the runs of an investigation say that were scored again.
 
@@ -114,12 +119,6 @@ class Evaluation(Analysed):
     cells, predicted
         As in :class:`Analysed`.
     """
-
-    run_id: str
-    analysis: Analysis
-    about: About
-    cells: pd.DataFrame = field(default_factory=pd.DataFrame, metadata={"file": names.CELLS})
-    predicted: Mapping[str, list[list[str]]] = field(default_factory=dict)
 
     @property
     def line(self) -> str:

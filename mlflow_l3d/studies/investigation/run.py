@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Unpack
 
-import pandas as pd
-
-from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.designs.analyse import Planned
@@ -48,10 +45,6 @@ class Investigation(CellStudyResult[InvestigationRequest], Analysed):
         What the runs predict for fragile examples, see
         :func:`mlflow_l3d.studies.investigation.report.runs.read_predicted`.
     """
-
-    analysis: Analysis
-    cells: pd.DataFrame = field(metadata={"file": names.CELLS})
-    predicted: Mapping[str, list[list[str]]]
 
     @property
     def line(self) -> str:
@@ -149,7 +142,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
 
     def __init__(self, request: InvestigationRequest, *, progress: bool | None = False) -> None:
         super().__init__(request, progress=progress)
-        self._monitor = Monitor(request)
+        self.monitor = Monitor(request)
 
     @property
     def progress_title(self) -> str:
@@ -159,19 +152,19 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
     @property
     def stopped(self) -> bool:
         """Whether the stopping rule says stop."""
-        return self._monitor.stopped is not None
+        return self.monitor.stopped is not None
 
     @property
     def most_ahead(self) -> int:
         """Under a stopping rule, the cells of a row, or as many as are done."""
         if self.request.plan.stop == "none":
             return super().most_ahead
-        return max(self._monitor.design.step_size(0), self.reused + self.computed)
+        return max(self.monitor.design.step_size(0), self.reused + self.computed)
 
     def on_known(self, cell: Cell, metrics: Mapping[str, float]) -> None:
         """Let the monitor know."""
-        self._monitor.add(cell, metrics)
-        for step, values in self._monitor.new_steps():
+        self.monitor.add(cell, metrics)
+        for step, values in self.monitor.new_steps():
             self.recorder.log_metrics(values, step)
 
     def carry_out(self) -> Investigation:
@@ -179,11 +172,6 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
         self.train()
         with under_way("scoring", shown=self.progress):
             return self.conclude(self.request.plan.mitigation_runs)
-
-    @property
-    def steps_done(self) -> int:
-        """Rows that are complete, with all before them."""
-        return self._monitor.steps_done
 
     def conclude(self, rows: int) -> Investigation:
         """Score everything once more from the records, write the parent's artifacts, and end the parent.
@@ -195,7 +183,7 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
         """
         request, recorder = self.request, self.recorder
         if not request.final_runs:
-            request = request.truncate(self._monitor.stopped or rows)
+            request = request.truncate(self.monitor.stopped or rows)
             runs = request.changed(request.run_numbers())
             recorder.log_params({f"resolved.{name}": value for name, value in runs.items()})
         with deferred_interrupts():
@@ -208,11 +196,11 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
                 spooled_predictions(cells, recorder.spool),
                 metric=request.metric,
                 planned=_planned(request),
-                interim_analyses=self._monitor.interim_analyses,
+                interim_analyses=self.monitor.interim_analyses,
                 table_file=folder / names.PREDICTIONS,
             )
             address = runs_page(recorder.client, recorder.parent.experiment_id)
-            notes = (*self.failure_notes, *_early_end(request), *request.notes(cells))
+            notes = (*self.failure_notes, *request.plan.early_end(request.given["golden_runs"]), *request.notes(cells))
             about = request.about(recorder.parent.run_id, address, _settings(request), notes)
             result = Investigation(
                 request=request,
@@ -228,18 +216,10 @@ class InvestigationStudy(CellStudy[InvestigationRequest, Investigation]):
                 recorder.log_metrics(metrics, step)
             recorder.log_metrics(scored.analysis.metrics(), request.design().steps)
             recorder.wait()
-            whole = bool(self._monitor.stopped) or rows == self.request.plan.mitigation_runs
+            whole = bool(self.monitor.stopped) or rows == self.request.plan.mitigation_runs
             complete = whole and scored.analysis.cells_failed == 0
             recorder.finish(folder, complete=complete, description=result.description())
         return result
-
-
-def _early_end(request: InvestigationRequest) -> Iterator[str]:
-    """Yield after how many of its rows an investigation ended, if a stopping rule allows that."""
-    plan, golden = request.plan, request.given["golden_runs"]
-    if plan.most_rows:
-        share = f", with their share of the golden runs: {plan.golden_runs} of {golden}" if golden.isdigit() else ""
-        yield f"It ended after {plan.mitigation_runs} of at most {plan.most_rows} rows (stop={plan.stop}){share}."
 
 
 def _planned(request: InvestigationRequest) -> Planned:
@@ -267,6 +247,8 @@ def _planned(request: InvestigationRequest) -> Planned:
 def _settings(request: InvestigationRequest) -> dict[str, str]:
     task, plan = request.setup.task, request.plan
     examples = f"{len(task)} examples" if len(task) else "data of its own"
+    rule = f"half-width {plan.half_width:g}, or 0 outside" if plan.stop == "interval" else f"{plan.epsilon:g}"
+    stop = f"{plan.stop} ({rule}), {plan.most_rows or plan.mitigation_runs} rows at most"
     return {
         "task": f"{task.name} ({examples}, {f'{len(task.class_names)} classes' if task.class_names else task.kind})",
         "model": request.setup.model or "none",
@@ -276,6 +258,6 @@ def _settings(request: InvestigationRequest) -> dict[str, str]:
             f"{each.name} ({each.factor}: {', '.join(map(str, each.configurations))})" for each in plan.mitigation
         ),
         "joint factors": f"columns {plan.joint}" if any("+" in name for name in request.factors) else "",
-        "stopping rule": "" if plan.stop == "none" else plan.stop_words(),
+        "stopping rule": "" if plan.stop == "none" else stop,
         "root seed": str(plan.root_seed),
     }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
@@ -21,6 +22,9 @@ CHEAPER: Final = "radial"
 """The design that ``design=auto`` takes for several factors."""
 MOST_ROWS: Final = FIRST_ANALYSIS * 2**4
 """Rows at most where a stopping rule may end the investigation: its fifth look."""
+
+
+_STRATEGY: Final = re.compile(r"(?:(.*\S)\s*=)?\s*([^:=]*?)\s*:\s*(\d+(?:\s*\+\s*\d+)*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,24 +76,6 @@ class Plan:
     most_rows: int = 0
     why: str = ""
 
-    def build(self, factors: Sequence[str], all_factors: Sequence[str], context_key: str) -> Design:
-        """Return the design, with its cells.
-
-        Raises
-        ------
-        ParameterError
-            If cells would repeat at this size, or a mitigation strategy does not fit.
-        """
-        runs = (self.investigation_runs, self.mitigation_runs, self.golden_runs, self.root_seed, context_key)
-        sets = {strategy.factor: strategy.configurations for strategy in self.mitigation}
-        return self.design(factors, all_factors, *runs, mitigation=sets, product=self.joint == "product")
-
-    def truncate(self, rows: int) -> Plan:
-        """Return the plan of the first `rows` rows, with their share of the golden runs."""
-        golden = -(-self.golden_runs * rows // self.mitigation_runs)
-        most = self.mitigation_runs if rows < self.mitigation_runs else 0
-        return replace(self, mitigation_runs=rows, golden_runs=golden, most_rows=most)
-
     def identity(self) -> dict[str, object]:
         """Return what tells plans apart, as JSON types."""
         columns = self.investigation_runs if self.design.has_columns else 0
@@ -120,10 +106,11 @@ class Plan:
         counts = {"rows": self.mitigation_runs, "columns": self.investigation_runs, "golden": golden}
         return f"{self.design.name}, {self.design.words.size.format(**counts)}"
 
-    def stop_words(self) -> str:
-        """Return the stopping rule, if there is one, in a few words."""
-        rule = f"half-width {self.half_width:g}, or 0 outside" if self.stop == "interval" else f"{self.epsilon:g}"
-        return f"{self.stop} ({rule}), {self.most_rows or self.mitigation_runs} rows at most"
+    def early_end(self, golden: str) -> tuple[str, ...]:
+        """Return after how many of its rows, and of the typed golden runs, a stopping rule ended it, if one did."""
+        share = f", with their share of the golden runs: {self.golden_runs} of {golden}" if golden.isdigit() else ""
+        said = f"It ended after {self.mitigation_runs} of at most {self.most_rows} rows (stop={self.stop}){share}."
+        return (said,) if self.most_rows else ()
 
     def _stop(self) -> list[object]:
         if self.stop == "none":
@@ -170,15 +157,23 @@ def choose_design(asked: Arguments, factors: Sequence[str]) -> tuple[str, str]:
 
 def check_factors(plan: Plan, factors: Sequence[str], metric: Metric) -> None:
     """Raise a ParameterError if a factor of no approach is investigated where the design, or the metric, has no way."""
-    if REPLICATE in factors and not plan.design.repeats:
-        allowed = f"repeats a cell, which design={plan.design.name} has no place for"
-        raise ParameterError("factor", REPLICATE, allowed, "Use design=crossed, nested or radial.")
-    if TEST_SAMPLE in factors and (plan.design.tables_are_golden or not plan.design.repeats):
-        allowed = f"draws halves of a row's test examples, which design={plan.design.name} has no place for"
-        raise ParameterError("factor", TEST_SAMPLE, allowed, "Use design=crossed or nested.")
-    if TEST_SAMPLE in factors and metric.function is None:
-        allowed = f"draws test examples, and {metric} comes from the approach itself, not from predictions"
-        raise ParameterError("factor", TEST_SAMPLE, allowed, "Name another metric.")
+    design, samples = plan.design, TEST_SAMPLE in factors
+    halves = f"draws halves of a row's test examples, which design={design.name} has no place for"
+    repeats = f"repeats a cell, which design={design.name} has no place for"
+    itself = f"draws test examples, and {metric} comes from the approach itself, not from predictions"
+    has_rows = design.repeats and not design.tables_are_golden
+    _refuse(
+        (REPLICATE in factors and not design.repeats, "factor", REPLICATE, repeats, "Use crossed, nested or radial."),
+        (samples and not has_rows, "factor", TEST_SAMPLE, halves, "Use design=crossed or nested."),
+        (samples and metric.function is None, "factor", TEST_SAMPLE, itself, "Name another metric."),
+    )
+
+
+def _refuse(*rules: tuple[bool, str, object, str, str]) -> None:
+    """Raise a ParameterError for the first broken rule: whether it is, parameter, value, what is wrong and the fix."""
+    for is_broken, *error in rules:
+        if is_broken:
+            raise ParameterError(*error)  # type: ignore[arg-type]
 
 
 def check_levels(plan: Plan, factors: Sequence[str], levels: Mapping[str, int]) -> None:
@@ -212,24 +207,23 @@ def parse_plan(asked: Mapping[str, Any], all_factors: Sequence[str], design_name
         For the first that is not allowed.
     """
     design, stop, joint = design_named(design_name), asked["stop"], asked["joint"]
-    if stop != "none" and stop not in design.stops:
-        allowed = " or ".join(name for name, other in all_designs().items() if stop in other.stops)
-        raise ParameterError("stop", stop, f"needs design={allowed}, not {design.name}")
-    if joint == "product" and not design.products:
-        allowed = " or ".join(name for name, other in all_designs().items() if other.products)
-        raise ParameterError("joint", joint, f"is for design={allowed} only", "Use joint=paired.")
+    columns, golden, designs = asked["investigation_runs"], asked["golden_runs"], all_designs().items()
+    stopping = " or ".join(name for name, other in designs if stop in other.stops)
+    joining = " or ".join(name for name, other in designs if other.products)
+    serve = f"must be auto in the {design.name} design, whose {design.words.golden} serve as golden runs"
+    itself = f"is not for design={design.name}: the strategy would be compared with itself"
+    no_columns = f"is a number of columns, and the {design.name} design has none"
+    leave_out = f"Leave it out; mitigation_runs is the number of {design.words.row}."
+    products = joint == "product" and not design.products
+    gives_columns = columns != MAIN["investigation_runs"].python_default
+    _refuse(
+        (stop not in ("none", *design.stops), "stop", stop, f"needs design={stopping}, not {design.name}", ""),
+        (products, "joint", joint, f"is for design={joining} only", "Use joint=paired."),
+        (design.tables_are_golden and golden != "auto", "golden_runs", golden, serve, ""),
+        (not design.has_columns and gives_columns, "investigation_runs", columns, no_columns, leave_out),
+        (golden == "pooled" and design.baseline, "golden_runs", golden, itself, "Use golden_runs=auto."),
+    )
     rows = _rows(asked["mitigation_runs"], design, stop)
-    columns, golden = asked["investigation_runs"], asked["golden_runs"]
-    if design.tables_are_golden and golden != "auto":
-        allowed = f"must be auto in the {design.name} design, whose {design.words.golden} serve as golden runs"
-        raise ParameterError("golden_runs", golden, allowed)
-    if not design.has_columns and columns != MAIN["investigation_runs"].python_default:
-        allowed = f"is a number of columns, and the {design.name} design has none"
-        fix = f"Leave it out; mitigation_runs is the number of {design.words.row}."
-        raise ParameterError("investigation_runs", columns, allowed, fix)
-    if golden == "pooled" and design.baseline:
-        allowed = f"is not for design={design.name}: the strategy would be compared with itself"
-        raise ParameterError("golden_runs", golden, allowed, "Use golden_runs=auto.")
     golden_runs = golden if isinstance(golden, int) else 0
     if golden == "auto" and not design.tables_are_golden:
         golden_runs = rows * columns
@@ -268,22 +262,15 @@ def parse_mitigation(
         raise ParameterError("mitigation", text, allowed, "Use design=crossed or nested.")
     found: list[MitigationStrategy] = []
     for part in strategies:
-        name, equals, rest = part.rpartition("=")
-        factor, colon, numbers = rest.partition(":")
-        factor = factor.strip()
-        digits = [piece.strip() for piece in numbers.split("+")]
-        if (
-            not colon
-            or (equals and not name.strip())
-            or not all(piece.isdigit() and piece.isascii() for piece in digits)
-        ):
+        if not (match := _STRATEGY.fullmatch(part.strip())):
             allowed = "must be none, or factor:0+3+7 (configurations from 0), or name=factor:0+3+7, separated by commas"
             raise ParameterError("mitigation", text, allowed)
-        configurations = tuple(int(piece) for piece in digits)
+        name, factor, numbers = match[1], match[2], match[3]
+        configurations = tuple(map(int, numbers.split("+")))
         check_mitigation({factor: configurations}, all_factors)
         if any(factor == strategy.factor for strategy in found):
             raise ParameterError("mitigation", text, f"must name {factor} once")
-        found.append(MitigationStrategy(name.strip() or f"{factor} {numbers.strip()}", factor, configurations))
+        found.append(MitigationStrategy(name or f"{factor} {numbers}", factor, configurations))
     return tuple(found)
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.agreement.choice import AUTO, REGRESSION, choose, scoring_of
@@ -30,9 +29,7 @@ from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows, wa
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SAME: Final = 1e-6
-"""Scores that differ by less are equal."""
-_PLACE: Final = ("cell_key", *names.COORDINATES)
+_TEXTS: Final = ("cell_key", "phase", "factor")
 
 
 @dataclass(frozen=True)
@@ -88,10 +85,8 @@ def score(
         File for all predictions as one Parquet table; written if they are class numbers.
     """
     with closing(_Writer(table_file)) as writer:
-        varied = [str(name) for name in cells["factor"].dropna().unique()], drawn_factors(cells)
-        validation = f"validation_{metric.name}" * (not chosen_by_other(cells, metric))
         present: dict[str, bool] = {}
-        counted = _Counted(planned.design_of(cells), *varied, (agreement, metric.agreement), writer, validation)
+        counted = _Counted(planned.design_of(cells), cells, metric, agreement, writer)
         for cell, table, value in zip(cells.itertuples(index=False), predictions, cells[metric.name], strict=True):
             if table is not None and getattr(cell, "cell_key", None):
                 check_stored(cell, table, metric, planned.classes or 0)
@@ -100,11 +95,9 @@ def score(
                 present[_named(cell)] = table is not None
         counted.close_row()
     warn_of_missing(present)
-    stability = counted.stability
-    if not planned.classes:
-        planned = replace(planned, classes=stability.classes)
-    members = counted.members
-    planned = replace(planned, answers=members.answers(planned.classes))
+    stability, members = counted.stability, counted.members
+    classes = planned.classes or stability.classes
+    planned = replace(planned, classes=classes, answers=members.answers(classes))
     analysis = replace(
         analyse(cells, planned, metric=metric, consistencies=stability.consistencies()),
         interim_analyses=interim_analyses,
@@ -115,10 +108,11 @@ def score(
     )
     analysis = replace(
         analysis,
-        remedies=foresee(members, analysis, planned.classes or 0),
-        test_examples=counted.tested.test_size,
-        luck_of_tests=counted.tested.luck_of_any_tests(metric, planned.classes),
-        tests_drawn=counted.tested.draw_tests,
+        # Votes of texts take long: `cure` counts them.
+        remedies=foresee(members if counted.has_votes else MemberRows(members.design), analysis, classes or 0),
+        test_examples=members.test_size,
+        luck_of_tests=members.luck_of_any_tests(metric, classes),
+        tests_drawn=members.draw_tests,
     )
     return Scored(analysis, counted.steps, counted.agreement_of_cells())
 
@@ -131,11 +125,10 @@ def check_stored(cell: Any, table: pa.Table, metric: Metric, classes: int) -> No
         return
     # An approach may leave classes out of its macro averages, and old cells have those that occur.
     counts = (classes or None, None, *range(2, classes)) if metric.scores_classes else (None,)
-    found = [score_of(metric, labels, predictions, counts[0])]
-    if math.isclose(found[0], stored, abs_tol=_SAME) or not math.isfinite(found[0]):
-        return
-    if not any(math.isclose(score_of(metric, labels, predictions, each), stored, abs_tol=_SAME) for each in counts[1:]):
-        differ = f"has {metric.name} {stored:g}, and its predictions {found[0]:g}: one of them was changed"
+    found = (score_of(metric, labels, predictions, each) for each in counts)
+    first = next(found)
+    if math.isfinite(first) and not any(math.isclose(each, stored, abs_tol=1e-6) for each in (first, *found)):
+        differ = f"has {metric.name} {stored:g}, and its predictions {first:g}: one of them was changed"
         raise L3DError(f"Run {cell.run_id} {differ}. Delete it: the same command trains it again.")
 
 
@@ -145,19 +138,19 @@ class _Counted:
     def __init__(
         self,
         design: type[Design],
-        factors: list[str],
-        over: tuple[str, ...],
-        agreement: tuple[str, str],
+        cells: pd.DataFrame,
+        metric: Metric,
+        agreement: str,
         writer: _Writer,
-        validation: str,
     ) -> None:
-        self.stability = Stability(design.comparable(factors))
-        self.members, self.tested = MemberRows(design, over), MemberRows(design, over)
+        self._factors = [str(name) for name in cells["factor"].dropna().unique()]
+        self.stability = Stability(design.comparable(self._factors))
+        self.members = MemberRows(design, drawn_factors(cells))
         self.choice: str | None = None
         self.steps: dict[int, dict[str, float]] = {}
-        self._design, self._factors, self._agreement, self._writer = design, factors, agreement, writer
+        self._design, self._agreement, self._writer = design, (agreement, metric.agreement), writer
         self._present: list[bool] = []
-        self._validation = validation
+        self._validation = f"validation_{metric.name}" * (not chosen_by_other(cells, metric))
         self._last: Any = None
 
     def add(self, cell: Any, table: pa.Table | None) -> None:
@@ -188,11 +181,8 @@ class _Counted:
         columns = {"example_ids": ids.to_numpy(), "labels": labels, "predictions": predictions}
         self.stability.add(phase=str(cell.phase), **place, **columns)
         form: Form = "classes" if self.choice is None else "numbers" if self.choice == REGRESSION else "texts"
-        run = run_predictions(cell, table, form)
-        self.tested.add(cell, run)
-        if form != "texts":  # votes of texts take long: `cure` counts them
-            if run is not None:
-                run.validation = float(getattr(cell, self._validation, math.nan))
+        if (run := run_predictions(cell, table, form)) is not None:
+            run.validation = float(getattr(cell, self._validation, math.nan))
             self.members.add(cell, run)
         if self.choice is None:
             marks = {names.REFERENCE: table[names.REFERENCE]} if has_reference(table.schema) else {}
@@ -206,6 +196,11 @@ class _Counted:
         group = "" if len(self._factors) == 1 else f"/{last.factor}"
         metrics = self.stability.metrics_of(str(last.factor))
         self.steps.setdefault(int(last.row) + 1, {}).update({f"{key}{group}": value for key, value in metrics.items()})
+
+    @property
+    def has_votes(self) -> bool:
+        """Whether predictions are classes or numbers."""
+        return self.choice in (None, REGRESSION)
 
     def agreement_of_cells(self) -> list[float]:
         """Return one value per cell, nan for a cell without predictions."""
@@ -229,20 +224,21 @@ class _Writer:
         self._path = path
         self._writer: Any = None
         self._schema: pa.Schema | None = None
-        self._cells: list[Any] = []
         self._tables: list[pa.Table] = []
-        self._rows = 0
 
     def add(self, cell: Any, predictions: Mapping[str, Any]) -> None:
         if self._path is None:
             return
         import pyarrow as pa
 
-        self._cells.append(cell)
-        schema = self._tables[0].schema if self._tables else self._schema
-        self._tables.append(pa.table(predictions, schema=schema))
-        self._rows += len(self._tables[-1])
-        if self._rows >= 1 << 16:
+        size, place = len(predictions["label"]), {}
+        for name in ("cell_key", *names.COORDINATES):
+            kind = pa.string() if name in _TEXTS else pa.int32()
+            place[name] = pa.repeat(pa.scalar(_plain(getattr(cell, name, None)), kind), size)
+        table = pa.table({**place, **predictions})
+        self._schema = table.schema if self._schema is None else self._schema
+        self._tables.append(table.cast(self._schema))
+        if sum(map(len, self._tables)) >= 1 << 16:
             self._write()
 
     def _write(self) -> None:
@@ -250,17 +246,12 @@ class _Writer:
         import pyarrow.parquet as pq
 
         table = pa.concat_tables(self._tables)
-        self._schema = table.schema
-        cell_of_row = pa.array(np.repeat(np.arange(len(self._cells)), [len(each) for each in self._tables]))
-        for at, name in enumerate(_PLACE):
-            values = [_plain(getattr(cell, name, None)) for cell in self._cells]
-            texts = name in ("cell_key", "phase", "factor")
-            column = pa.array(values, pa.string()).dictionary_encode() if texts else pa.array(values, pa.int32())
-            table = table.add_column(at, name, column.take(cell_of_row))
+        for name in _TEXTS:
+            table = table.set_column(table.column_names.index(name), name, table[name].dictionary_encode())
         if self._writer is None:
             self._writer = pq.ParquetWriter(self._path, table.schema, compression="zstd")
         self._writer.write_table(table)
-        self._cells, self._tables, self._rows = [], [], 0
+        self._tables = []
 
     def close(self) -> None:
         if self._tables:

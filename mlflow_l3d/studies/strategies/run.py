@@ -51,8 +51,6 @@ DESIGNS: Final = ("random", "fixed", "crossed")
 """In the paper's order; the last is the published method, *interactions*."""
 _WORDS: Final = {True: "important", False: "not important", None: "without a verdict"}
 _WHY: Final = {"random": "in its runs all factors vary.", "fixed": "in its runs the other factors never change."}
-_Verdicts = Mapping[str, Mapping[str, bool | None]]
-"""Factor -> strategy -> whether it calls the factor important."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,10 +164,8 @@ def strategies(
             about = requests["crossed"].setup.title("strategies")
             comparison = ComparedStrategies(opened.run_id, parts, tuple(results), about)
             write_result(folder, comparison)
-            frames = {
-                "strategies.json": comparison.table().reset_index(),
-                "strategy_results.json": comparison.to_frame(),
-            }
+            frames = {"strategies.json": comparison.table().reset_index()}
+            frames["strategy_results.json"] = comparison.to_frame()
             report = comparison.report()
             save_report(folder, names.REPORT, report)
             assert report.table is not None
@@ -245,10 +241,18 @@ def strategies_document(
     for each in results:
         verdicts.get(each.factor, {})[each.strategy] = each.important
     opening = [Answer("What does the published method say?", "", (_said(verdicts, "interactions"),))]
+    every: dict[str, Mapping[str, bool | None]] = {}
     for strategy, why in _WHY.items():
-        differing = _differing(verdicts, strategy)
+        differing = {name: by for name, by in verdicts.items() if by[strategy] is not by["interactions"]}
         said = f"By {strategy}, {_said(differing, strategy)[:-1]}: {why}" if differing else "**Nowhere.**"
         opening.append(Answer(f"Where does {strategy} differ?", "", (said,)))
+        every |= differing
+    which = f"{len(every)} of {len(verdicts)} factors"
+    if len(every) in (0, len(verdicts)):
+        which = f"all {len(verdicts)} factors" if len(verdicts) > 1 else "the factor"
+    headline = f"Simpler strategies judge {which} {'otherwise than' if every else 'like'} the published method."
+    if all(important is None for by in verdicts.values() for important in by.values()):
+        headline = "No strategy gives a verdict: the golden runs do not differ."
     unit = unit_of(analysis.metric)
     frame = strategy_table(results, scale=unit.scale).rename(index={GOLDEN_ROW: "golden model"})
     note = (
@@ -263,7 +267,7 @@ def strategies_document(
     shown = Shown(analysis)
     return Document(
         title=title,
-        headline=_headline(verdicts),
+        headline=headline,
         about=source.about(analysis.metric),
         place=source.place(),
         answers=opening,
@@ -274,21 +278,8 @@ def strategies_document(
     )
 
 
-def _differing(verdicts: _Verdicts, strategy: str) -> _Verdicts:
-    return {name: by for name, by in verdicts.items() if by[strategy] is not by["interactions"]}
-
-
-def _headline(verdicts: _Verdicts) -> str:
-    if all(important is None for by in verdicts.values() for important in by.values()):
-        return "No strategy gives a verdict: the golden runs do not differ."
-    count = len(_differing(verdicts, "random").keys() | _differing(verdicts, "fixed").keys())
-    every = f"all {len(verdicts)} factors" if len(verdicts) > 1 else "the factor"
-    which = f"{count} of {len(verdicts)} factors" if 0 < count < len(verdicts) else every
-    return f"Simpler strategies judge {which} {'otherwise than' if count else 'like'} the published method."
-
-
-def _said(verdicts: _Verdicts, strategy: str) -> str:
-    """Return which of some factors a strategy calls important, and which not."""
+def _said(verdicts: Mapping[str, Mapping[str, bool | None]], strategy: str) -> str:
+    """Return which of some factors a strategy calls important, and which not; `verdicts` are of all strategies."""
     parts = []
     for important, word in _WORDS.items():
         called = [name for name, by in verdicts.items() if by[strategy] is important]

@@ -36,21 +36,18 @@ def points_of(given: Mapping[str, Any]) -> list[Point]:
     ParameterError
         If an exclusion or an override matches no point, or none is left.
     """
-    sets = {name: _lists(f"sets.{name}", each) for name, each in _mapping("sets", given.get("sets") or {}).items()}
-    exclude = _rules("exclude", given)
-    overrides = [_override(rule) for rule in _rules("overrides", given)]
-    lists = _values(given)
-    every = [point for name, within in (sets or {"": {}}).items() for point in _product({**lists, **within}, name)]
+    sets = _mapping("sets", given.get("sets") or {"": {}})
+    lists = _values("", {name: value for name, value in given.items() if name not in _OF_FILE})
+    every = [point for name, own in sets.items() for point in _product({**lists, **_values(f"sets.{name}", own)}, name)]
+    exclude, overrides = _rules("exclude", given), [_override(rule) for rule in _rules("overrides", given)]
     all_names = {name for point in every for name in point}
-    for what, rules in (("exclude", exclude), ("overrides", [when for when, _ in overrides])):
-        for rule in rules:
-            check_names(what, rule, all_names, "what the points of this sweep name:")
-            if not any(_matches(point, rule) for point in every):
-                raise ParameterError(what, json.dumps(dict(rule), default=str), "matches no point of this sweep")
+    for what, rule in (*(("exclude", rule) for rule in exclude), *(("overrides", when) for when, _ in overrides)):
+        check_names(what, rule, all_names, "what the points of this sweep name:")
+        if not any(_matches(point, rule) for point in every):
+            raise ParameterError(what, json.dumps(rule, default=str), "matches no point of this sweep")
     points = [point for point in every if not any(_matches(point, rule) for rule in exclude)]
     if not points:
-        allowed = f"leaves none of the {len(every)} points"
-        raise ParameterError("exclude", json.dumps(list(map(dict, exclude)), default=str), allowed)
+        raise ParameterError("exclude", json.dumps(exclude, default=str), f"leaves none of the {len(every)} points")
     for when, change in overrides:
         points = [changed(point, change) if _matches(point, when) else point for point in points]
     return points
@@ -114,57 +111,46 @@ def merged(parameters: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in parameters.items()
         if name in _OF_FILE or not isinstance(value, str | int | float) or not same(name, value, SWEEP[name].default)
     }
-    return {**read_file(explicit.pop("file", "none")), **explicit}
-
-
-def read_file(name: Any) -> dict[str, Any]:
-    """Return the content of a YAML or JSON file, a mapping by names of parameters; nothing for ``none``."""
+    if (name := explicit.pop("file", "none")) == "none":
+        return explicit
     import yaml
 
-    if name == "none":
-        return {}
     try:
         content = yaml.safe_load(file_text("file", name, name))
     except yaml.YAMLError as error:
         raise ParameterError("file", name, f"is neither YAML nor JSON ({error})") from error
-    if not isinstance(content, dict):
+    if not isinstance(content, Mapping):
         raise ParameterError("file", name, "must hold a mapping: name -> value or list of values")
     check_names("file", content, [*(each for each in SWEEP if each != "file"), *_OF_FILE])
-    return content
+    return {**content, **explicit}
 
 
-def _values(given: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return parameter of `main`, or hyperparameter -> its values."""
-    parameters = {name: values_of(name, value) for name, value in given.items() if name in MAIN}
-    return {**parameters, **over_of(given.get("over") or {})}
-
-
-def _lists(parameter: str, content: Any) -> dict[str, list[Any]]:
-    """Return the values of a set, or of an override."""
-    content = _mapping(parameter, content if content is not None else {})
+def _values(parameter: str, content: Any) -> dict[str, list[Any]]:
+    """Return parameter of `main`, or hyperparameter -> its values: of the sweep, of a set, or of an override."""
+    content = _mapping(parameter, {} if content is None else content)
     check_names(parameter, content, [*MAIN, "over"])
-    return _values(content)
+    parameters = {name: values_of(name, value) for name, value in content.items() if name in MAIN}
+    return {**parameters, **over_of(content.get("over") or {})}
 
 
 def _override(rule: Mapping[str, Any]) -> tuple[Mapping[str, Any], Point]:
     if "when" not in rule or len(rule) < 2:
         allowed = "needs `when`, and the parameters that points have there; hyperparameters stand under `over`"
-        raise ParameterError("overrides", json.dumps(dict(rule), default=str), allowed)
-    change = _lists("overrides", {name: value for name, value in rule.items() if name != "when"})
+        raise ParameterError("overrides", json.dumps(rule, default=str), allowed)
+    change = _values("overrides", {name: value for name, value in rule.items() if name != "when"})
     for name, values in change.items():
         if len(values) > 1:
-            raise ParameterError(f"overrides.{name}", as_text(name, list(values)), "must be one value")
+            raise ParameterError(f"overrides.{name}", as_text(name, values), "must be one value")
     return _mapping("overrides.when", rule["when"]), {name: value for name, [value] in change.items()}
 
 
-def _rules(name: str, given: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    rules = given.get(name) or []
-    if not isinstance(rules, list):
+def _rules(name: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if not isinstance(rules := given.get(name) or [], list):
         raise ParameterError(name, rules, "must be a list of mappings")
     return [_mapping(name, rule) for rule in rules]
 
 
-def _mapping(name: str, value: Any) -> Mapping[str, Any]:
+def _mapping(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise ParameterError(name, value, "must be a mapping")
     return {str(key): each for key, each in value.items()}
@@ -248,16 +234,11 @@ def listed(values: Any) -> list[Any]:
 
 def same(name: str, own: Any, wanted: Any) -> bool:
     """Return whether two values are one, however they are typed: 8, 8.0 and "8"."""
-    texts = [
-        str(getattr(value, "name", value)) if not isinstance(value, Mapping) else as_text(name, value)
-        for value in (own, wanted)
-    ]
-    if texts[0] == texts[1]:
-        return True
+    texts = [typed_text(name, value) for value in (own, wanted)]
     try:
-        return float(texts[0]) == float(texts[1])
+        return texts[0] == texts[1] or float(texts[0]) == float(texts[1])
     except ValueError:
-        return texts[0].lower() == texts[1].lower() and {"true", "false"} >= {texts[0].lower()}
+        return texts[0].lower() == texts[1].lower() in ("true", "false")
 
 
 def typed_text(name: str, value: Any) -> str:

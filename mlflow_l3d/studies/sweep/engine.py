@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -131,7 +132,7 @@ class Engine:
         )
         self._trained: dict[str, PointStudy] = {}
         self._now = points[0]
-        self._deadline = 0.0
+        self._deadline = math.inf
 
     def run(self) -> None:
         """Train, and score each point.
@@ -205,20 +206,18 @@ class Engine:
             if cell.key in self._loop.under_way:
                 self._loop.under_way[cell.key].append((point, cell))
                 point.under_way += 1
-            elif (lender := self._trained.get(cell.key)) is None or not lender.lend(cell, point):
+            elif cell.key not in self._trained or not self._trained[cell.key].lend(cell, point):
                 new.append(cell)
-        if new and not self._fits(point, len(new)):
-            point.enter(State.CUT)
-            return []
-        return new
+        if not new or self._fits(point, len(new)):
+            return new
+        point.state = State.CUT
+        return []
 
     def _fits(self, point: PointStudy, cells: int) -> bool:
         """Return whether so many cells more are within the budget."""
         waiting = len(self._loop.under_way) + cells
         if self._budget.cells is not None:
             return self.computed + waiting <= self._budget.cells
-        if self._budget.seconds is None:
-            return True
         return time.monotonic() + waiting * self._seconds(point) / self._workers <= self._deadline
 
     def _seconds(self, point: PointStudy) -> float:
@@ -237,33 +236,27 @@ class Engine:
     def _take(self, outcome: Outcome, waiting: Sequence[tuple[PointStudy, Cell]]) -> None:
         """Give an outcome to the points that wait for it, and score those that then have all of their cells."""
         self.computed += 1
-        first, _ = waiting[0]
-        if outcome.error is not None and outcome.error.startswith(NOT_PREPARED):
-            for point, _ in waiting:
-                point.under_way -= 1
-                if not point.is_over:
-                    point.fail(outcome.error.removeprefix(NOT_PREPARED))
-            return
+        first, failure = waiting[0][0], outcome.error or ""
         for point, cell in waiting:
+            point.under_way -= 1
             if point.is_over:
-                point.under_way -= 1
+                continue
+            if failure.startswith(NOT_PREPARED):
+                point.fail(failure.removeprefix(NOT_PREPARED))
             elif point is first or first.is_over or not first.lend(cell, point):
                 point.take(cell, outcome)
                 if point.hopeless:
                     point.fail(point.hopeless)
-            else:
-                point.under_way -= 1
         if outcome.error is None and not first.is_over:
             self._trained[outcome.key] = first
         self._score_ready([point for point, _ in waiting])
 
     def _score_ready(self, changed: Sequence[PointStudy]) -> None:
         """Score the groups that have all of their cells, if one of the points that changed has."""
-        if all(point.under_way or not point.is_handed_out for point in changed):
-            return
-        for group in self._groups():
-            if all(point.is_handed_out and not point.under_way for point in group):
-                self._score(group)
+        if any(point.has_all for point in changed):
+            for group in self._groups():
+                if all(point.has_all for point in group):
+                    self._score(group)
 
     def _groups(self) -> list[list[PointStudy]]:
         """Return the points that are not being scored, those together that may lend each other cells."""

@@ -74,7 +74,7 @@ class PointStudy(InvestigationStudy):
     def adopt(self, run_id: str, analysis: Analysis) -> None:
         """Take a complete parent, of an earlier run of the same sweep, as it is."""
         self.run_id, self.analysis = run_id, analysis
-        self.enter(State.COMPLETE)
+        self.state = State.COMPLETE
 
     @property
     def is_over(self) -> bool:
@@ -82,14 +82,14 @@ class PointStudy(InvestigationStudy):
         return self.state in OVER
 
     @property
-    def is_complete(self) -> bool:
-        """Whether every cell has a score."""
-        return self.state is State.COMPLETE
-
-    @property
     def is_handed_out(self) -> bool:
         """Whether no further cell of it is to be trained."""
         return self.is_over or self.state is State.CUT or self.stopped or self._step == self.steps
+
+    @property
+    def has_all(self) -> bool:
+        """Whether every cell that was handed out came back, and no further one is to be trained."""
+        return self.is_handed_out and not self.under_way
 
     @property
     def cells_lacking(self) -> int:
@@ -102,7 +102,6 @@ class PointStudy(InvestigationStudy):
             with deferred_interrupts():
                 self.run_id = self.open(None, self._beside, self._points).parent.run_id
             self.take_tested(self.trials)
-            self.under_way += len(self.tested)  # none of them was handed out
         self._step += 1
         return list(self.missing(next(self._cells)))
 
@@ -113,7 +112,6 @@ class PointStudy(InvestigationStudy):
 
     def take(self, cell: Cell, outcome: Outcome) -> None:
         """Record what came of a cell."""
-        self.under_way -= 1
         self.seconds += outcome.duration_seconds
         super().take(cell, outcome)
 
@@ -162,12 +160,12 @@ class PointStudy(InvestigationStudy):
             return
         whole = self.stopped or self.left == 0
         self.settle()
-        if not whole and self.steps_done < FIRST_STEPS:
+        if not whole and self.monitor.steps_done < FIRST_STEPS:
             self.end("KILLED", f"The budget of the sweep was spent {self.how_far()}: too few to score.")
             return
-        result = self.conclude(self.request.plan.mitigation_runs if whole else self.steps_done)
+        result = self.conclude(self.request.plan.mitigation_runs if whole else self.monitor.steps_done)
         self.analysis = without_votes(result.analysis)
-        self.enter(State.COMPLETE if whole and result.analysis.cells_failed == 0 else State.INCOMPLETE)
+        self.state = State.COMPLETE if whole and result.analysis.cells_failed == 0 else State.INCOMPLETE
 
     def fail(self, line: str) -> None:
         """End the parent as failed; the other points continue."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, partial
-from typing import Any, Final, TypeVar
+from functools import cache, cached_property, partial
+from typing import Any, Final
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.command.template import EndedError
@@ -29,7 +29,6 @@ from mlflow_l3d.tasks.resolve import read_task
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
 
-T = TypeVar("T")
 _FIRST: Final = ("approach", "hyperparameters", "metric", *OWN_PARAMETERS)
 """Parameters of `main` that decide the first run of a command."""
 
@@ -77,52 +76,48 @@ class PointRequest(InvestigationRequest):
 
 def specify_points(
     asked: Sequence[Point], searches: Searches | None, ended: dict[str, str], *, budgeted: bool
-) -> tuple[tuple[PointRequest, ...], dict[int, SweptPoint]]:
-    """Return every point, and place -> point for those whose command failed in its first run; all have one ``design``.
+) -> tuple[PointRequest | SweptPoint, ...]:
+    """Return every point, also those whose command failed in its first run; all have one ``design``.
 
     Data that several share is read once, and is one object. A first run that failed is not repeated (`ended`: what
     decides it -> its error). It raises what :func:`specify_sweep` raises; if all commands failed, an L3DError.
     """
-    read, labels = cache(read_task), labels_of(asked)
+    specify_one, labels = partial(specify, read=cache(read_task)), labels_of(asked)
     # One object for equal tasks, so that a job with many points holds, and pickles, their data once.
     shared: dict[Any, Task] = {}
-    requests: dict[int, InvestigationRequest] = {}
-    errors: dict[int, str] = {}
-    for place, (each, label) in enumerate(zip(asked, labels, strict=True)):
+    outcomes: list[InvestigationRequest | str] = []
+    for each, label in zip(asked, labels, strict=True):
         first_run = str([(name, each[name]) for name in each if name not in MAIN or name in _FIRST])
         try:
-            if first_run not in ended:
-                request = _specified(each, label, partial(specify, read=read), searches)
+            request = ended.get(first_run) or _specified(each, label, specify_one, searches)
         except EndedError as error:
             if not label:
                 raise
-            ended[first_run] = str(error)
-        if first_run in ended:
-            errors[place] = ended[first_run]
-            continue
-        if type(task := request.setup.task) is Task:
+            request = ended[first_run] = str(error)
+        if isinstance(request, InvestigationRequest) and type(task := request.setup.task) is Task:
             task = shared.setdefault((task.fingerprint, task.name, task.settings, task.notes), task)
-        requests[place] = replace(request, setup=replace(request.setup, task=task))
+            request = replace(request, setup=replace(request.setup, task=task))
+        outcomes.append(request)
+    requests = [each for each in outcomes if isinstance(each, InvestigationRequest)]
     if not requests:
-        raise L3DError(f"Every point failed; the first said: {errors[0]}")
-    several = [each for each in requests.values() if each.given["design"] == "auto" and each.factors[1:]]
+        raise L3DError(f"Every point failed; the first said: {outcomes[0]}")
+    several = [each for each in requests if each.given["design"] == "auto" and each.factors[1:]]
     if len({request.plan.design for request in several}) > 1:  # one point needs tables, so that all of them have some
         tables, auto = {"design": PUBLISHED}, MAIN["design"].default
         alike = [each if each.get("design", auto) != auto else changed(each, tables) for each in asked]
         return specify_points(alike, searches, ended, budgeted=budgeted)
-    choices = _choices(asked, [requests.get(place) for place in range(len(asked))])
-    points = {
-        place: PointRequest(
-            **{part.name: getattr(each, part.name) for part in fields(each)}, choices=choices[place], budgeted=budgeted
-        )
-        for place, each in requests.items()
-    }
-    _check_distinct(points, labels)
-    task_name = next(iter(requests.values())).setup.task.name
-    return tuple(points.values()), {
-        place: SweptPoint("", choices[place], str(choices[place].get("task", task_name)), None, error)
-        for place, error in errors.items()
-    }
+    points: list[PointRequest | SweptPoint] = []
+    seen: dict[str, str] = {}
+    for part, choices, label in zip(outcomes, _choices(asked, outcomes), labels, strict=True):
+        if isinstance(part, str):
+            points.append(SweptPoint("", choices, str(choices.get("task", requests[0].setup.task.name)), None, part))
+            continue
+        shown = f"{len(points) + 1} ({label})" if label else str(len(points) + 1)
+        if (other := seen.setdefault(part.key, shown)) != shown:
+            raise ParameterError("point", shown, f"is the same investigation as point {other}", "Leave one out.")
+        values = {each.name: getattr(part, each.name) for each in fields(part)}
+        points.append(PointRequest(**values, choices=choices, budgeted=budgeted))
+    return tuple(points)
 
 
 def _specified(
@@ -142,20 +137,18 @@ def _specified(
         raise L3DError(f"At the point {label}: {error}") from error
 
 
-def _choices(asked: Sequence[Point], found: Sequence[InvestigationRequest | None]) -> list[dict[str, Choice]]:
+def _choices(asked: Sequence[Point], found: Sequence[InvestigationRequest | str]) -> list[dict[str, Choice]]:
     """Return for each point the value of everything that was asked for by name and differs between points."""
     named = dict.fromkeys(name for each in asked for name in each)
     texts = {name: [_final(name, *pair) for pair in zip(asked, found, strict=True)] for name in named}
     columns = {name: _numbers(values) for name, values in texts.items() if len({*values}) > 1}
-    return [
-        {name: value for name, values in columns.items() if (value := values[number]) is not None}
-        for number in range(len(asked))
-    ]
+    rows = zip(*columns.values(), strict=True) if columns else [()] * len(asked)
+    return [{name: value for name, value in zip(columns, row, strict=True) if value is not None} for row in rows]
 
 
-def _final(name: str, asked: Point, found: InvestigationRequest | None) -> str | None:
+def _final(name: str, asked: Point, found: InvestigationRequest | str) -> str | None:
     """Return the value of a parameter, hyperparameter or set at a point as text; None if it has none."""
-    if found is None or name not in (*found.given, *found.setup.hyperparameters):  # a set, or a placeholder
+    if isinstance(found, str) or name not in (*found.given, *found.setup.hyperparameters):  # a set, or a placeholder
         return public_parameter(name, typed_text(name, asked[name])) if name in asked else None
     setup = found.setup
     if name in found.given:
@@ -173,16 +166,6 @@ def _numbers(values: Sequence[str | None]) -> list[Choice | None]:
         return list(values)
 
 
-def _check_distinct(points: Mapping[int, PointRequest], labels: Sequence[str]) -> None:
-    seen: dict[str, str] = {}
-    for place, point in points.items():
-        shown = f"{place + 1} ({labels[place]})" if labels[place] else str(place + 1)
-        if point.key in seen:
-            allowed = f"is the same investigation as point {seen[point.key]}"
-            raise ParameterError("point", shown, allowed, "Leave one out.")
-        seen[point.key] = shown
-
-
 @dataclass(frozen=True)
 class SweepRequest:
     """One sweep.
@@ -191,10 +174,8 @@ class SweepRequest:
     ----------
     given
         Every parameter as text, those of the file included.
-    points
-        The investigations, in the order of the request.
-    failed
-        Place -> point whose command failed in its first run; the others continue.
+    every
+        Its points in their order; one whose command failed in its first run has an error, and the others continue.
     budget
         The most that is computed.
     key
@@ -204,11 +185,20 @@ class SweepRequest:
     """
 
     given: Mapping[str, str]
-    points: tuple[PointRequest, ...]
-    failed: Mapping[int, SweptPoint]
+    every: tuple[PointRequest | SweptPoint, ...]
     budget: Budget
     key: str
     is_typed: bool = True
+
+    @cached_property
+    def points(self) -> tuple[PointRequest, ...]:
+        """The investigations."""
+        return tuple(each for each in self.every if isinstance(each, PointRequest))
+
+    @property
+    def failed(self) -> tuple[SweptPoint, ...]:
+        """The points whose command failed."""
+        return tuple(each for each in self.every if isinstance(each, SweptPoint))
 
     @property
     def title(self) -> str:
@@ -216,7 +206,7 @@ class SweepRequest:
         over = ", ".join(self.choices) or "one point"
         approaches = "/".join(dict.fromkeys(point.setup.approach.name for point in self.points))
         tasks = "/".join(dict.fromkeys(point.setup.task.name for point in self.points))
-        return f"sweep over {over} | {approaches} {tasks}: {len(self.points) + len(self.failed)} points"
+        return f"sweep over {over} | {approaches} {tasks}: {len(self.every)} points"
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -226,13 +216,8 @@ class SweepRequest:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What is to be said before it begins, each once."""
-        failures = [f"The point {point.name} failed: {point.error}" for point in self.failed.values()]
+        failures = [f"The point {point.name} failed: {point.error}" for point in self.failed]
         return tuple(dict.fromkeys([*(remark for point in self.points for remark in point.remarks), *failures]))
-
-    def in_order(self, of_points: Iterable[T], of_failed: Iterable[T]) -> list[T]:
-        """Return what belongs to the points and to the failed ones, in the order of the request."""
-        both = iter(of_points), iter(of_failed)
-        return [next(both[place in self.failed]) for place in range(len(self.points) + len(self.failed))]
 
     def public(self) -> dict[str, str]:
         """Return every parameter as it may be shown and logged."""
@@ -252,13 +237,12 @@ class SweepRequest:
             "parameters": self.public(),
             "budget": str(self.budget),
             "choices": list(self.choices),
-            "points": self.in_order(
-                [
-                    {"choices": dict(each.choices), "investigation_key": each.key, "parameters": each.public()}
-                    for each in self.points
-                ],
-                [{"choices": dict(each.choices), "parameters": {"task": each.task}} for each in self.failed.values()],
-            ),
+            "points": [
+                {"choices": dict(each.choices), "parameters": {"task": each.task}}
+                if isinstance(each, SweptPoint)
+                else {"choices": dict(each.choices), "investigation_key": each.key, "parameters": each.public()}
+                for each in self.every
+            ],
             "sweep_key": self.key,
         }
 
@@ -291,9 +275,9 @@ def specify_sweep(
     texts = {name: typed_text(name, given.get(name, parameter.default)) for name, parameter in SWEEP.items()}
     budget = Budget.parse(given.pop("budget", SWEEP["budget"].default))
     once = None if searches is None else cache(searches)
-    points, failed = specify_points(points_of(given), once, {}, budgeted=bool(budget))
-    if len({tuple(str(getattr(point.setup, name)) for name in PLACE) for point in points}) > 1:
+    every = specify_points(points_of(given), once, {}, budgeted=bool(budget))
+    request = SweepRequest(texts, every, budget, "", is_typed=set(given) <= set(SWEEP))
+    if len({tuple(str(getattr(point.setup, name)) for name in PLACE) for point in request.points}) > 1:
         raise ParameterError("device", texts["device"], "must be one for all points", "Start a sweep for each.")
-    without = {"failed": sorted(point.name for point in failed.values())} if failed else {}
-    key = content_key({"points": sorted(point.key for point in points), **without})
-    return SweepRequest(texts, points, failed, budget, key, is_typed=set(given) <= set(SWEEP))
+    without = {"failed": sorted(point.name for point in request.failed)} if request.failed else {}
+    return replace(request, key=content_key({"points": sorted(point.key for point in request.points), **without}))

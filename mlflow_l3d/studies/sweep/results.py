@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +30,7 @@ from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import children_of
 from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier.past import own_parameter
-from mlflow_l3d.tracking.earlier.reader import known_document, parent_run
+from mlflow_l3d.tracking.earlier.reader import parent_run
 from mlflow_l3d.tracking.pages import address_of, links_in, run_page, runs_page
 from mlflow_l3d.tracking.parent import log_metrics, log_results
 
@@ -88,15 +87,15 @@ class SweepEvaluation(OnOneScreen):
 
 def write_sweep(folder: Path, result: SweepEvaluation) -> list[str]:
     """Write a result, its tables and its report; return the names of the files that MLflow shows as tables."""
-    shown = ShownSweep(result.sweep)
-    shown.rows.to_parquet(folder / f"{names.POINTS}.parquet", index=False)
-    shown.rows.to_csv(folder / f"{names.POINTS}.csv", index=False)
-    (folder / f"{names.POINTS}.tex").write_text(latex_table(shown, title=result.title), encoding="utf-8")
+    shown, points = ShownSweep(result.sweep), folder / names.POINTS
+    shown.rows.to_parquet(points.with_suffix(".parquet"), index=False)
+    shown.rows.to_csv(points.with_suffix(".csv"), index=False)
+    points.with_suffix(".tex").write_text(latex_table(shown, title=result.title), encoding="utf-8")
     save_report(folder, names.SWEEP_REPORT, result.report())
     write_result(folder, result)
     tests = {"trends": pd.DataFrame(result.sweep.trends), "interactions": result.sweep.interactions_frame()}
-    frames = {names.POINTS: shown.rows, **{name: frame for name, frame in tests.items() if len(frame)}}
-    return write_tables(folder, {f"{name}.json": frame for name, frame in frames.items()})
+    frames = {names.POINTS: shown.rows, **tests}
+    return write_tables(folder, {f"{name}.json": frame for name, frame in frames.items() if len(frame)})
 
 
 def links_of(tracking_uri: str, experiments: Mapping[str, str]) -> dict[str, str]:
@@ -138,7 +137,7 @@ def evaluate_sweep(*run_ids: str, project_run: str | None = None, log: bool = Tr
         With one line that names what is missing.
     """
     client, several = connect(), len(run_ids) > 1
-    points, experiments = points_of_runs(client, run_ids) if several else points_of_sweep(client, run_ids[0])
+    points, experiments = points_of_runs(client, run_ids) if several else points_of_sweep(client, *run_ids)
     result = SweepEvaluation(
         sweep=analyse_sweep(points, left_out(points)),
         title=f"{len(points)} investigations side by side",
@@ -185,23 +184,18 @@ def points_of_sweep(client: Client, run_id: str) -> ReadPoints:
         If there is no such run, or it has no points.
     """
     top = parent_run(client, run_id, "source")
-    document = known_document(client, run_id, names.SWEEP_DOCUMENT)
     every = children_of(client, str(top.info.experiment_id), run_id)
     parents = [run for run in every if run.data.tags.get(names.ROLE) == "investigation"]
     parents = [run for run in parents if names.SUPERSEDED_BY not in run.data.tags]
     if not parents:
         raise ParameterError("source", run_id, "is a sweep without points", "Run the same sweep again.")
-    planned = document.get("points", [])
-    place = {point.get("investigation_key"): at for at, point in enumerate(planned)}
-    run_keys = [run.data.tags.get(names.INVESTIGATION_KEY, "") for run in parents]
     begun_points, experiments = points_of(client, parents)
-    rows = [(place.get(key, len(place)), point) for key, point in zip(run_keys, begun_points, strict=True)]
-    for at, (point, end) in enumerate(zip(planned, document.get("ends", []), strict=False)):
-        if point.get("investigation_key") not in run_keys:
-            choices = point.get("choices", {})
-            task = str(choices.get("task", point.get("parameters", {}).get("task", "")))
-            rows.append((at, SweptPoint("", choices, task, None, str(end.get("error") or "was not begun"))))
-    return tuple(point for _, point in sorted(rows, key=itemgetter(0))), experiments
+    begun = {point.run_id: point for point in begun_points}
+    points = []
+    for point in written.sweep.points if (written := read_result(client, run_id)) else ():
+        lost = replace(point, run_id="", analysis=None, error=point.error or "its run was deleted")
+        points.append(begun.pop(point.run_id, lost))
+    return (*points, *begun.values()), experiments
 
 
 def points_of_runs(client: Client, run_ids: Sequence[str]) -> ReadPoints:
@@ -254,8 +248,7 @@ def _parameters(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def _under(run: Run, start: str) -> dict[str, str]:
-    params: Mapping[str, str] = run.data.params
-    return {name.removeprefix(start): value for name, value in params.items() if name.startswith(start)}
+    return {name.removeprefix(start): value for name, value in run.data.params.items() if name.startswith(start)}
 
 
 def _analysis(client: Client, run: Run) -> tuple[Analysis | None, str]:

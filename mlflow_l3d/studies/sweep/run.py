@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 from mlflow_l3d.cells.cell import content_key
@@ -17,6 +16,7 @@ from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.dry_run import record_plan
 from mlflow_l3d.studies.files import temporary_folder, write_json
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
+from mlflow_l3d.studies.loop import State
 from mlflow_l3d.studies.request import is_typed
 from mlflow_l3d.studies.result_file import LEFT_OUT
 from mlflow_l3d.studies.self_test import tested
@@ -178,7 +178,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
 
     def how_far(self) -> str:
         """Return how many points are done."""
-        return f"with {sum(point.is_complete for point in self._points)} of {len(self._points)} points done"
+        return f"with {sum(point.state is State.COMPLETE for point in self._points)} of {len(self._points)} points done"
 
     def carry_out(self) -> Sweep:
         """Train the points together, score each, and write what they say together."""
@@ -190,8 +190,9 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
         failed = [point for point in points if point.error]
         if len(failed) == len(points):
             raise L3DError(f"Every point failed; the first said: {failed[0].error}")
-        swept = tuple(request.in_order((point.swept() for point in points), request.failed.values()))
-        complete = sum(point.is_complete for point in points)
+        ended = (point.swept() for point in points)
+        swept = tuple(each if isinstance(each, SweptPoint) else next(ended) for each in request.every)
+        complete = sum(point.state is State.COMPLETE for point in points)
         parent, client = self.recorder.parent, self.recorder.client
         experiments = {point.run_id: parent.experiment_id for point in swept if point.run_id}
         finished = Sweep(
@@ -211,11 +212,17 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             write_sweep(folder, finished)
             ends = [{"run_id": point.run_id, "error": point.error} for point in swept]
             write_json(folder / names.SWEEP_DOCUMENT, {**request.document(), "ends": ends}, indent=2)
-            counts = {"points": len(swept), "points_complete": complete, "points_failed": finished.points_failed}
+            counts = {"points_complete": complete, "points_failed": finished.points_failed}
             counts["cells_computed"] = self._computed(finished)
             self.recorder.log_metrics({**counts, **finished.sweep.metrics()}, 0)
             self.recorder.wait()
-            text = finished.report().description(*self._remarks(finished, complete), first=2)
+            remarks = [
+                f"{complete} of {len(swept)} points are complete.",
+                "In the list of runs the filter ``tags.`l3d.role` != 'cell'`` shows sweep and points without cells.",
+                *[f"The budget of {finished.budget} is spent; a larger one continues."] * finished.spent,
+                *(f"- {point.name}: {point.error}" for point in swept if point.error),
+            ]
+            text = finished.report().description(*remarks, first=2)
             self.recorder.finish(folder, complete=complete == len(swept), description=text)
         return finished
 
@@ -228,19 +235,19 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             if what not in tried and not point.is_over:
                 try:
                     point.trials = tested(point.request, progress=self.progress)
-                except ParameterError:
-                    raise
                 except L3DError as error:
-                    raise L3DError(f"At the point {point.request.name}: {error}") from error
+                    if not isinstance(error, ParameterError):
+                        raise L3DError(f"At the point {point.request.name}: {error}") from error
+                    raise
             tried.add(what)
 
     def _computed(self, finished: Sweep) -> int:
         """Return how many cells were trained for this sweep and finished, by the processes that it continues, too."""
-        parent = self.recorder.parent
-        if names.CONTINUES not in self.recorder.client.get_run(parent.run_id).data.tags:
+        parent, client = self.recorder.parent, self.recorder.client
+        if names.CONTINUES not in client.get_run(parent.run_id).data.tags:
             return finished.computed
-        points = [point.run_id for point in self._points if point.run_id]
-        runs = chain.from_iterable(children_of(self.recorder.client, parent.experiment_id, point) for point in points)
+        points = (point.run_id for point in self._points if point.run_id)
+        runs = (run for point in points for run in children_of(client, parent.experiment_id, point))
         return len({run.data.tags.get(names.CELL_KEY) for run in runs if run.info.status == "FINISHED"})
 
     def _adopt(self) -> None:
@@ -254,17 +261,6 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             if point is not None and read.analysis is not None:
                 client.set_tag(run.info.run_id, names.SWEEP, recorder.parent.run_id)
                 point.adopt(read.run_id, read.analysis)
-
-    def _remarks(self, finished: Sweep, complete: int) -> list[str]:
-        """Return what the description of the run says of its points."""
-        lines = [
-            f"{complete} of {len(finished.points)} points are complete.",
-            "In the list of runs the filter ``tags.`l3d.role` != 'cell'`` shows sweep and points without their cells.",
-        ]
-        if finished.spent:
-            lines.append(f"The budget of {finished.budget} is spent; a larger one continues.")
-        lines += [f"- {point.name}: {point.error}" for point in finished.points if point.error]
-        return lines
 
 
 def _source(request: SweepRequest, run_id: str, address: str) -> Source:

@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.nested import NestedDesign
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.studies.ablation.numbers import ABLATION_COLUMNS, Answers, Place, Setting, ablate_tables
+from mlflow_l3d.studies.ablation.numbers import ABLATION_COLUMNS, Setting, ablate_tables
 
 ROWS, COLUMNS, GOLDEN, EXAMPLES = 6, 4, 24, 10
 
@@ -37,17 +37,16 @@ def ablation(table, golden, predictions=None, *, test_sizes=(None,), metric="acc
     """One factor `x`, from plain arrays and a frame of predictions."""
     table, golden, answers = np.asarray(table, dtype=float), np.asarray(golden, dtype=float), None
     if predictions is not None:
-        ids, numbers = np.unique(predictions["example_id"], return_inverse=True)
-        cells = {}
-        for cell, part in predictions.assign(number=numbers).groupby("cell"):
-            inside = cell < table.size
-            place = Place("x", *divmod(cell, table.shape[1])) if inside else Place(None, cell - table.size)
-            cells[place] = tuple(part[name].to_numpy() for name in ("number", "label", "prediction"))
-        answers = Answers(cells, len(ids))
+        answers = predictions.assign(example=pd.factorize(predictions["example_id"], sort=True)[0])
+
+    def tables(scores):
+        every = scores.reindex(range(table.size + len(golden))).to_numpy()
+        return Tables({"x": every[: table.size].reshape(table.shape)}, every[table.size :])
+
     design = options.pop("design", CrossedDesign)
     rows, columns = options.pop("rows", [table.shape[0]]), options.pop("columns", [table.shape[1]])
     settings = [Setting(m, n, size) for size in test_sizes for m in rows for n in columns]
-    how = {"answers": answers, "metric": named(metric), **options}
+    how = {"answers": answers, "tables": tables, "metric": named(metric), **options}
     found = ablate_tables(Tables({"x": table}, golden), settings, design.importances, **how)
     return found[list(ABLATION_COLUMNS)]
 

@@ -22,11 +22,10 @@ from mlflow_l3d.designs.radial import RadialDesign
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import scores_of
+from mlflow_l3d.studies.ablation import run
 from mlflow_l3d.studies.ablation.numbers import (
     ABLATION_COLUMNS,
     NUMBERS,
-    Answers,
-    Place,
     Setting,
     ablate_tables,
     part,
@@ -67,12 +66,19 @@ def test_fewer_of_everything_by_hand(design: Any) -> None:
     whole, kind = scores(), design_named(design)
     generator = np.random.default_rng(5)
     labels = generator.integers(0, 2, 30)
-    answers = {Place("one", row, column): generator.integers(0, 2, 30) for row in range(8) for column in range(5)}
-    answers |= {Place(None, index): generator.integers(0, 2, 30) for index in range(20)}
-    ids = np.arange(30)
-    known = Answers({place: (ids, labels, given) for place, given in answers.items()}, 30)
+    answers = {("one", row, column): generator.integers(0, 2, 30) for row in range(8) for column in range(5)}
+    answers |= {(None, index, 0): generator.integers(0, 2, 30) for index in range(20)}
+    parts = [
+        pd.DataFrame({"cell": cell, "example": range(30), "label": labels, "prediction": given})
+        for cell, given in enumerate(answers.values())
+    ]
+
+    def tables(again: pd.Series) -> Tables:
+        return Tables({"one": again[:40].to_numpy().reshape(8, 5)}, again[40:].to_numpy())
+
     only = Tables({"one": whole.tables["one"]}, whole.golden)
-    found = ablate_tables(only, [Setting(3, 4, 9)], kind.importances, seed=7, repeats=4, answers=known)
+    how: dict[str, Any] = {"seed": 7, "repeats": 4, "answers": pd.concat(parts, ignore_index=True), "tables": tables}
+    found = ablate_tables(only, [Setting(3, 4, 9)], kind.importances, **how)
     assert list(found.columns) == ["setting", *ABLATION_COLUMNS]
     for repeat, child in enumerate(np.random.SeedSequence(7).spawn(4)):
         orders = [np.random.default_rng(each) for each in child.spawn(4)]
@@ -80,11 +86,11 @@ def test_fewer_of_everything_by_hand(design: Any) -> None:
         golden = sorted(orders[2].permutation(20)[: 20 * 12 // 40])
         few = orders[3].permutation(30) < 9
 
-        def score(place: Place, few: np.ndarray = few) -> float:
-            return scores_of(labels[few], answers[place][few])["f1_macro"]
+        def score(factor: str | None, row: int, column: int = 0, few: np.ndarray = few) -> float:
+            return scores_of(labels[few], answers[factor, row, column][few])["f1_macro"]
 
-        table = [[score(Place("one", int(row), int(column))) for column in columns] for row in rows]
-        record = importance(table, [score(Place(None, int(index))) for index in golden], model=kind.model)
+        table = [[score("one", int(row), int(column)) for column in columns] for row in rows]
+        record = importance(table, [score(None, int(index)) for index in golden], model=kind.model)
         lines = found[found["repeat"] == repeat].set_index("factor")
         assert [lines.loc["one", name] for name in NUMBERS] == pytest.approx(
             [getattr(record, name) for name in NUMBERS], rel=1e-12, nan_ok=True
@@ -95,11 +101,9 @@ def test_fewer_of_everything_by_hand(design: Any) -> None:
 
 
 def test_fewer_examples_are_scored_over_the_classes_of_all() -> None:
-    ids, labels = np.arange(4), np.array([0, 1, 2, 2])
-    known = Answers({Place(None, 0): (ids, labels, labels), Place(None, 1): (ids, labels, np.full(4, -1))}, 4)
-    again = rescored(Tables({}, np.zeros(2)), known, F1_MACRO, size=2, rank=ids)
-    assert known.classes == 3
-    assert again.golden.tolist() == pytest.approx([2 / 3, 0.0])
+    known = pd.DataFrame({"cell": [0] * 4 + [1] * 4, "example": [*range(4)] * 2, "label": [0, 1, 2, 2] * 2})
+    known["prediction"] = [0, 1, 2, 2, -1, -1, -1, -1]
+    assert rescored(known, F1_MACRO, size=2, rank=np.arange(4)).tolist() == pytest.approx([2 / 3, 0.0])
 
 
 def test_a_part_is_the_importance_of_its_rows_and_columns() -> None:
@@ -170,6 +174,18 @@ def test_everything_gives_what_the_parent_says(store: Store, parent: Any) -> Non
     assert shapes[-1] == [3, 3]
     assert sum(size > 0 for size in sizes) == 2 * len({size for size in sizes if size})
     assert found.notes == ()
+
+
+def test_a_cell_may_come_in_two_parts(store: Store, parent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = run.answers_of_parent
+
+    def halved(*arguments: Any) -> Any:
+        for at, table in read(*arguments):
+            yield from ((at, table.slice(0, 7)), (at, table.slice(7)))
+
+    monkeypatch.setattr(run, "answers_of_parent", halved)
+    found = ablated(store, parent_run_id=parent.run_id, rows="all", columns="all", test_sizes="20", repeats=1)
+    assert (found.notes, set(found.frame["test_examples"].dropna())) == ((), {20})
 
 
 def test_fewer_examples_are_the_metric_of_those_examples(store: Store, parent: Any, tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_a_study_that_was_killed_has_no_failed_runs_and_is_no_baseline(done: tup
             with pytest.raises(ParameterError, match=line):
                 study()
     (step, *_), said = found.report().steps, found.cited()
-    assert step.text == "2 runs have no score: they did not finish. The same command trains them:"
+    assert step.text == "2 runs have no score: 2 did not finish. The same command trains them:"
     assert " 2 runs have no score and are left out. " in said
     assert "failed" not in said
     assert "The study has not finished: its command continues it." in found.summary()
@@ -194,7 +194,7 @@ def test_cells_of_other_studies_are_told_of_before_and_after_they_are_deleted(
         assert f"; other finished studies lose 4 cells (run {second.run_id})." in caplog.text
         found = evaluate(second.run_id)
     (step, *_) = found.report().steps
-    assert step.text == "4 runs have no score, as 4 were deleted. The same command trains them:"
+    assert step.text == "4 runs have no score: 4 were deleted. The same command trains them:"
     caplog.clear()
     with place.entered():
         delete(second.run_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def client(tmp_path: Path, migrated_store: Path) -> MlflowClient:
 def hold_result(client: MlflowClient, run_id: str, analysis: Analysis) -> None:
     """Write the result of a parent."""
     with temporary_folder() as folder:
-        write_result(folder, Evaluation(run_id, analysis, About(title="t")))
+        write_result(folder, Evaluation(run_id=run_id, analysis=analysis, about=About(title="t")))
         client.log_artifacts(run_id, str(folder))
 
 
@@ -117,12 +118,9 @@ def test_the_result_of_a_sweep_is_the_same_from_its_parents(client: MlflowClient
     points.append(SweptPoint("", {"shots": 16.0, "prompt_format": "A"}, "sst2", None, "no such model"))
     top = client.create_run("0", tags={names.ROLE: "sweep"}).info.run_id
     run_ids = logged(client, points[-2::-1], top)[::-1]  # begun in another order
-    planned = [
-        {"choices": dict(point.choices), "investigation_key": point.name, "parameters": {"task": point.task}}
-        for point in points
-    ]
-    ends = [{"error": point.error} for point in points]
-    client.log_dict(top, {"points": planned, "ends": ends}, names.SWEEP_DOCUMENT)
+    (tmp_path / "top").mkdir()
+    written(tmp_path / "top", [replace(each, run_id=own) for each, own in zip(points, [*run_ids, ""], strict=True)])
+    client.log_artifacts(top, str(tmp_path / "top"))
     found, _ = points_of_sweep(client, top)
     assert [point.run_id for point in found] == [*run_ids, ""]
     assert found[-1].error == "no such model"

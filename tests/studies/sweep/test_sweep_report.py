@@ -254,7 +254,7 @@ def test_table_of_numbers_has_all_rows(shown: ShownSweep) -> None:
 def test_tables_say_what_is_claimed_and_words_what_to_watch(shown: ShownSweep) -> None:
     table = trend_table(shown)
     assert table is not None
-    falls, flat, golden = (dict(zip(table.head, row, strict=True)) for row in table.rows)
+    falls, golden, flat = (dict(zip(table.head, row, strict=True)) for row in table.rows)
     assert (falls["of"], falls["per"], falls["claim"], falls["over"]) == ("data_order", "doubling", "yes", "one task")
     assert falls["change"].startswith("-0.")
     assert (flat["claim"], golden["of"], golden["change"][-2:]) == ("no", "golden std", " %")

@@ -212,8 +212,8 @@ def test_over_fills_placeholders_and_a_first_run_that_fails_is_not_repeated(
     command = f"python -SE {script} {{lr}} {{data_order}} {{{{lr}}}} {{data_split}} {{output}}"
     given: dict[str, Any] = {"approach": "command", "metric": "accuracy", "command": command}
     request = asked(**given, over={"lr": [2, 1]}, design="crossed,nested")
-    [failed, other] = request.failed.values()
-    assert [*request.failed] == [0, 2]
+    [failed, other] = request.failed
+    assert (request.every[0], request.every[2]) == (failed, other)
     assert ("bad" in failed.error, failed.choices) == (True, {"design": "crossed", "lr": 2.0})
     assert other.choices == {"design": "nested", "lr": 2.0}
     assert [dict(point.choices) for point in request.points] == [

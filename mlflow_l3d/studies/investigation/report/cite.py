@@ -65,7 +65,7 @@ def sentence(shown: Shown, source: Source) -> str:
         parts.append(f"{failed:,} runs have no score and are left out.")
     if (collapse := shown.analysis.collapse) is not None and collapse.collapsed:
         parts.append(f"{collapse.collapsed:,} of {collapse.runs:,} {shown.golden_runs} scored below chance.")
-    group = shown.agreement("golden")
+    group = shown.analysis.reported_agreement("golden")
     if group is not None and not shown.graded:
         parts.append(f"Two runs agree on {points(group.consistency, 1)} % of the predictions.")
     made = [f"{shown.analysis.design} design", *([f"root seed {source.root_seed}"] if source.root_seed else [])]

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN
 from mlflow_l3d.analysis.consistency.results import Consistency
-from mlflow_l3d.analysis.importance.checks.shape import Collapse
 from mlflow_l3d.analysis.intervals import LEVEL, unseen_share
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.report.numbers import MISSING, between, counted, listed, plain, points
@@ -16,8 +15,6 @@ from mlflow_l3d.studies.investigation.report.verdicts import Shown
 _LONG_TAILS = ("L3D013", "warning", None)
 _LEAST_COVERED = 60
 """% that intervals of 95 to 99 % cover at least: t3, or 5 % collapse (`statistics_simulation.py --part further`)."""
-_RARE = 0.05
-"""From this share of all runs on, the page names those that may be missing."""
 _LOOKED = (
     "Intervals allow for every interim analysis of the rule and for all factors. If a rule stops at a verdict, the "
     "importance lies too far from 0 on average: quote its interval, not the importance alone."
@@ -34,13 +31,10 @@ def early_stops(analysis: Analysis) -> tuple[str, ...]:
     if (last["decision"] != "stop").any() or not set(analysis.importances) <= set(last["factor"]):
         return sentences
     final = last.sort_values("rows", kind="stable").iloc[-1]
-    if len(last) == 1:
-        return (f"Stopped by its rule: {final['reason']}.", *sentences)
-    return (
-        f"Stopped after {final['rows']} rows, when the rule of every factor said stop; that of {final['factor']}: "
-        f"{final['reason']}.",
-        *sentences,
-    )
+    rule = "by its rule"
+    if len(last) > 1:
+        rule = f"after {final['rows']} rows, when the rule of every factor said stop; that of {final['factor']}"
+    return (f"Stopped {rule}: {final['reason']}.", *sentences)
 
 
 def too_narrow(analysis: Analysis) -> Iterator[str]:
@@ -63,7 +57,7 @@ def luck_details(shown: Shown) -> tuple[str, ...]:
         level = shown.say("{level}")
         sentences.append(f"The {level} interval of the standard deviation is {bounds}{shown.together}.")
         unseen = unseen_share(len(shown.golden_scores), LEVEL)
-        if unseen > _RARE and collapse is None and "L3D005" not in {each.code for each in shown.analysis.checks}:
+        if unseen > 0.05 and collapse is None and "L3D005" not in {each.code for each in shown.analysis.checks}:
             sentences.append(f"It leaves out collapses that no run shows: up to {points(unseen, 0)} % of all.")
         if any((each.code, each.severity, each.factor) == _LONG_TAILS for each in shown.analysis.checks):
             sentences.append(f"Scores have long tails (L3D013): it covers {_LEAST_COVERED} to {level}.")
@@ -85,7 +79,16 @@ def which_details(shown: Shown) -> tuple[str, ...]:
     if shown.design.baseline:
         half = f"if the standard deviation of its runs is at least half the {shown.golden_word} one"
         return (f"It calls a factor important {half}{shown.design.words.caution}",)
-    return () if shown.analysis.collapse is None else (_which_collapse(shown.analysis.collapse),)
+    if (collapse := shown.analysis.collapse) is None:
+        return ()
+    above = [record for record in collapse.causes.values() if record.importance_corrected > 0]
+    causes = [record.factor for record in above if record.importance_corrected_ci_low > 0]
+    perhaps = [record.factor for record in above if record.factor not in causes]
+    deciding = f"{' and '.join(causes)} decide{'s' * (len(causes) == 1)} which ones"
+    if not causes:
+        deciding = "which factor decides which ones is not established"
+        deciding += f", perhaps {' or '.join(perhaps)}" if perhaps else ""
+    return (f"Some runs collapse, so that intervals of the whole score do not hold; {deciding}.",)
 
 
 def by_tests_text(shown: Shown, above: Sequence[str]) -> str:
@@ -97,32 +100,18 @@ def by_tests_text(shown: Shown, above: Sequence[str]) -> str:
     return f", {whose}mostly by which {analysis.test_examples:,} examples are tested" if by_tests else ""
 
 
-def _which_collapse(collapse: Collapse) -> str:
-    """Return which factor decides which runs collapse."""
-    above = [record for record in collapse.causes.values() if record.importance_corrected > 0]
-    causes = [record.factor for record in above if record.importance_corrected_ci_low > 0]
-    perhaps = [record.factor for record in above if record.factor not in causes]
-    deciding = f"{' and '.join(causes)} decide{'s' * (len(causes) == 1)} which ones"
-    if not causes:
-        deciding = "which factor decides which ones is not established"
-        deciding += f", perhaps {' or '.join(perhaps)}" if perhaps else ""
-    return f"Some runs collapse, so that intervals of the whole score do not hold; {deciding}."
-
-
 def stable_group(shown: Shown) -> Consistency | None:
     """Return the runs whose agreement answers for all: the golden ones, else those of the factor that agree least."""
     groups = {name: one for name, one in shown.analysis.consistencies.items() if math.isfinite(one.consistency)}
     return groups.get("golden") or min(groups.values(), key=lambda one: one.consistency, default=None)
 
 
-def stable_details(shown: Shown) -> tuple[str, ...]:
-    """Return what the agreement of runs rests on, and how many examples depend on luck; numbers, if there are some."""
-    group = stable_group(shown)
-    return (_numbers(shown),) if group is None else tuple(_stable(shown, group))
-
-
-def _stable(shown: Shown, group: Consistency) -> Iterator[str]:
-    if shown.agreement(group.group) is None:
+def stable_details(shown: Shown) -> Iterator[str]:
+    """Yield what the agreement of runs rests on, and how many examples depend on luck; numbers, if there are some."""
+    if (group := stable_group(shown)) is None:
+        yield _numbers(shown)
+        return
+    if shown.analysis.reported_agreement(group.group) is None:
         yield _too_few(shown, group)
     else:
         yield f"Compared are {_compared(shown, group.group)}, {_rests_on(shown, group)}."
@@ -183,9 +172,10 @@ def _compared(shown: Shown, group: str) -> str:
 def _numbers(shown: Shown) -> str:
     """Return how predicted numbers agree, of the golden runs or else of the factor that agrees least."""
     groups = {name: metrics for name, metrics in shown.analysis.regression.items() if metrics}
+    if not groups and not shown.analysis.regression:
+        return "The runs hold no predictions to compare."
     if not groups:
-        few = "share too few test examples, or predict too few different numbers, to correlate"
-        return f"The runs {few if shown.analysis.regression else 'hold no predictions to compare'}."
+        return "The runs share too few test examples, or predict too few different numbers, to correlate."
     group = "golden" if "golden" in groups else min(groups, key=lambda name: min(groups[name].values()))
     pearson, ccc = (groups[group].get(f"consistency_{kind}", math.nan) for kind in ("pearson", "ccc"))
     return (

@@ -19,8 +19,6 @@ OVERLAP: Final = (
     " Shares overlap and add up to more than 100 %: what factors cause only together counts for each of them."
 )
 """Behind shares whose sum is above 1, beyond error: that of the lower ends, which hold together, is."""
-_ESTIMATES: Final = " Shares are estimates and need not add up to 100 %."
-_IMPORTANT: Final = {True: "yes", False: "no", None: MISSING}
 
 
 def numbers_table(shown: Shown) -> Table | None:
@@ -39,7 +37,9 @@ def numbers_table(shown: Shown) -> Table | None:
             f"[[moves score by|moves]] ({shown.unit.short})": score(record.moves_by_std),
             "[[alone|alone]]": share_cell(*index),
             "mean ± std": f"{score(record.score_mean)}\n± {score(record.score_std)}",
-            "[[agree|agree]] %": points(getattr(shown.agreement(record.factor), "consistency", math.nan), 1),
+            "[[agree|agree]] %": points(
+                getattr(shown.analysis.reported_agreement(record.factor), "consistency", math.nan), 1
+            ),
             "[[failed|failed]]": str(record.cells_missing),
         }
         paper = {
@@ -65,7 +65,7 @@ def factor_frame(shown: Shown) -> pd.DataFrame:
     """Return the main numbers of each factor in the order and units of the report; shares and their ends in %."""
     rows = []
     for record in shown.records:
-        agreement = 100 * getattr(shown.agreement(record.factor), "consistency", math.nan)
+        agreement = 100 * getattr(shown.analysis.reported_agreement(record.factor), "consistency", math.nan)
         row: dict[str, object] = {"factor": record.factor}
         if shown.design.baseline:
             row |= {"important": shown.is_important(record), "golden share": golden_share(record)}
@@ -80,9 +80,8 @@ def factor_frame(shown: Shown) -> pd.DataFrame:
 
 def first_table(shown: Shown) -> Table | None:
     """Return the factors as a first screen has them: verdict, share of the variance with its interval, and points."""
-    if not shown.records:
-        return None
-    return (_strategy_table if shown.design.baseline else _share_table)(shown)
+    table = _strategy_table if shown.design.baseline else _share_table
+    return table(shown) if shown.records else None
 
 
 def _share_table(shown: Shown) -> Table:
@@ -91,8 +90,7 @@ def _share_table(shown: Shown) -> Table:
     level, rows, doubts = percent(shown.analysis.level), list[dict[str, str]](), dict[tuple[str, str, str], list[str]]()
     for record in shown.records:
         word, (share, low, high) = shown.verdict(record), shown.shares(record)
-        said = share_cell(share, low, high, digits=0)
-        moved = shown.unit.text(record.moves_by_std, 1)
+        said, moved = share_cell(share, low, high, digits=0), shown.unit.text(record.moves_by_std, 1)
         rows.append(
             {
                 "factor": record.factor,
@@ -114,7 +112,7 @@ def _share_table(shown: Shown) -> Table:
         rule = f"The intervals of all factors hold together with {level}. Above 50 %: dominates; below: minor; else "
         rule += "[[undecided|verdict]]."
         share, low = (sum(shown.shares(one)[at] for one in shown.records) for at in (0, 1))
-        rule += OVERLAP * bool(low > 1) or _ESTIMATES * bool(share > 1)
+        rule += OVERLAP * bool(low > 1) or " Shares are estimates and need not add up to 100 %." * bool(share > 1)
     kinds = tuple(shown.verdict(record) for record in shown.records)
     notes = [f"{listed(of)} {one if len(of) == 1 else many} {what}." for (one, many, what), of in doubts.items()]
     return Table.of(rows, " ".join([rule, *notes]), kind="bars", texts=frozenset({1, 2}), kinds=kinds)
@@ -124,7 +122,7 @@ def _strategy_table(shown: Shown) -> Table:
     rows = [
         {
             "factor": record.factor,
-            "important?": verdict_cell(_IMPORTANT[shown.is_important(record)]),
+            "important?": verdict_cell({True: "yes", False: "no", None: MISSING}[shown.is_important(record)]),
             "std of runs": shown.unit.amount(record.score_std),
             f"share of {shown.golden_word} std": plain(golden_share(record)),
         }

@@ -14,23 +14,11 @@ from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.consistency.results import PredictionImportance
 from mlflow_l3d.analysis.importance.multiplicity import Ranking
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.report.examples import shares_bar
 from mlflow_l3d.report.numbers import MISSING, between, percent, plain, points, probability, signed, with_limits
-from mlflow_l3d.report.page import Drawing
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 
-_MOST_RATIO: Final = 10.0
-"""Upper ends of a ratio from here on say nothing: with few rows the interval has no end."""
 _LETTERS: Final = "[[letters|letters]]"
-INTERIM_SHOWN: Final = 12
-"""Interim analyses of one factor that are shown at most: the rule of Appendix B.3 has one after every row."""
-
-
-def prediction_parts(shown: Shown) -> list[Drawing | Table | None]:
-    """Return how many examples depend on luck, and how much runs agree."""
-    bar = shares(shown.analysis)
-    return [Drawing(shares_bar(bar)) if bar else None, agreement_table(shown)]
 
 
 def agreement_table(shown: Shown) -> Table | None:
@@ -48,13 +36,16 @@ def agreement_table(shown: Shown) -> Table | None:
 
 
 def _agreement_row(shown: Shown, name: str) -> dict[str, str]:
-    group, numbers = shown.agreement(name), shown.analysis.regression.get(name, {})
+    group, numbers = shown.analysis.reported_agreement(name), shown.analysis.regression.get(name, {})
     every = "pooled runs" if shown.golden_word == "pooled" else shown.design.words.examples
 
     def shared(attribute: str) -> float:
         return float(getattr(group, attribute, math.nan))
 
-    common = shared("common_examples")
+    common, importance, ratio = shared("common_examples"), MISSING, MISSING
+    if (record := shown.prediction_importance(name)) is not None and math.isfinite(record.share):
+        importance = with_limits(signed(record.importance), between(*record.importance_interval))
+        ratio = _ratio_text(record)
     return {
         "what changes": f"every factor ({every})" if name == "golden" else name,
         "[[CON|agree]] %": points(shared("consistency"), 1),
@@ -62,8 +53,8 @@ def _agreement_row(shown: Shown, name: str) -> dict[str, str]:
         "agree on\nwrong %": MISSING if shown.graded else points(shared("agreement_on_wrong"), 1),
         "[[kappa|kappa]]": plain(shared("fleiss_kappa")),
         "common\nexamples": f"{common:,.0f}" if math.isfinite(common) else MISSING,
-        "importance for\npredictions": importance_text(shown.prediction_importance(name)),
-        "share of\n[[disagreement|disagreement]]": ratio_text(shown.prediction_importance(name)),
+        "importance for\npredictions": importance,
+        "share of\n[[disagreement|disagreement]]": ratio,
         "accuracy\nstd": points(shared("accuracy_std")),
         "larger\ntest set": points(shared("accuracy_std_population")),
         "Pearson": plain(numbers.get("consistency_pearson", math.nan)),
@@ -110,21 +101,12 @@ def shares(analysis: Analysis) -> list[tuple[str, float]]:
     ]
 
 
-def importance_text(record: PredictionImportance | None) -> str:
-    """Return importance for predictions, and below it its interval."""
-    if record is None or not math.isfinite(record.share):
-        return MISSING
-    return with_limits(signed(record.importance), between(*record.importance_interval))
-
-
-def ratio_text(record: PredictionImportance | None) -> str:
+def _ratio_text(record: PredictionImportance) -> str:
     """Return the ratio behind importance for predictions in per cent, and below it its interval."""
-    if record is None or not math.isfinite(record.share):
-        return MISSING
     low, high = record.share_ci_low, record.share_ci_high
-    if not math.isfinite(low):
-        return f"{points(record.share, 0)} %"
-    return f"{points(record.share, 0)} %\n{points(low, 0)} to {'any' if high >= _MOST_RATIO else points(high, 0)}"
+    # With few rows the interval has no upper end.
+    limits = f"{points(low, 0)} to {'any' if high >= 10 else points(high, 0)}" if math.isfinite(low) else MISSING
+    return with_limits(f"{points(record.share, 0)} %", limits)
 
 
 def ranking_tables(ranking: Ranking | None, helps: str = "") -> tuple[Table, ...]:
@@ -253,7 +235,8 @@ def interim_table(analysis: Analysis) -> Table | None:
         return None
     spends = bool(np.isfinite(looks["alpha"].to_numpy(dtype=np.float64)).any())
     groups = looks.groupby("factor", sort=False)
-    last = [look for _, group in groups for look in group.tail(INTERIM_SHOWN).to_dict("records")]
+    # The rule of Appendix B.3 has one after every row.
+    last = [look for _, group in groups for look in group.tail(12).to_dict("records")]
     rows = []
     for look in last:
         numbers = {"importance": signed(look["importance"]), "change": _small(look["change"])}

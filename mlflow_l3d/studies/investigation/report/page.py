@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.known import assumed_direction
-from mlflow_l3d.report.examples import MOST, fragile_examples
+from mlflow_l3d.report.examples import MOST, fragile_examples, shares_bar
 from mlflow_l3d.report.html import Snippet, subheading
 from mlflow_l3d.report.numbers import counted, percent, points, shorten
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
@@ -24,9 +24,6 @@ from mlflow_l3d.studies.investigation.report.words import answers, headline, ste
 
 if TYPE_CHECKING:
     import pandas as pd
-
-MANY_UNREAD: Final = 0.02
-"""Share of unreadable predictions above which a first screen reports them."""
 
 
 def investigation_document(
@@ -61,12 +58,17 @@ def investigation_document(
     examples = fragile_examples(
         worst, classes=source.classes, texts=source.texts, runs=voters, opens=opens, are_rows=source.are_numbered
     )
+    votes = Drawing(shares_bar(bar)) if (bar := more_tables.shares(analysis)) else None
     reading, checks = {"shown": shown, "level": percent(shown.level)}, len(by_code(analysis.checks))
     sections = [
-        Section(f"Checks{f' ({checks})' * bool(checks)}", _checks(shown), name="checks"),
+        Section(
+            f"Checks{f' ({checks})' * bool(checks)}",
+            [_checks(shown) or "No check found anything doubtful."],
+            name="checks",
+        ),
         Section("Factors in numbers", [factor_tables.numbers_table(shown)], name="factors"),
         *_factor_sections(shown, paths(), source),
-        Section("Fragile examples", [*more_tables.prediction_parts(shown), examples], name="examples"),
+        Section("Fragile examples", [votes, more_tables.agreement_table(shown), examples], name="examples"),
         Section("Runs that collapse", [more_tables.collapse_table(shown)]),
         Section("When to stop", [*early_stops(analysis), more_tables.interim_table(analysis)]),
         Section("Which factors differ", more_tables.ranking_tables(analysis.ranking, shown.design.words.apart)),
@@ -120,9 +122,8 @@ def golden_strip(shown: Shown, runs: Runs) -> Drawing | None:
 
 def help_table(shown: Shown) -> Table | None:
     """Return the remedies that help; None if there are none."""
-    if (remedies := shown.analysis.remedies) is None or not remedies.best:
-        return None
-    return remedy_bars(remedies.best, shown.analysis.metric)
+    remedies = shown.analysis.remedies
+    return remedy_bars(remedies.best, shown.analysis.metric) if remedies is not None and remedies.best else None
 
 
 def _short_notes(shown: Shown) -> list[str]:
@@ -130,28 +131,24 @@ def _short_notes(shown: Shown) -> list[str]:
     golden = ", golden runs included," if shown.golden_runs == "golden runs" else ""
     warnings = [check for check in by_code(shown.analysis.checks) if check.severity == "warning"]
     notes = [f"{failed} runs of the plan{golden} have no score; the verdicts are from the rest."] if failed else []
-    if (group := stable_group(shown)) is not None and group.unparsed_share > MANY_UNREAD:
+    if (group := stable_group(shown)) is not None and group.unparsed_share > 0.02:
         notes.append(f"{points(group.unparsed_share, 1)} % of the predictions could not be read and count as wrong.")
     if warnings:
         notes.append("To watch: " + "; ".join(f"{check.title} ({check.code})" for check in warnings[:4]) + ".")
     return notes
 
 
-def _checks(shown: Shown) -> list[str | list[Item] | None]:
-    items = [
+def _checks(shown: Shown) -> list[Item]:
+    return [
         Item(check.message, check.title, ", ".join([check.code, check.severity, *check.factors]), check.severity)
         for check in by_code(sorted(shown.analysis.checks, key=lambda check: check.severity != "warning"))
     ]
-    return [items or "No check found anything doubtful."]
 
 
 def _check_lines(shown: Shown) -> list[str]:
-    lines = []
-    for check in by_code(shown.analysis.checks):
-        about = f" [{', '.join(shorten(name, 30) for name in check.factors)}]" if check.factors else ""
-        if check.severity == "warning":
-            lines.append(shorten(f"{check.code}{about}: {check.title}", 100))
-    return lines
+    warnings = [check for check in by_code(shown.analysis.checks) if check.severity == "warning"]
+    factors = [f" [{', '.join(shorten(name, 30) for name in each.factors)}]" * bool(each.factors) for each in warnings]
+    return [shorten(f"{each.code}{of}: {each.title}", 100) for each, of in zip(warnings, factors, strict=True)]
 
 
 def _factor_sections(shown: Shown, paths: Mapping[str, pd.DataFrame], source: Source) -> list[Section]:

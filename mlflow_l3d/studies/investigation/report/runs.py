@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -30,8 +30,9 @@ MOST_CELLS: Final = 4000
 _MOST_CLASSES: Final = 36
 _CELL: Final = Markup('<td data-cell="{}" tabindex="-1" style="--x:{}" title="{}">{}</td>')
 
-Place = tuple[str, str, int, int]
-"""Phase, factor, row and column of a run; -1 and the empty text for what it lacks."""
+T = TypeVar("T")
+Place = tuple[str, int, int]
+"""Factor, row and column of a run in the tables, see :func:`_place`."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Runs:
 
     def of(self, factor: str, row: int, column: int) -> int | None:
         """Return the position of the run behind a score of a factor's table; None if it is not known."""
-        return next((self.places[place] for place in _places(factor, row, column) if place in self.places), None)
+        return _behind(self.places, factor, row, column)
 
     @cached_property
     def golden(self) -> list[tuple[str, int]]:
@@ -75,9 +76,9 @@ class Runs:
         failed = missing if statuses is None else int(statuses.eq("FAILED").sum())
         if (deleted := min(analysis.cells_deleted, missing)) == 0 and failed >= missing:
             return f"{missing} runs failed. {RETRY}"
-        why = f": {failed} failed, {missing - failed} did not finish" if failed else ": they did not finish"
-        why = f", as {deleted} were deleted" if deleted else why
-        return f"{missing} runs have no score{why}. The same command trains them:"
+        whys = ((failed, "failed"), (deleted, "were deleted"), (missing - failed - deleted, "did not finish"))
+        why = ", ".join(f"{number} {what}" for number, what in whys if number > 0)
+        return f"{missing} runs have no score: {why}. The same command trains them:"
 
     def run_ids(self, positions: Iterable[int | None]) -> list[str]:
         """Return run ids; empty texts for unknown runs."""
@@ -86,17 +87,15 @@ class Runs:
 
 
 def _place(phase: Any, factor: Any, row: Any, column: Any) -> Place:
+    """Return the place of a run: pairs have two columns, the base run of all factors, and one with another seed."""
+    column = {"base": 0, "swap": 1}.get(phase, column)
     row, column = (-1 if pd.isna(each) else int(each) for each in (row, column))
-    return str(phase), "" if pd.isna(factor) else str(factor), row, column
+    return "" if pd.isna(factor) else str(factor), row, column
 
 
-def _places(factor: str, row: int, column: int) -> list[Place]:
-    """Return the possible places of the run behind a score of a factor's table.
-
-    Pairs of runs have two columns: the base run, and the one with another seed of the factor.
-    """
-    pair: list[Place] = [("base", "", row, -1), ("swap", factor, row, -1)]
-    return [("investigation", factor, row, column), *pair[column : column + 1]]
+def _behind(places: Mapping[Place, T], factor: str, row: int, column: int) -> T | None:
+    """Return the entry of the run behind a score of a factor's table, if there is one."""
+    return places.get((factor, row, column), places.get(("", row, column)))
 
 
 def rows_shown(shown: Shown) -> int:
@@ -106,7 +105,9 @@ def rows_shown(shown: Shown) -> int:
 
 def scores_table(shown: Shown, record: Importance, source: Source) -> Snippet:
     """Return the table of a factor's scores, in colours that all factors share; columns of a list have names."""
-    low, high = _range(shown)
+    finite = np.concatenate([each.table[np.isfinite(each.table)] for each in shown.records])
+    # A few collapsed runs do not make all others alike.
+    low, high = np.quantile(finite, [0.01, 0.99]) if len(finite) else (0.0, 0.0)
     columns = record.table.shape[1]
     table = record.table[: rows_shown(shown)]
     paired = shown.design.words.draws_pairs
@@ -127,16 +128,6 @@ def scores_table(shown: Shown, record: Importance, source: Source) -> Snippet:
     left_out = len(record.table) - len(table)
     more = f"{counted(left_out, 'more row')}: in cells.json" if left_out > 0 else ""
     return Snippet("scores.html", {"rows": rows, "heads": heads, "factor": record.factor, "more": more})
-
-
-def _range(shown: Shown) -> tuple[float, float]:
-    """Return the ends of the colours: a few collapsed runs do not make all others alike."""
-    scores = np.concatenate([record.table.ravel() for record in shown.records])
-    finite = scores[np.isfinite(scores)]
-    if not len(finite):
-        return 0.0, 0.0
-    low, high = np.quantile(finite, [0.01, 0.99])
-    return float(low), float(high)
 
 
 def convergence(record: Importance, steps: pd.DataFrame) -> Drawing | None:
@@ -200,17 +191,14 @@ def read_predicted(analysis: Analysis, file: Path, classes: int) -> dict[str, li
     kept = table.filter(pc.is_in(table["example_id"], value_set=pa.array(examples, table["example_id"].type)))
     frame = kept.to_pandas()
     signs = {-1: "?"} | {number: np.base_repr(number, 36).lower() for number in range(classes)}
-    by_place: dict[tuple[Any, Place], str] = {
-        (example, _place(*place)): signs.get(int(prediction), "?")
-        for *place, example, prediction in frame.itertuples(index=False)
-    }
+    by_example: dict[Any, dict[Place, str]] = {example: {} for example in examples}
+    for *place, example, prediction in frame.itertuples(index=False):
+        by_example[example][_place(*place)] = signs.get(int(prediction), "?")
     most = rows_shown(shown)
-
-    def sign(example: Any, *place: Any) -> str:
-        return next((by_place[example, each] for each in _places(*place) if (example, each) in by_place), ".")
 
     def lines(record: Importance, example: Any) -> list[str]:
         rows, columns = record.table[:most].shape
-        return ["".join(sign(example, record.factor, row, column) for column in range(columns)) for row in range(rows)]
+        places = ([(record.factor, row, column) for column in range(columns)] for row in range(rows))
+        return ["".join(_behind(by_example[example], *place) or "." for place in line) for line in places]
 
     return {record.factor: [lines(record, example) for example in examples] for record in shown.records}

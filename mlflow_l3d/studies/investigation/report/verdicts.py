@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance
+from mlflow_l3d.analysis.consistency.results import PredictionImportance
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.importance.verdicts import baseline_important
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Design, design_named
-from mlflow_l3d.report.numbers import MISSING, Unit, percent, plain, share_texts, shorten, unit_of
+from mlflow_l3d.report.numbers import MISSING, Unit, percent, share_texts, shorten, unit_of
 
 
 @dataclass(frozen=True)
@@ -105,20 +105,10 @@ class Shown:
         """Whether predictions may agree in part, so that CON is a mean and CCON says how good they are."""
         return self.analysis.agreement not in (None, "exact_match", "regression")
 
-    def agreement(self, name: str) -> Consistency | None:
-        """Return how much runs agree if a factor, or `golden`, changes; None if too few examples were compared."""
-        return self.analysis.reported_agreement(name)
-
-    def compared_by(self, group: Consistency) -> str:
-        """Return how predictions that agree in part are compared, with kappa if a level by chance is known."""
-        kappa = group.fleiss_kappa
-        return f"{self.analysis.agreement}{'' if math.isnan(kappa) else f'; beyond chance (kappa): {plain(kappa)}'}"
-
     def prediction_importance(self, factor: str) -> PredictionImportance | None:
         """Return the importance of a factor for single predictions; None where too few examples were compared."""
-        if self.agreement(factor) is None or self.agreement("golden") is None:
-            return None
-        return self.analysis.prediction_importances.get(factor)
+        is_reported = None not in map(self.analysis.reported_agreement, (factor, "golden"))
+        return self.analysis.prediction_importances.get(factor) if is_reported else None
 
     def say(self, text: str) -> str:
         """Return a sentence of the design with the words in braces filled in."""

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -18,18 +17,13 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import constant
 from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.examples import changed_predictions
-from mlflow_l3d.report.numbers import counted, listed, points, rough_duration
+from mlflow_l3d.report.numbers import counted, listed, plain, points, rough_duration
 from mlflow_l3d.report.remedies import beginning, labels_note, less_text, plain_words, remedy_words
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of, few_runs, may_be_luck
 from mlflow_l3d.studies.investigation.report import details
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
-
-_STEPS: Final = 2
-"""Steps that are named at most."""
-_RUNS_FOR_POWER: Final = 2 * DETECTED**2
-"""Runs of each of two systems that tell a difference of one standard deviation with 80 %."""
 
 
 def headline(shown: Shown) -> str:
@@ -39,8 +33,8 @@ def headline(shown: Shown) -> str:
         return "Too few runs have a score to say how much of it is luck."
     if shown.golden_deviation == 0:
         same = f"All {len(scores)} {shown.golden_runs} scored {unit.text(float(scores[0]), 1)}"
-        tables = [record.table[np.isfinite(record.table)] for record in shown.analysis.importances.values()]
-        if any(not constant(np.append(table, scores[0])) for table in tables):
+        tables = (record.table[np.isfinite(record.table)] for record in shown.records)
+        if not constant(np.concatenate([scores, *tables])):
             return f"{same}, but other runs did not: {len(scores)} are too few to say how much is luck."
         return f"{same}: the varied factors change no score."
     if shown.analysis.few_tests:
@@ -101,9 +95,8 @@ def _luck(shown: Shown, source: Source) -> Answer:
     question, scores, unit = "How much is luck?", shown.golden_scores, shown.unit
     if len(scores) < 2:
         return Answer(question, "", (f"{len(scores)} {shown.golden_runs} have a score; at least 2 are needed.",))
-    std = shown.golden_deviation
-    numbers = (scores.mean(), scores.min(), scores.max(), std)
-    mean, low, high, deviation = (unit.text(float(value), unit.digits(std)) for value in numbers)
+    numbers = (scores.mean(), scores.min(), scores.max(), shown.golden_deviation)
+    mean, low, high, deviation = (unit.text(float(value), unit.digits(shown.golden_deviation)) for value in numbers)
     noun = "training" if source.trains else "run"
     runs = f"Repeating the {noun} **{len(scores):,} times** with other seeds gave"
     if shown.runs > len(scores):
@@ -128,21 +121,20 @@ def _of_tests(shown: Shown, whole: str = "it", behind: str = "") -> str:
 
 
 def _which(shown: Shown) -> Answer:
-    question = "Which kind of luck?"
-    if shown.design.baseline:
-        return Answer(question, "", (_baseline(shown), *details.which_details(shown)))
     records = [record for record in shown.records if math.isfinite(record.importance_corrected)]
-    if not records:
-        return Answer(question, "", ("No investigated factor has an importance.",))
-    return Answer(question, "", (_kinds(shown, records), *details.which_details(shown)))
+    sentences: tuple[str, ...] = ("No investigated factor has an importance.",)
+    if records or shown.design.baseline:
+        lead = _baseline(shown) if shown.design.baseline else _kinds(shown, records)
+        sentences = (lead, *details.which_details(shown))
+    return Answer("Which kind of luck?", "", sentences)
 
 
 def _kinds(shown: Shown, records: Sequence[Importance]) -> str:
     """Return the verdicts on all factors in one or two sentences."""
-    names: dict[str, list[str]] = {"dominates": [], "minor": [], "undecided": []}
-    for record in records:
-        names[shown.verdict(record)].append(record.factor)
-    above, below, open_ = names["dominates"], names["minor"], names["undecided"]
+    above, below, open_ = (
+        [record.factor for record in records if shown.verdict(record) == word]
+        for word in ("dominates", "minor", "undecided")
+    )
     if len(records) == 1:
         verdict = (
             f"{records[0].factor} {'is ' * (not above)}{shown.verdict(records[0])}{details.by_tests_text(shown, above)}"
@@ -177,9 +169,9 @@ def _be(names: Sequence[str]) -> str:
 
 def _baseline(shown: Shown) -> str:
     strategy = shown.analysis.design
-    judged = [record for record in shown.records if shown.is_important(record) is not None]
-    important = [record.factor for record in judged if shown.is_important(record)]
-    if not judged:
+    verdicts = {record.factor: shown.is_important(record) for record in shown.records}
+    important = [name for name, is_important in verdicts.items() if is_important]
+    if not {True, False} & {*verdicts.values()}:
         return "No investigated factor has a result."
     said = f"{listed(important)} {_be(important)} important" if important else "no factor is important"
     return f"By the {strategy} strategy, which has no importance score and no interval, **{said}**."
@@ -187,19 +179,22 @@ def _baseline(shown: Shown) -> str:
 
 def _stable(shown: Shown) -> Answer:
     question, group = "Are single predictions stable?", details.stable_group(shown)
-    more = details.stable_details(shown)
+    more = tuple(details.stable_details(shown))
     if group is None:
         return Answer(question, "", more)
-    if shown.agreement(group.group) is None:
+    agreed = f"{points(group.consistency, 1)} %"
+    if shown.analysis.reported_agreement(group.group) is None:
         few = "two runs share less than one test example on average"
         if shown.analysis.examples_behind(group) < FEWEST_EXAMPLES:
             few = f"the runs share fewer than {FEWEST_EXAMPLES} test examples"
         lead = f"Not reported: {few}."
     elif shown.graded:
-        lead = f"[[Two runs agree|agree]] to **{points(group.consistency, 1)} %** ({shown.compared_by(group)})."
+        beyond = f"; beyond chance (kappa): {plain(group.fleiss_kappa)}" * (not math.isnan(group.fleiss_kappa))
+        compared = f"{shown.analysis.agreement}{beyond}"
+        lead = f"[[Two runs agree|agree]] to **{agreed}** ({compared})."
     else:
-        agree = f"[[Two runs agree|agree]] on **{points(group.consistency, 1)} %** of the predictions"
-        lead = f"{agree}{changed_predictions(1 - group.consistency)}."
+        changed = changed_predictions(1 - group.consistency)
+        lead = f"[[Two runs agree|agree]] on **{agreed}** of the predictions{changed}."
     return Answer(question, "", (lead, *more))
 
 
@@ -208,14 +203,14 @@ def steps(shown: Shown, source: Source, runs: Runs | None = None) -> list[Step]:
     others, remedies = list(_next_steps(shown, source, runs or Runs())), shown.analysis.remedies
     is_offered = remedies is not None and remedies.std > 0 and (remedies.best or shown.analysis.guessing)
     if remedies is None or not is_offered or not source.run_id:
-        return others[:_STEPS]
+        return others[:2]
     text, cure = "What would leave less luck? See every remedy:", source.on_runs("cure", source.run_id)
     pairs = min(len(shown.golden_scores), MOST_PAIRS)
     decidable = next((each.remedy for each in remedies.best if each.is_decidable(pairs)), None)
     if decidable is not None and source.command() and not shown.analysis.guessing:
         text = "What would help is predicted from these runs. Verify it:"
         cure = source.on_runs("cure", source.run_id, verify=1, remedy=remedy_words(decidable))
-    return [*others[: _STEPS - 1], Step(text, cure)]
+    return [*others[:1], Step(text, cure)]
 
 
 def _price(shown: Shown, runs: Runs, mitigation_runs: int, investigation_runs: int = 0) -> str:
@@ -269,15 +264,15 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
         if one.action in ("look_at_runs", "other_design", "unaffordable")
     }
     for text in dict.fromkeys(others.values()):
-        names = f"{listed([name for name in others if others[name] == text])}: " * (len(shown.records) > 1)
-        yield Step(f"{names}{text}")
+        names = listed([name for name in others if others[name] == text])
+        yield Step(f"{names}: {text}" if len(shown.records) > 1 else text)
     if len(shown.records) == 1 and source.can_repeat and shown.verdict(shown.records[0]) != "dominates":
         shows = " factor=all shows it." * (not source.is_typed)
         yield Step(f"What else moves the score?{shows}", source.command(factor="all"))
     std = shown.unit.scale * shown.golden_deviation if len(scores) > 1 else 0.0
     if std > 0 and source.run_id and shown.design.planning is not None:
         effect = nice_step(0.6 * std)
-        needed = math.ceil(_RUNS_FOR_POWER * (std / effect) ** 2)
+        needed = math.ceil(2 * (DETECTED * std / effect) ** 2)  # with a probability of 80 %
         unit = (" point" if effect == 1 else " points") if shown.unit.scale > 1 else ""
         text = f"Does a change help? To see a difference of {effect:g}{unit} takes about {needed} runs each"
         options = {"candidate": source.another, "smallest_effect": effect}

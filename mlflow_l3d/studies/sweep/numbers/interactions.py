@@ -85,9 +85,9 @@ def level_test(
 
     labels = np.asarray(level_of)
     usable = [block for block in blocks if len(set(labels[block].tolist())) > 1]
-    usable = _connected(usable, labels)
     if not usable:
         return None
+    usable = _connected(usable, labels)
     places = np.concatenate(usable)
     numbers, own = measured.at(places), labels[places]
     levels = np.unique(own)
@@ -131,16 +131,15 @@ def _effects(at_level: FloatArray, block: FloatArray) -> FloatArray:
 
 def _connected(blocks: Sequence[Indices], labels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[Indices]:
     """Return the blocks that levels tie together: those of the largest group."""
-    tied: list[tuple[set[int], list[Indices]]] = []
-    for block in blocks:
-        own = set(labels[block].tolist())
-        members = [block]
-        for group in [each for each in tied if each[0] & own]:
-            tied.remove(group)
-            own |= group[0]
-            members = [*group[1], *members]
-        tied.append((own, members))
-    return max(tied, key=lambda each: (len(each[0]), sum(map(len, each[1]))), default=(set(), []))[1]
+    from scipy.sparse.csgraph import connected_components
+
+    has_level = np.array([np.isin(np.unique(labels), labels[block]) for block in blocks], dtype=int)
+    _, group_of = connected_components(has_level @ has_level.T, directed=False)
+    tied = [
+        [block for block, number in zip(blocks, group_of, strict=True) if number == group]
+        for group in range(max(group_of) + 1)
+    ]
+    return max(tied, key=lambda each: (len(np.unique(labels[np.concatenate(each)])), sum(map(len, each))))
 
 
 def _degrees(parts: Sequence[tuple[FloatArray, float]], count: int) -> tuple[float, float]:

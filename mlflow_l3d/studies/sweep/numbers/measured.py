@@ -25,8 +25,6 @@ UNRELIABLE: Final = ("L3D009", "L3D013")
 """Checks that find intervals too narrow: no test uses the importances of such points."""
 _ALONE: Final = "alone"
 """Source of an error that a point has by itself."""
-_FEWEST: Final = 5
-"""Golden runs from which on their standard deviation has an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +152,10 @@ def importances(
     for at, point in enumerate(points):
         if point.analysis is None or factor not in point.analysis.importances:
             continue
-        if point.analysis.verdict(factor).doubt in UNRELIABLE:
-            continue
+        is_unreliable = point.analysis.verdict(factor).doubt in UNRELIABLE
         record, whole = _counted(point.analysis, factor)
         half = (record.importance_corrected_ci_high - record.importance_corrected_ci_low) / 2
-        if not (math.isfinite(record.importance_corrected) and half > 0):
+        if is_unreliable or not (math.isfinite(record.importance_corrected) and half > 0):
             continue
         numbers[at] = record.importance_corrected
         own = left_out.get((at, factor)) if whole else None
@@ -184,7 +181,7 @@ def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tup
         assert point.analysis is not None
         record, whole = _counted(point.analysis, next(iter(point.analysis.importances)))
         scores = record.golden[np.isfinite(record.golden)]
-        if record.golden_pooled or len(scores) < _FEWEST or not np.ptp(scores) > 0:
+        if record.golden_pooled or len(scores) < 5 or not np.ptp(scores) > 0:
             continue
         sets, shared = scores[:, None], whole and len(scores) == len(record.golden)
         if radial := design_named(record.design).tables_are_golden:

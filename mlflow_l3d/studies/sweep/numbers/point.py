@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -99,13 +100,12 @@ def _choices(point: SweptPoint) -> dict[str, Choice]:
 
 def _number(value: Choice) -> Choice:
     """Return a text of digits as the number that it is: parameters of runs are texts."""
-    if isinstance(value, bool) or not isinstance(value, str):
-        return str(value) if isinstance(value, bool) else value
-    try:
-        number = float(value)
-    except ValueError:
+    if not isinstance(value, str | bool):
         return value
-    return number if math.isfinite(number) else value
+    with suppress(ValueError):
+        if math.isfinite(number := float(str(value))):
+            return number
+    return str(value)
 
 
 Indices = npt.NDArray[np.int64]
@@ -125,11 +125,8 @@ def blocks_of(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choic
     A choice that says nothing beyond this one, or beyond which this one says nothing (the number of classes of a task),
     is none of the others.
     """
-    others = [
-        name
-        for name in choices
-        if not (name == choice or _follows(points, name, choice) or _follows(points, choice, name))
-    ]
+    follows = {name for name in choices if _follows(points, name, choice) or _follows(points, choice, name)}
+    others = [name for name in choices if name not in {*follows, choice}]
     return [tuple(value_of(point, name) for name in others) for point in points]
 
 

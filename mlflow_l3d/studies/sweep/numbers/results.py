@@ -208,22 +208,14 @@ def analyse_sweep(
     if len({point.analysis.metric for point in points if point.analysis is not None}) == 1:
         of_all_designs = {name: values for name, values in every.items() if name != "design"}
         measured[GOLDEN_STD] = golden_stds(points, clusters_of(points, of_all_designs))
-    trends = [
-        one
-        for choice, values in tested.items()
-        if choice not in _NAMES and is_numeric(values)
-        for of, each in measured.items()
-        if (one := trend(points, choices, choice, of, each, LEVEL)) is not None
-    ]
-    moves = [
-        move
-        for choice in tested
-        if choice not in follows
-        for of, each in measured.items()
-        if (move := interaction(points, choices, choice, of, each, LEVEL)) is not None
-    ]
-    adjusted = holm([*(one.p for one in trends), *(each.test.p for each in moves)]).tolist()
-    count = len(trends)
+    tests: list[Trend | Interaction | None] = []
+    for choice, values in tested.items():
+        is_number = choice not in _NAMES and is_numeric(values)
+        for test in (*(trend,) * is_number, *(interaction,) * (choice not in follows)):
+            tests += [test(points, choices, choice, of, each, LEVEL) for of, each in measured.items()]
+    possible = [test for test in tests if test is not None]
+    adjusted = holm([test.p_holm for test in possible]).tolist()
+    possible = [replace(test, p_holm=p) for test, p in zip(possible, adjusted, strict=True)]
     return Sweep(
         tuple(points),
         choices,
@@ -231,6 +223,6 @@ def analyse_sweep(
         rows,
         follows,
         without_effect,
-        tuple(replace(one, p_holm=p) for one, p in zip(trends, adjusted[:count], strict=True)),
-        tuple(replace(one, p_holm=p) for one, p in zip(moves, adjusted[count:], strict=True)),
+        tuple(test for test in possible if isinstance(test, Trend)),
+        tuple(test for test in possible if isinstance(test, Interaction)),
     )

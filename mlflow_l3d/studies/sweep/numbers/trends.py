@@ -150,7 +150,6 @@ def _between(columns: FloatArray, numbers: Measured, squares: FloatArray) -> flo
 
 Scale = Literal["log2", "linear"]
 Scope = Literal["one task", "these tasks", "tasks", "between tasks"]
-_RATIO: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +198,7 @@ class Trend:
 
 def scale_of(values: Sequence[float]) -> Scale:
     """Return the scale of a numeric choice: ``log2`` where all are above 0 and the largest is 4 times the smallest."""
-    return "log2" if min(values) > 0 and max(values) >= _RATIO * min(values) else "linear"
+    return "log2" if min(values) > 0 and max(values) >= 4 * min(values) else "linear"
 
 
 def step_of(values: Sequence[float]) -> float:
@@ -244,11 +243,11 @@ def trend(
     means of tasks are the points.
     """
     places, numbers = measured
-    here = [points[at] for at in places if value_of(points[at], choice) is not None]
-    numbers = numbers.at(np.array([at for at, p in enumerate(places) if value_of(points[p], choice) is not None], int))
+    values = np.array([value_of(points[at], choice) for at in places], dtype=np.float64)
+    has_value = np.flatnonzero(~np.isnan(values))
+    here, numbers, values = [points[at] for at in places[has_value]], numbers.at(has_value), values[has_value]
     if len(here) < 2:
         return None
-    values = np.array([value_of(point, choice) for point in here], dtype=np.float64)
     scale = scale_of(values.tolist())
     step = 1.0 if scale == "log2" else step_of(values.tolist())
     x = scaled(values, scale, step)
@@ -257,9 +256,8 @@ def trend(
     slopes = [slope(x[task], numbers.at(task), groups([blocks[at] for at in task]), level) for task in of_tasks]
     found = [each for each in slopes if each is not None]
     if found:
-        whole = mean_slope(found) if len(found) > 1 else found[0]
-        scope: Scope = "one task" if len(found) == 1 else "these tasks" if len(found) < FEWEST_TASKS else "tasks"
-        tasks = len(found)
+        tasks, whole = len(found), mean_slope(found) if len(found) > 1 else found[0]
+        scope: Scope = "one task" if tasks == 1 else "these tasks" if tasks < FEWEST_TASKS else "tasks"
     else:
         means = numbers.averaged(of_tasks)
         line = slope(np.array([x[task].mean() for task in of_tasks]), means, [np.arange(len(of_tasks))], level)
@@ -268,5 +266,5 @@ def trend(
         whole, scope, tasks = line, "between tasks", len(of_tasks)
     low, high = whole.interval(level)
     p = whole.p_value()
-    own = (whole.value, low, high, whole.error, whole.degrees, p, math.nan, whole.between)
+    own = (whole.value, low, high, whole.error, whole.degrees, p, p, whole.between)
     return Trend(choice, of, scale, step, scope, tasks, whole.points, *own)

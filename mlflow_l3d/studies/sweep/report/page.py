@@ -20,6 +20,7 @@ from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import SIGNS, UNDECIDED, Drawn, Table
 from mlflow_l3d.report.text import marked
+from mlflow_l3d.studies.investigation.report.cite import escaped
 from mlflow_l3d.studies.investigation.report.factor_tables import share_cell
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
@@ -29,21 +30,13 @@ from mlflow_l3d.studies.sweep.numbers.trends import Trend
 from mlflow_l3d.studies.sweep.report.shown import FAILED, ShownSweep, short
 from mlflow_l3d.studies.sweep.report.words import answers, headline, short_notes, steps, watch
 
-MOST: Final = (12, 5)
-"""Points and factors that the first table has at most."""
-_MOST_OF_TEXT: Final = (6, 3)
-"""The same of the terminal."""
 _RULE: Final = (
     "Share of the variance with its interval; those of a point hold together with {}. "
     f"{SIGNS['dominates']} dominates: above 50 %; {SIGNS['minor']} minor: below; {UNDECIDED} [[undecided|verdict]]."
 )
-_RULE_OF_TEXT: Final = "Share of the variance: above 50 % dominates; in parentheses: undecided."
 _VERDICT: Final = Markup(
     '<span class="verdict {0}" title="{0}"><span aria-hidden="true">{1}</span> {2}</span> <small>{3}</small>'
 )
-_TEX: Final = str.maketrans({sign: f"\\{sign}" for sign in "&%$#_{}"})
-_MOST_OF_LATEX: Final = 45
-"""Rows that fit on a page of paper."""
 _SCOPES: Final = {"one task": "one task", "these tasks": "these two tasks", "tasks": "{tasks} tasks"}
 _TREND_NOTE: Final = (
     "Change of the importance (no unit), or of the golden standard deviation in per cent. Claims: whether there is a "
@@ -75,8 +68,12 @@ def sweep_document(
         Run id -> address of the run; run ids without one are shown alone.
     """
     shown, source, links = ShownSweep(sweep), source or Source(), links or {}
+    rule = "Share of the variance: above 50 % dominates; in parentheses: undecided."
     table = first_table(shown, links)
     every = first_table(shown, links, (len(sweep.points), len(sweep.factors)))
+    task = ", ".join(dict.fromkeys(point.task for point in sweep.points))
+    metrics = f"{', '.join(shown.metrics)}{' in %' * bool(shown.behind)}" * bool(shown.metrics)
+    about = (task, source.approach, source.model, metrics)
     sections = [
         Section("Luck and shares at every point", [every if table and every and every.note != table.note else None]),
         Section("What to watch", [[Item(note, kind="warning") for note in watch(shown)]], name="watch"),
@@ -88,25 +85,19 @@ def sweep_document(
     return Document(
         title=title,
         headline=headline(shown),
-        about=_about(shown, source),
+        about=" · ".join(shorten(part, 60) for part in about if part),
         place=source.place(counted(len(sweep.points), "point"), counted(shown.runs, "run")),
         answers=answers(shown),
         table=table,
         steps=steps(shown, source),
-        short_table=first_table(shown, {}, _MOST_OF_TEXT, rule=_RULE_OF_TEXT),
+        short_table=first_table(shown, {}, (6, 3), rule=rule),
         notes=short_notes(shown),
         sections=sections,
     )
 
 
-def _about(shown: ShownSweep, source: Source) -> str:
-    task = ", ".join(dict.fromkeys(point.task for point in shown.sweep.points))
-    metrics = [f"{', '.join(shown.metrics)}{' in %' * bool(shown.behind)}"] if shown.metrics else []
-    return " · ".join(shorten(part, 60) for part in (task, source.approach, source.model, *metrics) if part)
-
-
 def first_table(
-    shown: ShownSweep, links: Mapping[str, str], most: tuple[int, int] = MOST, *, rule: str = _RULE
+    shown: ShownSweep, links: Mapping[str, str], most: tuple[int, int] = (12, 5), *, rule: str = _RULE
 ) -> Table | None:
     """Return a row for each point: how large its luck is, and the verdict on each factor; None if none has a score.
 
@@ -125,9 +116,8 @@ def first_table(
     lines = [(name, places, rows[min(places.values())]) for name, places in shown.lines.items() if places]
     if not lines:
         return None
-    kept = lines
-    if len(lines) > most[0]:
-        kept = sorted(lines, key=lambda line: -np.nan_to_num(line[2]["run_std"], nan=-1.0))[: most[0]]
+    largest_first = sorted(lines, key=lambda line: -np.nan_to_num(line[2]["run_std"], nan=-1.0))
+    kept = lines if len(lines) <= most[0] else largest_first[: most[0]]
     ends = shown.rows[["run_std", "golden_std_ci_high"]].to_numpy()
     largest = float(ends[np.isfinite(ends)].max(initial=0.0)) if len(shown.metrics) == 1 else 0.0
     cells = tuple(
@@ -200,60 +190,54 @@ def latex_table(shown: ShownSweep, *, title: str) -> str:
     table = all_points(shown, {})
     cells = [[cell.partition("\n")[0] if cell.startswith(FAILED) else cell for cell in row[:-1]] for row in table.rows]
     frame = pd.DataFrame(cells, columns=[*map(marked, table.head[:-1])]).replace("\n", " ", regex=True)
-    long = len(frame) > _MOST_OF_LATEX
-    layout: dict[str, Any] = {"longtable": long, "position": None if long else "htbp", "caption": title.translate(_TEX)}
+    long = len(frame) > 45  # rows that fit on a page of paper
+    layout: dict[str, Any] = {"longtable": long, "position": None if long else "htbp", "caption": escaped(title)}
     packages = "".join(f"% Needs \\usepackage{{{name}}}\n" for name in ("booktabs", *["longtable"] * long))
     text: str = frame.to_latex(index=False, escape=True, **layout)
     return packages + text
 
 
 def trend_table(shown: ShownSweep) -> Table | None:
-    """Return the slopes of all trends, claims first; None if there is none."""
-    rows = [
-        {
-            "choice": one.choice,
-            "of": _of(one.of),
-            "per": "doubling" if one.scale == "log2" else f"{value_text(one.step)} more",
-            "change": shown.change(one.of, one.slope),
-            percent(shown.sweep.level): between(one.low, one.high, partial(shown.change, one.of)),
-            "p, Holm": probability(one.p_holm),
-            "claim": _claim(shown, one, one.low * one.high),
-            "points": str(one.points),
-            "over": _SCOPES.get(one.scope, "{tasks} tasks, a slope each").format(tasks=one.tasks),
-        }
-        for one in sorted(shown.sweep.trends, key=lambda one: not shown.claimed(one.p_holm))
-    ]
+    """Return the slopes of all trends, the surest first; None if there is none."""
+    rows = []
+    for one in shown.trends:
+        per = "doubling" if one.scale == "log2" else f"{value_text(one.step)} more"
+        size = {"per": per, "change": shown.change(one.of, one.slope)}
+        row = _test_row(shown, one, size, one.low, one.high, one.low * one.high)
+        over = _SCOPES.get(one.scope, "{tasks} tasks, a slope each").format(tasks=one.tasks)
+        rows.append({**row, "points": str(one.points), "over": over})
     return Table.of(rows, _TREND_NOTE.format(tests=shown.tests), texts=frozenset({1, 2, 6, 8})) if rows else None
 
 
 def interaction_table(shown: ShownSweep) -> Table | None:
     """Return the tests of all choices and factors, the surest first; None if there is none."""
     rows = []
-    for one in [*shown.moved(), *(one for one in shown.sweep.interactions if not shown.claimed(one.p_holm))]:
+    for one in shown.moves:
         ends = [f"{short(value_text(value))} {shown.level(one.of, mean)}" for value, mean in one.extremes()]
-        spread = partial(shown.change, one.of, sign=False)
-        rows.append(
-            {
-                "choice": one.choice,
-                "of": _of(one.of),
-                **dict(zip(("lowest", "highest"), ends, strict=True)),
-                "std": spread(one.test.spread),
-                percent(shown.sweep.level): between(one.test.spread_low, one.test.spread_high, spread),
-                "p, Holm": probability(one.p_holm),
-                "claim": _claim(shown, one, one.test.spread_low),
-                "points": str(one.test.points),
-            }
-        )
+        test, size = one.test, dict(zip(("lowest", "highest"), ends, strict=True))
+        size["std"] = shown.change(one.of, test.spread, sign="")
+        row = _test_row(shown, one, size, test.spread_low, test.spread_high, test.spread_low, sign="")
+        rows.append({**row, "points": str(test.points)})
     note = _INTERACTION_NOTE.format(tests=shown.tests)
     return Table.of(rows, note, texts=frozenset({1, 2, 3, 7})) if rows else None
 
 
-def _claim(shown: ShownSweep, one: Trend | Interaction, distance: float) -> str:
-    """Return whether it is claimed; if not, though its own interval excludes 0 (`distance` above 0), also why."""
-    if math.isnan(one.p_holm) or shown.claimed(one.p_holm):
-        return MISSING if math.isnan(one.p_holm) else "yes"
-    return f"no\n({shown.tests})" if distance > 0 else "no"
-
-
-def _of(name: str) -> str:
-    return "golden std" if name == GOLDEN_STD else name
+def _test_row(
+    shown: ShownSweep,
+    one: Trend | Interaction,
+    size: Mapping[str, str],
+    low: float,
+    high: float,
+    distance: float,
+    sign: str = "+",
+) -> dict[str, str]:
+    """Return what a test found; if its own interval excludes 0 (`distance` above 0) without a claim, also why."""
+    claim = "yes" if shown.claimed(one) else f"no\n({shown.tests})" if distance > 0 else "no"
+    return {
+        "choice": one.choice,
+        "of": "golden std" if one.of == GOLDEN_STD else one.of,
+        **size,
+        percent(shown.sweep.level): between(low, high, partial(shown.change, one.of, sign=sign)),
+        "p, Holm": probability(one.p_holm),
+        "claim": MISSING if math.isnan(one.p_holm) else claim,
+    }

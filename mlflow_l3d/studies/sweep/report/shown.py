@@ -13,13 +13,14 @@ from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.classification import F1_MACRO
-from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, probability, shorten, signed, unit_of
+from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, shorten, signed, unit_of
 from mlflow_l3d.studies.investigation.report.factor_tables import SHARES
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
 from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD
 from mlflow_l3d.studies.sweep.numbers.point import TASK, is_numeric, value_text
 from mlflow_l3d.studies.sweep.numbers.results import OF_CHOICE, Sweep
+from mlflow_l3d.studies.sweep.numbers.trends import Trend
 
 FAILED: Final = "failed"
 """Verdict of a point without a score."""
@@ -36,13 +37,13 @@ class ShownSweep:
     @cached_property
     def rows(self) -> pd.DataFrame:
         """Its table with ``verdict``, ``failed`` without a score, ``run_mean`` and ``run_std``: as a point's report."""
-        rows, points = self.sweep.rows, enumerate(self.sweep.points)
-        shown = {at: Shown(point.analysis) for at, point in points if point.analysis is not None}
+        rows = self.sweep.rows
+        shown = {at: Shown(each.analysis) for at, each in enumerate(self.sweep.points) if each.analysis is not None}
         verdicts = [
             shown[at].verdict(shown[at].analysis.importances[factor]) if factor else FAILED
             for at, factor in zip(rows["point"], rows["factor"], strict=True)
         ]
-        means = {at: each.golden_scores.mean() if each.golden_scores.size else math.nan for at, each in shown.items()}
+        means = {at: each.golden_scores.mean() for at, each in shown.items() if each.golden_scores.size}
         stds = {at: each.golden_deviation for at, each in shown.items()}
         return rows.assign(verdict=verdicts, run_mean=rows["point"].map(means), run_std=rows["point"].map(stds))
 
@@ -141,41 +142,42 @@ class ShownSweep:
         """Return what a number is called in a sentence."""
         return "the golden standard deviation" if of == GOLDEN_STD else f"the importance of {of}"
 
-    def change(self, of: str, value: float, *, sign: bool = True) -> str:
+    def change(self, of: str, value: float, sign: str = "+") -> str:
         """Return a difference: of importance as it is, of the golden standard deviation in per cent."""
-        plus = "+" if sign else ""
         if of != GOLDEN_STD or not math.isfinite(value):
-            return plain(round(value, 2), sign=plus)
+            return plain(round(value, 2), sign=sign)
         if value > math.log1p(_LARGEST):
-            return f">{plus}{100 * _LARGEST:,.0f} %"
-        return f"{round(100 * math.expm1(value)) + 0.0:{plus}.0f} %"
+            return f">{sign}{100 * _LARGEST:,.0f} %"
+        return f"{round(100 * math.expm1(value)) + 0.0:{sign}.0f} %"
 
     def level(self, of: str, value: float) -> str:
         """Return a mean: of importance as it is, of the log of a standard deviation as it is written."""
         return self.unit.text(math.exp(value)) if of == GOLDEN_STD else signed(value)
 
-    def claimed(self, p_holm: float) -> bool:
-        """Return whether an adjusted p-value is a claim."""
-        return p_holm <= 1 - self.sweep.level
+    def claimed(self, one: Trend | Interaction) -> bool:
+        """Return whether a test is a claim, by its adjusted p-value."""
+        return one.p_holm <= 1 - self.sweep.level
+
+    @cached_property
+    def trends(self) -> list[Trend]:
+        """The trends, the surest first."""
+        return sorted(self.sweep.trends, key=lambda one: (math.isnan(one.p_holm), one.p_holm, one.p))
+
+    @cached_property
+    def moves(self) -> list[Interaction]:
+        """The tests of choices, the surest first."""
+        return sorted(self.sweep.interactions, key=lambda one: (math.isnan(one.p_holm), one.p_holm, one.test.p))
+
+    @property
+    def every_test(self) -> list[Trend | Interaction]:
+        """The trends, then the tests of choices."""
+        return [*self.trends, *self.moves]
 
     @property
     def tests(self) -> str:
         """How many tests p-values are adjusted for: those of trends and of choices together."""
-        p_values = [one.p_holm for one in self.sweep.trends] + [one.p_holm for one in self.sweep.interactions]
-        count = sum(map(math.isfinite, p_values))
+        count = sum(math.isfinite(one.p_holm) for one in self.every_test)
         return f"adjusted for {counted(count, 'test')}" if count else "(there is none)"
-
-    def comparison(self, p_holm: float, values: str) -> str:
-        """Return whether luck differs between values."""
-        if math.isnan(p_holm):
-            return f"Points are too few to compare luck between {values}."
-        differs = "differs" if self.claimed(p_holm) else "does not differ significantly"
-        return f"Luck **{differs}** between {values} (p {probability(p_holm)} {self.tests})."
-
-    def moved(self) -> list[Interaction]:
-        """Return the interactions that are claimed, the surest first."""
-        claims = [one for one in self.sweep.interactions if self.claimed(one.p_holm)]
-        return sorted(claims, key=lambda one: (one.p_holm, one.test.p))
 
 
 def short(part: str) -> str:

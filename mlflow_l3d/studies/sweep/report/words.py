@@ -22,11 +22,7 @@ from mlflow_l3d.studies.sweep.numbers.point import TASK, value_of, value_text
 from mlflow_l3d.studies.sweep.numbers.trends import Trend, scaled
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep, short
 
-_STEPS: Final = 2
-"""Steps that are named at most."""
 _SIZES: Final = ("mitigation_runs", "investigation_runs")
-_MOST_TIMES: Final = 10
-"""No step asks for more than so many times the runs."""
 _NAMED: Final = 3
 """Factors and points that a sentence names at most; notes of a first screen."""
 _NO_SCORE: Final = "No point has a score."
@@ -42,11 +38,9 @@ def headline(shown: ShownSweep) -> str:
     if len(luck) and not luck.any():
         return f"Repeated runs score the same at {counted(len(luck), 'point')}: the varied factors change no score."
     for of in (GOLDEN_STD, *shown.factors):
-        trends, moves = _claims(shown, of)
-        if trends:
-            return f"{_claimed(shown, trends[0])}."
-        if moves:
-            return _levels(shown, moves[0])
+        for one in shown.every_test:
+            if one.of == of and shown.claimed(one):
+                return _claimed(shown, one) if isinstance(one, Trend) else _levels(shown, one)
     if sweep.without_effect:
         return f"{listed(sweep.without_effect)} changed no score."
     if sweep.trends or sweep.interactions:
@@ -57,12 +51,6 @@ def headline(shown: ShownSweep) -> str:
     if len(ends) == 2:
         return _largest(shown, *ends)
     return f"Luck is typically {ends[0][1]}{shown.behind} at {ends[0][0]}." if ends else _NO_PAIR
-
-
-def _claims(shown: ShownSweep, of: str) -> tuple[list[Trend], list[Interaction]]:
-    """Return the trends of a number and the choices that move it, those that are claimed, the surest first."""
-    trends = [one for one in shown.sweep.trends if one.of == of and shown.claimed(one.p_holm)]
-    return sorted(trends, key=lambda one: (one.p_holm, one.p)), [one for one in shown.moved() if one.of == of]
 
 
 def _step(one: Trend) -> str:
@@ -81,18 +69,18 @@ def _claimed(shown: ShownSweep, one: Trend) -> str:
     if len(values) != 2:
         luck = f"makes luck about {_ratio(shown, one.slope)}"
         matters = f"makes {one.of} matter {'more' if one.slope > 0 else 'less'}"
-        return f"Each {_step(one)} {luck if one.of == GOLDEN_STD else matters}"
+        return f"Each {_step(one)} {luck if one.of == GOLDEN_STD else matters}."
     low, high = map(value_text, values)
     where = f"at {one.choice}={high} than at {low}"
     if one.of != GOLDEN_STD:
-        return f"{one.of} matters {'more' if one.slope > 0 else 'less'} {where}"
+        return f"{one.of} matters {'more' if one.slope > 0 else 'less'} {where}."
     start, end = scaled(np.array(values), one.scale, one.step)
-    return f"Luck is about {_ratio(shown, one.slope * (end - start))} {where}"
+    return f"Luck is about {_ratio(shown, one.slope * (end - start))} {where}."
 
 
 def _ratio(shown: ShownSweep, change: float) -> str:
     """Return how much larger or smaller luck is, in per cent."""
-    size = shown.change(GOLDEN_STD, change, sign=False).lstrip("-")
+    size = shown.change(GOLDEN_STD, change, sign="").lstrip("-")
     return f"{size} {'larger' if change > 0 else 'smaller'}"
 
 
@@ -145,37 +133,36 @@ def _where(shown: ShownSweep) -> str:
 
 
 def _trend(shown: ShownSweep) -> str:
-    sweep, (claimed, moved) = shown.sweep, _claims(shown, GOLDEN_STD)
-    trends = [one for one in sweep.trends if one.of == GOLDEN_STD]
-    moves = [one for one in sweep.interactions if one.of == GOLDEN_STD]
-    if trends:
-        one = (claimed or sorted(trends, key=_place))[0]
+    sweep = shown.sweep
+    move = next((one for one in shown.moves if one.of == GOLDEN_STD), None)
+    differs = move is not None and shown.claimed(move)
+    if one := next((one for one in shown.trends if one.of == GOLDEN_STD), None):
+        claimed = shown.claimed(one)
         size = f"**{shown.change(one.of, one.slope)}** per {_step(one)}"
         limits = between(one.low, one.high, lambda end: shown.change(one.of, end).removesuffix(" %"))
         if limits == MISSING:
             return f"**Not known:** luck changes by {size}, which has no interval."
-        more = " Its values do differ in luck." if not claimed and moved else ""
+        more = " Its values do differ in luck." if not claimed and differs else ""
         yes = "Two values show no trend, but they differ" if len(_values(shown, one)) == 2 else "Yes"
         verdict, interval = yes if claimed else "Not established", f"{percent(sweep.level)} interval {limits} %"
         alone = " if this were the only test" * (one.low * one.high > 0 and not claimed)
         return f"**{verdict}:** {size} ({interval}{alone}; p {probability(one.p_holm)} {shown.tests}).{more}"
-    if moves:
-        surest = (moved or sorted(moves, key=_place))[0]
-        values = f"its {len(surest.values)} values at which scores vary"
-        return f"{surest.choice} has no trend to test. {shown.comparison(surest.p_holm, values)}"
+    if move is not None:
+        values = f"its {len(move.values)} values at which scores vary"
+        said = f"Points are too few to compare luck between {values}."
+        if not math.isnan(move.p_holm):
+            verdict = "differs" if differs else "does not differ significantly"
+            said = f"Luck **{verdict}** between {values} (p {probability(move.p_holm)} {shown.tests})."
+        return f"{move.choice} has no trend to test. {said}"
     if sweep.without_effect:
         return f"{sweep.without_effect[0]} changed no score: does it have an effect?"
     return _METRICS if len(shown.metrics) > 1 else _NO_PAIR
 
 
-def _place(one: Trend | Interaction) -> tuple[bool, float]:
-    return math.isnan(one.p_holm), one.p_holm
-
-
 def _moves(shown: ShownSweep) -> Iterator[str]:
     """Yield what choices change: the importance of factors, and the golden standard deviation."""
-    sweep, moved = shown.sweep, shown.moved()
-    trends = [one for one in sweep.trends if shown.claimed(one.p_holm)]
+    sweep, moved = shown.sweep, [one for one in shown.moves if shown.claimed(one)]
+    trends = [one for one in shown.trends if shown.claimed(one)]
     yield from (f"{choice} changed no score." for choice in sweep.without_effect)
     if (sweep.trends or sweep.interactions) and not (moved or trends):
         yield "Choices may still have an effect: the intervals show how large it may be."
@@ -221,7 +208,7 @@ def _at(shown: ShownSweep, factor: str) -> str:
 
 def steps(shown: ShownSweep, source: Source) -> list[Step]:
     """Return what to do next, what changes the answer most first."""
-    return list(_next_steps(shown, source))[:_STEPS]
+    return list(_next_steps(shown, source))[:2]
 
 
 def _next_steps(shown: ShownSweep, source: Source) -> Iterator[Step]:
@@ -251,7 +238,7 @@ def _sizes_needed(shown: ShownSweep) -> list[tuple[int, int]]:
             advice = advise(design, record, analysis.verdict(record.factor))
             rows, columns = advice.rows or 0, advice.columns or 0
             runs = max(rows, record.table.shape[0]) * max(columns, record.table.shape[1])
-            if advice.action in ("more_rows", "larger_table") and runs <= _MOST_TIMES * record.table.size:
+            if advice.action in ("more_rows", "larger_table") and runs <= 10 * record.table.size:
                 sizes.append((rows, columns))
     return sizes
 
