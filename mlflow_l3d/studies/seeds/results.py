@@ -126,25 +126,21 @@ def evaluate_seeds(
         With one line that names the missing data.
     """
     client = connect()
-    every = [_study(client, run_id, metric) for run_id in run_ids]
-    studies = tuple(each.study for each in every)
-    done = tuple(tuple(each.read.done["run_id"]) for each in every)
-    failed = tuple(len(each.read.cells) - len(each.read.done) for each in every)
-    result = SeedsEvaluation(run_ids, studies, abouts=tuple(each.about for each in every), runs=done, failed=failed)
+    reads, studies, abouts, written = zip(*(_study(client, run_id, metric) for run_id in run_ids), strict=True)
+    done = tuple(tuple(read.done["run_id"]) for read in reads)
+    failed = tuple(len(read.cells) - len(read.done) for read in reads)
+    result = SeedsEvaluation(run_ids, studies, abouts=abouts, runs=done, failed=failed)
     if len(run_ids) == 1:
         if log:
-            _rescore(client, every[0], result)
+            _rescore(client, reads[0], result, written[0])
         return result
     models = over_tasks(studies)
     result = replace(result, over_tasks=models)
     if not log:
         return result
-    listed = ",".join(run_ids)
-    parameters = {"source": listed}
-    with (
-        temporary_folder() as folder,
-        auxiliary_run(client, project_run, role="seeds_over_tasks", title=result.title, parameters=parameters) as run,
-    ):
+    listed, title = ",".join(run_ids), result.title
+    opened = auxiliary_run(client, project_run, role="seeds_over_tasks", title=title, parameters={"source": listed})
+    with temporary_folder() as folder, opened as run:
         source = Source(run_id=run.run_id, date=heading(run.run_id)["date"][:10])
         result = replace(result, run_id=run.run_id, source=source)
         tables = write_over_tasks(folder, models, result.report())
@@ -169,14 +165,6 @@ class ReadParent:
         return self.cells[self.cells["status"].eq("FINISHED")]
 
 
-@dataclass(frozen=True)
-class _Read:
-    read: ReadParent
-    study: SeedsStudy
-    about: About
-    written: Any
-
-
 def read_parent(client: Client, run_id: str) -> ReadParent:
     """Read one parent run whose child runs have the tag ``l3d.role`` = cell and the parameter seed.seed."""
     recorded = read_investigation(run_id, client, parameter="source")
@@ -196,7 +184,8 @@ def read_parent(client: Client, run_id: str) -> ReadParent:
     return ReadParent(parent, document, cells, pd.concat(tables, ignore_index=True) if tables else None)
 
 
-def _study(client: Client, run_id: str, metric: str) -> _Read:
+def _study(client: Client, run_id: str, metric: str) -> tuple[ReadParent, SeedsStudy, About, Any]:
+    """Return a parent run, its study, what its report says, and the result that it holds, if that is of one study."""
     read = read_parent(client, run_id)
     parent, document, predictions = read.parent, read.document, read.predictions
     if document.get("groups"):
@@ -212,9 +201,9 @@ def _study(client: Client, run_id: str, metric: str) -> _Read:
     recorded_metric = own_parameter(parent, "metric") if metric == "auto" else metric
     study = recorded_study(described, read.done, predictions, None if recorded_metric == "auto" else recorded_metric)
     written = read_result(client, run_id)
-    is_study = written is not None and not isinstance(written, SeedsEvaluation)
-    about = rewritten(written.about, study.metric) if is_study else recorded_about(client, parent, SEEDS)
-    return _Read(read, study, about, written if is_study else None)
+    if written is None or isinstance(written, SeedsEvaluation):
+        return read, study, recorded_about(client, parent, SEEDS), None
+    return read, study, rewritten(written.about, study.metric), written
 
 
 def _ordered(cells: pd.DataFrame, document: Mapping[str, Any]) -> pd.DataFrame:
@@ -227,15 +216,14 @@ def _ordered(cells: pd.DataFrame, document: Mapping[str, Any]) -> pd.DataFrame:
     return cells.dropna(subset="index").sort_values("index", kind="stable")
 
 
-def _rescore(client: Client, rescored: _Read, result: SeedsEvaluation) -> None:
+def _rescore(client: Client, read: ReadParent, result: SeedsEvaluation, written: Any) -> None:
     """Replace metrics, tables, report and result of one parent run; its specification stays."""
-    run_id = str(rescored.read.parent.info.run_id)
+    (run_id,), (study,), (about,), (runs,) = result.run_ids, result.studies, result.abouts, result.runs
     with temporary_folder() as folder:
-        write_scores(folder, rescored.study, rescored.read.cells, rescored.read.predictions, result.report())
-        numbers = {"study": rescored.study, "about": rescored.about, "runs": result.runs[0]}
-        write_result(folder, replace(rescored.written, **numbers) if rescored.written else result)
-        log_metrics(client, run_id, {len(rescored.study.seeds): rescored.study.metrics()})
+        write_scores(folder, study, read.cells, read.predictions, result.report())
+        write_result(folder, replace(written, study=study, about=about, runs=runs) if written else result)
+        log_metrics(client, run_id, {len(study.seeds): study.metrics()})
         client.log_artifacts(run_id, str(folder))
-    if names.INVESTIGATION_KEY not in rescored.read.parent.data.tags:
+    if names.INVESTIGATION_KEY not in read.parent.data.tags:
         tags = {names.ROLE: "investigation", names.FACTOR: "seed", names.DESIGN: "seeds"}
         set_tags(client, run_id, {names.SCHEMA_TAG: names.SCHEMA, **tags})

@@ -22,11 +22,6 @@ from mlflow_l3d.report.text import RETRY, Answer, Step, few_runs, may_be_luck
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
-ONLY_OF_SEEDS: Final = frozenset({"seeds", "validation_fraction", "self_test"})
-"""Parameters that `investigate` does not have, or not with the same meaning."""
-_MOVED_BY_FEW: Final = (
-    "VAR then says how often training fails, and the interval of robust examples is too narrow: it covers about 70 %."
-)
 _LISTED: Final = 6
 """Seeds that a first screen names at most."""
 
@@ -79,22 +74,18 @@ def _changed_rows(changes: AnswerChanges, whom: str = "") -> str:
     requests, rows = f"{changes.repeats} identical requests{whom}", f"{changes.rows:,} rows"
     if not changes.changed:
         return f"{requests} gave the same answer for each of {rows}."
-    scored = f"{changes.score_changed:,} of these change{'s' * (changes.score_changed == 1)} the score"
+    parts = f"; {changes.score_changed:,} of these change{'s' * (changes.score_changed == 1)} the score."
     if changes.unread:
-        each = f"{changes.changed - changes.unread:,} change the answer, {changes.unread:,} are sometimes unreadable"
-        if not whom:
-            return f"{requests}: of {rows} {each}."
-        return f"{requests} gave different answers for {changes.changed:,} of {rows}: {each}."
-    return f"{requests} gave different answers for {changes.changed:,} of {rows}; {scored}."
+        read = changes.changed - changes.unread
+        parts = f": {read:,} change the answer, {changes.unread:,} are sometimes unreadable."
+    return f"{requests} gave different answers for {changes.changed:,} of {rows}{parts}"
 
 
 def _changes(study: SeedsStudy, changes: AnswerChanges) -> Answer:
     """Return how many rows have more than one answer, and how many others may."""
     limits = between(*changes.interval, partial(points, digits=1))
     lead = f"{_changed_rows(changes, f' to {study.model}')} Of all such rows, {limits} % may change (95 %)."
-    what = (
-        f"The interval is exactly binomial. An answer is the class or text of a reply; its score: {changes.scored_by}."
-    )
+    what = f"The interval is exactly binomial. An answer is the class or text of a reply, with {changes.scored_by}."
     others = "A server that answers several requests at once may answer otherwise: compare concurrency=1."
     return Answer("Does the same request get the same answer?", "", (lead, what, others))
 
@@ -119,11 +110,9 @@ def _luck(study: SeedsStudy) -> Answer:
     question, scores, unit = "How much is luck?", study.own, study.unit
     if scores.runs < 2:
         return Answer(question, "", (f"{counted(scores.runs, unit)} with a score; at least 2 are needed.",))
-    shown, values = unit_of(study.metric).text, unit_of(study.metric).scale * scored(study)
-    written = unit_of(study.metric).written
-    numbers = (values.min(), values.max(), values.mean(), unit_of(study.metric).scale * scores.std)
-    low, high, mean, std = (written(each, digits(study)) for each in numbers)
-    metric = f"{study.metric}, %" if study.metric.percent else f"{study.metric}"
+    shown, metric = unit_of(study.metric).text, f"{study.metric}{', %' * study.metric.percent}"
+    numbers = (scores.lowest, scores.highest, scores.mean, scores.std)
+    low, high, mean, std = (shown(each, digits(study)) for each in numbers)
     lead = (
         f"**{scores.runs} {unit}s** scored **{low} to {high}** ({metric}), on average **{mean}**, [[typically|std]] "
         f"**± {std}**."
@@ -175,7 +164,10 @@ def _seed_details(study: SeedsStudy) -> Iterator[str]:
         low = "" if math.isnan(level) else f"score at or below chance ({unit_of(study.metric).text(level)}) or "
         yield f"{unit.title()}s that {low}give every example the same prediction: {_list(study.collapsed_seeds)}."
         if len(study.collapsed_seeds) < study.judged:
-            yield _MOVED_BY_FEW
+            yield (
+                "VAR then says how often training fails, and the interval of robust examples is too narrow: it covers "
+                "about 70 %."
+            )
     elif study.judged:
         yield (
             f"With {study.judged} {unit}s that all train, up to {points(unseen_share(study.judged, 0.95), 0)} % of all "
@@ -185,6 +177,8 @@ def _seed_details(study: SeedsStudy) -> Iterator[str]:
 
 def _stable(study: SeedsStudy, is_typed: bool) -> Answer:
     question, unit, examples = "Are single predictions stable?", study.unit, study.examples
+    kappa = study.together.get("fleiss_kappa", math.nan)
+    beyond = "" if math.isnan(kappa) else f"Agreement beyond chance (kappa) is {plain(kappa)}"
     if examples is not None and 0 < len(examples.frame) < FEWEST_EXAMPLES:
         few = f"There are {counted(len(examples.frame), 'test example')}, and at least {FEWEST_EXAMPLES} are needed."
         return Answer(question, "", (f"Not reported: the {unit}s share fewer than {FEWEST_EXAMPLES} examples.", few))
@@ -195,12 +189,11 @@ def _stable(study: SeedsStudy, is_typed: bool) -> Answer:
             f"Two {unit}s give {points(ccon, 1)} % of the {len(examples.frame):,} examples the right answer (mean over "
             f"{counted(seeds * (seeds - 1) // 2, 'pair')}).",
             f"{points(examples.robust_share, 1)} % are right under every {unit} (robust"
-            f"{_limits(study, 'robust_share', lambda share: points(share, 1), ', ')}), "
+            f"{_limits(study, 'robust_share', partial(points, digits=1))}), "
             f"{points(examples.fragile_share, 1)} % under some (fragile), "
             f"{points(examples.never_right_share, 1)} % under none.",
         ]
-        if (kappa := study.together.get("fleiss_kappa")) is not None:
-            details.append(f"Agreement beyond chance (kappa) is {plain(kappa)}{_limits(study, 'fleiss_kappa', plain)}.")
+        details += [f"{beyond}{_limits(study, 'fleiss_kappa', plain)}."] if beyond else []
         agree = f"[[Two {unit}s agree|agree]] on **{points(con, 1)} %** of the predictions"
         return Answer(question, "", (f"{agree}{changed_predictions(1 - con, unit)}.", *details))
     if "absolute_difference" in study.together:
@@ -213,20 +206,20 @@ def _stable(study: SeedsStudy, is_typed: bool) -> Answer:
     if study.pairs:
         alike, right = (points(study.pairs[name].mean, 1) for name in ("consistency", "correct_consistency"))
         lead = f"[[Two {unit}s agree|agree]] to **{alike} %** ({study.metric.agreement or 'exact_match'})."
-        kappa = study.together.get("fleiss_kappa")
-        beyond = "" if kappa is None else f" Agreement beyond chance (kappa) is {plain(kappa)}."
-        return Answer(question, "", (lead, f"Against the truth: {right} % (correct consistency).{beyond}"))
-    fix = "Let the command write example_id, label, prediction to {output}/predictions.csv."
-    if not is_typed:
-        fix = "Return (labels, predictions) of the test examples in place of a score."
+        return Answer(
+            question, "", (lead, f"Against the truth: {right} % (correct consistency).", beyond and f"{beyond}.")
+        )
+    fix = "Return (labels, predictions) of the test examples in place of a score."
+    if is_typed:
+        fix = "Let the command write example_id, label, prediction to {output}/predictions.csv."
     why = f"the {unit}s predict no common example." if study.unshared else f"no predictions are stored. {fix}"
     return Answer(question, "", (f"Not known: {why}",))
 
 
-def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before: str = "") -> str:
+def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str]) -> str:
     """Return the interval of a number in a sentence; the empty text where it has none."""
     limits = between(*study.intervals.get(name, (math.nan, math.nan)), shown)
-    return "" if limits == MISSING else f"{before}{limits}" if before else f" ({limits})"
+    return "" if limits == MISSING else f", {limits}"
 
 
 def short_notes(study: SeedsStudy, failed: int) -> Iterator[str]:
@@ -251,12 +244,8 @@ def _list(seeds: Sequence[int], most: int | None = None) -> str:
     return ", ".join(map(str, seeds[:most])) + more
 
 
-def steps(study: SeedsStudy, source: Source, failed: int) -> list[Step]:
-    """Return what to do next, what changes the answer most first: two steps at most."""
-    return list(_next_steps(study, source, failed))[:2]
-
-
-def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step]:
+def steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step]:
+    """Yield what to do next, what changes the answer most first."""
     if study.changes is not None:
         return
     again = source.can_repeat
@@ -285,5 +274,6 @@ def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step
 
 def investigate_command(source: Source) -> str:
     """Return the command that studies all kinds of luck of the same training; empty if there is one kind only."""
-    shared = {name: value for name, value in source.given.items() if name not in ONLY_OF_SEEDS}
+    only_of_seeds = {"seeds", "validation_fraction", "self_test"}  # or with another meaning
+    shared = {name: value for name, value in source.given.items() if name not in only_of_seeds}
     return replace(source, given=shared).command("investigate", factor="all") if len(source.factors) > 1 else ""
