@@ -23,8 +23,6 @@ from mlflow_l3d.tasks.table import roles_of
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.existing import read_table
 
-MOST_RUNS: Final = 20
-"""Runs of a group whose predictions are read."""
 SHARES: Final = ("robust_share", "fragile_share", "never_right_share")
 _FILES: Final = ("predictions.parquet", "predictions.csv")
 
@@ -53,20 +51,24 @@ def agreement_of_groups(
 
     def matched() -> Iterator[tuple[str, Kind, pd.DataFrame]]:
         for name, runs in groups.items():
-            read = _read(client, runs.head(MOST_RUNS).to_dict("records"))
+            read = _read(client, runs.head(20).to_dict("records"))
             if len(read) < 2:
                 continue
             held = [table for table in read if table is not None]
             alike, examples, remark = _match(held)
             tables = [table for table, same in zip(alike, examples.eq(examples.mode().iloc[0]), strict=True) if same]
             if len(tables) < 2:
-                why = "its runs predict different examples, or in another order"
-                why = why if held[1:] else "only one of its runs has them"
+                why = (
+                    "its runs predict different examples, or in another order"
+                    if held[1:]
+                    else "only one of its runs has them"
+                )
                 notes.append(f"Predictions of {name} are not compared: {why}.")
                 continue
             if left := len(read) - len(tables):
-                without = f"{counted(left, 'run')} of {name} without predictions of the same examples"
-                notes.append(f"{without}: not compared.")
+                notes.append(
+                    f"Predictions of {counted(left, 'run')} of {name} are not compared: not of the same examples."
+                )
             notes.extend([f"Predictions of {name} {remark}."] if remark else [])
             kind: Kind = "regression" if any(map(_are_numbers, tables)) else "classification"
             texts = (lambda column: column) if kind == "regression" else _texts

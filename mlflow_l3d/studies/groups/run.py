@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,10 +72,6 @@ class GroupsEvaluation(OnOneScreen):
     def report(self) -> Document:
         """Return the result as people read it."""
         return groups_document(self.study, self.counts, self.examples, **vars(self.about))
-
-
-_WITH_PREDICTIONS = 5
-"""Groups whose predictions are compared, best first."""
 
 
 def evaluate_groups(
@@ -153,7 +148,7 @@ def evaluate_groups(
         grouping = group_runs(params, frame["name"], group_by=group_by, seed=seed)
         study = groups_study(frame["run_id"], scored.scores, grouping, scored.metric)
         grouped = frame[~study.runs["repeated"]].groupby(study.runs["group"])
-        members = {name: grouped.get_group(name) for name in study.several["group"].head(_WITH_PREDICTIONS)}
+        members = {name: grouped.get_group(name) for name in study.several["group"].head(5)}
         agreement, examples, remarks = agreement_of_groups(client, members)
         study = replace(study, groups=study.groups.merge(agreement, on="group", how="left"))
     title = f"luck in {typed['source'].removeprefix('experiment:')}"[:250]
@@ -179,11 +174,9 @@ def evaluate_groups(
 
 def write_groups(folder: Path, study: GroupsStudy, report: Document) -> list[str]:
     """Write the tables and the report of groups; return the names of the tables."""
-    frames = {"groups.json": study.groups, "pairs.json": study.pairs, "settings.json": study.settings.frame}
-    frames |= {"runs.json": study.runs}
-    frames = {name: each.replace([math.inf, -math.inf], math.nan) for name, each in frames.items()}
     save_report(folder, names.REPORT, report)
-    return write_tables(folder, frames)
+    frames = {"groups": study.groups, "pairs": study.pairs, "settings": study.settings.frame, "runs": study.runs}
+    return write_tables(folder, {f"{name}.json": frame for name, frame in frames.items()})
 
 
 def _tag(client: Client, study: GroupsStudy) -> None:

@@ -23,7 +23,6 @@ from mlflow_l3d.tracking.existing import ExistingRuns, histories
 
 _NO_METRIC: Final = re.compile(r"(?:^|[_/. ])(?:std|stderr|sem|rank|split\d+)(?:[_/. ]|$)")
 """Words in names of what scikit-learn's searches log with each score."""
-_STEP: Final = Whole(0, words=("last", "best"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str, *, f
     ParameterError
         If there are fewer, or the metric or step is not usable.
     """
-    _STEP.read("step", step)
+    Whole(0, words=("last", "best")).read("step", step)
     frame = runs.frame
     theirs = frame["role"].eq("") & frame["status"].ne("PARENT")
     finished = theirs & frame["status"].eq("FINISHED")
@@ -97,11 +96,7 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str, *, f
     if infinite := frame.loc[is_infinite, "name"].tolist():
         which = f"{counted(len(infinite), 'run')} ended with nan or inf, as {infinite[0]}: diverged?"
         notes.append(f"{which} Groups without such runs look better than they are.")
-    counts = {
-        "found": int(theirs.sum()),
-        "used": int(used.sum()),
-        **{str(state): int(count) for state, count in states.value_counts().items()},
-    }
+    counts = {"found": int(theirs.sum()), "used": int(used.sum()), **states.value_counts().to_dict()}
     if still := frame.loc[theirs & frame["status"].eq("RUNNING"), "name"].head(3).tolist():
         notes.append(f"Still running, and left out: {', '.join(still)}.")
     if parents := int((scored & is_parent).sum()):

@@ -34,8 +34,6 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.records import CellRecord
 
-_OF_MODEL = ("model", "backend", "model_args.")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Import:
@@ -113,9 +111,8 @@ class Import:
     @cached_property
     def key(self) -> str:
         """Hash that two imports share if they differ only in their number of runs."""
-        selection = {
-            name: self.arguments[name] for name in ("from_", "only", "task_kind", "classes", "group_by", "seed")
-        }
+        selected = ("from_", "only", "task_kind", "classes", "group_by", "seed")
+        selection = {name: self.arguments[name] for name in selected}
         return content_key({"context": self.context_key, "metric": typed_name(self.metric), **selection})
 
     @cached_property
@@ -147,11 +144,11 @@ class Import:
         typed = {name: value for name, value in typed.items() if name not in ("group_by", "seed") or value != AUTO}
         tags = {names.FACTOR: "seed", names.DESIGN: "seeds", names.CONTEXT_KEY: self.context_key}
         first = self.runs[0]
-        resolved = {"resolved.task": self.task, "resolved.metric": typed_name(self.metric)}
-        resolved |= {"resolved.task_kind": first.kind, "approach": self.arguments["from_"]}
-        classes = {"resolved.classes": class_words(first.classes)} if first.classes else {}
-        shared = {names.metric_name(name): value for name, value in self.shared.items()}
-        return Card("investigation", self.key, self.title, tags, {**shared, **typed, **resolved, **classes})
+        resolved = {"task": self.task, "metric": typed_name(self.metric), "task_kind": first.kind}
+        resolved |= {"classes": class_words(first.classes)} if first.classes else {}
+        parameters = {names.metric_name(name): value for name, value in self.shared.items()} | typed
+        parameters |= {f"resolved.{name}": value for name, value in resolved.items()}
+        return Card("investigation", self.key, self.title, tags, {**parameters, "approach": self.arguments["from_"]})
 
     def tables(self, parent_run_id: str) -> tuple[pd.DataFrame, pd.DataFrame | None]:
         """Return the runs as cells that a parent run holds itself, and all their predictions, if they have some."""
@@ -173,12 +170,8 @@ class Import:
         """Return the content of ``investigation.json`` for `evaluate` and `compare`, free of private paths."""
         numbers = self.seeds or tuple(range(len(self.runs)))
         recorded = [
-            {
-                "cell_key": cell.key,
-                "number": number,
-                "settings": {name: row[name] for name in row if row[name] == row[name]},
-            }
-            for cell, number, row in zip(self.cells, numbers, self.settings.to_dict("records"), strict=True)
+            {"cell_key": cell.key, "number": number, "settings": row.dropna().to_dict()}
+            for cell, number, (_, row) in zip(self.cells, numbers, self.settings.iterrows(), strict=True)
         ]
         first = self.runs[0]
         about = {"kind": first.kind, "classes": list(first.classes)}
@@ -227,7 +220,8 @@ def _numbers(runs: Sequence[RecordedRun]) -> Iterator[int]:
     """Yield a number for each run: runs with equal settings, except the model, have the same number in every import."""
     times: Counter[str] = Counter()
     for run in runs:
-        others = {name: value for name, value in run.settings.items() if not name.startswith(_OF_MODEL)}
+        of_model = ("model", "backend", "model_args.")
+        others = {name: value for name, value in run.settings.items() if not name.startswith(of_model)}
         text = json.dumps(others, sort_keys=True)
         times[text] += 1
         yield int(hashlib.sha256(f"{text}\n{times[text]}".encode()).hexdigest()[:12], 16)

@@ -60,15 +60,13 @@ class RecordedRun:
     @property
     def key(self) -> str:
         """Hash of the recorded content: equal for the same run in any folder."""
-        arrays = (self.ids, self.labels, self.predictions)
-        digests = [None if each is None else _digest(each) for each in arrays]
+        digests = [None if each is None else _digest(each) for each in (self.ids, self.labels, self.predictions)]
+        content = {"task": self.task, "settings": dict(self.settings), "arrays": digests}
+        content["scores"] = {} if digests[0] else {name: repr(float(value)) for name, value in self.scores.items()}
         # Runs with the same answers are different runs if they took different times; a copied file has the same time.
-        more: dict[str, Any] = {"seconds": self.duration_seconds} if self.duration_seconds else {}
-        more |= {"classes": list(self.classes)} if self.classes else {}
-        bare = {} if digests[0] else {name: repr(float(value)) for name, value in self.scores.items()}
-        return content_key(
-            {"task": self.task, "settings": dict(self.settings), "scores": bare, "arrays": digests, **more}
-        )
+        content |= {"seconds": self.duration_seconds} if self.duration_seconds else {}
+        content |= {"classes": list(self.classes)} if self.classes else {}
+        return content_key(content)
 
     @property
     def examples(self) -> str:
@@ -80,8 +78,8 @@ class RecordedRun:
 
 
 def _digest(values: Array) -> str:
-    content = json.dumps(values.tolist(), ensure_ascii=True) if values.dtype == object else values.tobytes()
-    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+    content = json.dumps(values.tolist()).encode() if values.dtype == object else values.tobytes()
+    return hashlib.sha256(content).hexdigest()
 
 
 def read_each(read: Callable[..., RecordedRun], parts: Iterable[tuple[object, ...]]) -> list[RecordedRun | L3DError]:

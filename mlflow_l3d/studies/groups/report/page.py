@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, dot, drawn_line, svg, text, whisker
 from mlflow_l3d.report.examples import fragile_examples
 from mlflow_l3d.report.numbers import UNITS, cell_of, counted, metric_text, plain, points, probability, shorten, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
-from mlflow_l3d.studies.groups.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
 from mlflow_l3d.studies.groups.report import words
 
@@ -24,16 +23,6 @@ Row: TypeAlias = Mapping[Any, Any]
 _FIRST: Final = 6
 _MOST: Final = 200
 """Rows of a first table, and of any."""
-_NOTES: Final = 3
-"""Notes on a first screen."""
-_DRAWN: Final = 12
-_DOTS: Final = 300
-"""Groups that are drawn, and runs of each."""
-_SETTINGS: Final = (
-    "A linear mixed model with a random effect for each setting. std: of that effect; share: of all variance. p: of no "
-    "effect in addition to the other settings (F test), p Holm: adjusted for their number. A setting that alone forms "
-    "the groups has the smallest p Holm of their pairs."
-)
 
 
 def groups_document(
@@ -69,13 +58,13 @@ def groups_document(
         table=_groups_table(study, _FIRST),
         steps=[words.step(study, source, can_tag=not lines)],
         lines=lines or source.lines,
-        notes=said[:_NOTES],
+        notes=said[:3],
         remarks=said,
-        in_full=said[_NOTES:],
+        in_full=said[3:],
         sections=[
             Section("Groups", [_groups_table(study, _MOST)]),
             Section("Pairs of groups", [_pairs_table(study)]),
-            Section("Settings of the runs", [_settings_table(study.settings, study.metric)]),
+            Section("Settings of the runs", [_settings_table(study)]),
             Section("Single predictions", [fragile_examples(examples, classes=source.classes)]),
         ],
         settings=settings,
@@ -85,20 +74,19 @@ def groups_document(
 def _strips(study: GroupsStudy) -> Drawing:
     """Return one line per group: a dot per run, the mean and its interval."""
     unit, parts, y = unit_of(study.metric), [], 0
-    groups = study.groups.head(_DRAWN)
+    groups = study.groups.head(12)
     runs = study.runs[study.runs["group"].isin(groups["group"])]
-    axis = Axis.over(
-        unit.scale * np.concatenate([runs["score"], *(groups[f"mean_ci_{end}"] for end in ("low", "high"))])
-    )
+    axis = Axis.over(unit.scale * np.concatenate([runs["score"], groups["mean_ci_low"], groups["mean_ci_high"]]))
 
     def at(value: float) -> float:
         return axis.at(unit.scale * value)
 
     for row in groups.to_dict("records"):
         parts.append(text(0, y + 12, shorten(row["group"], 60), kind="strong", anchor="start"))
-        for one in runs[runs["group"].eq(row["group"])].head(_DOTS).to_dict("records"):
-            said = f"{one['seeds'] or one['run_id']}: {unit.text(one['score'])}"
-            parts.append(dot(at(one["score"]), y + 23, said))
+        parts += [
+            dot(at(one["score"]), y + 23, f"{one['seeds'] or one['run_id']}: {unit.text(one['score'])}")
+            for one in runs[runs["group"].eq(row["group"])].head(300).to_dict("records")
+        ]
         if math.isfinite(row["mean_ci_low"]):
             parts += whisker(at(row["mean_ci_low"]), at(row["mean_ci_high"]), y + 34)
         parts.append(drawn_line("mean", at(row["mean"]), at(row["mean"]), y + 28, y + 40))
@@ -166,24 +154,24 @@ def _pairs_table(study: GroupsStudy) -> Table | None:
     return _table(study.pairs.head(_MOST), cells, note)
 
 
-def _settings_table(settings: SettingsStudy, metric: Metric) -> Table | None:
+def _settings_table(study: GroupsStudy) -> Table | None:
     """Return what each recorded setting moves, largest first; None if there are none."""
-    if settings.frame.empty:
-        return None
-    shown = unit_of(metric).text
-    rows = [
-        {
-            "setting": shorten(row["setting"], 40),
-            "levels": str(row["levels"]),
-            "std": shown(row["std"]),
-            "share (%)": points(row["share"], 0),
-            "p": probability(row["p"]),
-            "p Holm": probability(row["p_holm"]),
-            "lowest mean": f"{shown(row['lowest_mean'])}\n{shorten(row['lowest'], 24)}",
-            "highest mean": f"{shown(row['highest_mean'])}\n{shorten(row['highest'], 24)}",
-        }
-        for row in settings.frame.to_dict("records")
-    ]
-    rest = {"setting": "the rest", "levels": "", "std": shown(settings.residual_std)}
-    rows.append({**dict.fromkeys(rows[0], ""), **rest})
-    return Table.of(rows, _SETTINGS, title="Which setting moves the score")
+    shown = unit_of(study.metric).text
+    cells: dict[str, Callable[[Row], str]] = {
+        "setting": lambda row: shorten(row["setting"], 40),
+        "levels": lambda row: str(row["levels"]),
+        "std": _number("std", shown),
+        "share (%)": lambda row: points(row["share"], 0),
+        "p": lambda row: probability(row["p"]),
+        "p Holm": lambda row: probability(row["p_holm"]),
+        "lowest mean": lambda row: f"{shown(row['lowest_mean'])}\n{shorten(row['lowest'], 24)}",
+        "highest mean": lambda row: f"{shown(row['highest_mean'])}\n{shorten(row['highest'], 24)}",
+    }
+    note = (
+        "A linear mixed model with a random effect for each setting. std: of that effect; share: of all variance. p: "
+        "of no effect in addition to the other settings (F test), p Holm: adjusted for their number. A setting that "
+        "alone forms the groups has the smallest p Holm of their pairs."
+    )
+    table = _table(study.settings.frame, cells, note, title="Which setting moves the score")
+    rest = ("the rest", "", shown(study.settings.residual_std), "", "", "", "", "")
+    return table and replace(table, rows=(*table.rows, rest))

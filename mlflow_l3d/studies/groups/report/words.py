@@ -6,7 +6,6 @@ import math
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
 
 from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED
 from mlflow_l3d.analysis.importance.checks.shape import tails
@@ -17,11 +16,6 @@ from mlflow_l3d.report.text import Answer, Step, all_of, few_runs, may_be_luck
 from mlflow_l3d.studies.groups.numbers.grouping import short_name, short_names
 from mlflow_l3d.studies.groups.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
-
-_ALL_TOGETHER: Final = " This test uses all runs at once, so it can see what no single pair settles."
-_COMBINED: Final = " Some of their combinations differ: see the pairs of groups."
-_LISTED: Final = 8
-"""Names of parameters that a sentence has at most."""
 
 
 def headline(study: GroupsStudy) -> str:
@@ -58,9 +52,11 @@ def answers(study: GroupsStudy) -> tuple[Answer, Answer, Answer]:
     """Return what the runs say about luck, about groups, and about settings."""
     frame, is_decided = study.settings.frame, study.pairs["verdict"].eq(BETTER).any()
     is_seed = frame["setting"].isin({*study.seeds, *map(short_name, study.seeds)})
-    settings = replace(study.settings, frame=frame[~is_seed])
-    more = "" if is_decided or not settings.found or study.pairs.empty else _ALL_TOGETHER
-    more = _COMBINED if is_decided and not settings.found and settings.frame["p"].notna().any() else more
+    settings, more = replace(study.settings, frame=frame[~is_seed]), ""
+    if not is_decided and settings.found and len(study.pairs):
+        more = " This test uses all runs at once, so it can see what no single pair settles."
+    if is_decided and not settings.found and settings.frame["p"].notna().any():
+        more = " Some of their combinations differ: see the pairs of groups."
     return _luck(study), _differences(study), _moving(settings, study.metric, more)
 
 
@@ -164,39 +160,32 @@ def _named(what: str, names: tuple[str, ...]) -> str:
 
 
 def _names(names: tuple[str, ...]) -> str:
-    short = [*short_names(names[:_LISTED]).values()]
-    return listed([*short, *([f"{len(names) - _LISTED} more"] if len(names) > _LISTED else [])])
+    """Return names as a sentence has them, eight at most."""
+    return listed([*short_names(names[:8]).values(), *[f"{len(names) - 8} more"] * (len(names) > 8)])
 
 
 def step(study: GroupsStudy, source: Source, *, can_tag: bool = True) -> Step:
     """Return what to do next; runs that were read from files are not tagged."""
     options = {name: text for name, text in source.given.items() if name != "source"}
     own = [name for name in study.settings.per_run if name not in map(short_name, study.seeds)]
+    text = "Evaluate them again when there are more runs:"
     if study.hidden or (study.several.empty and (own or not study.seeds)):
-        which = (
+        options["group_by"] = "NAME"
+        text = (
             f"All have the same {_names(study.fixed_seeds)}" if study.fixed_seeds else "No parameter looks like a seed"
         )
-        why = f"{which}. Name the seed (--seed), or what distinguishes groups:"
+        text += ". Name the seed (--seed), or what distinguishes groups:"
         if study.seeds and own:
-            why = f"Each run has another {own[0]}. Name what distinguishes groups, or train again with other seeds:"
+            text = f"Each run has another {own[0]}. Name what distinguishes groups, or train again with other seeds:"
         if study.hidden:
-            why = "Name what distinguishes groups, with these parameters if they are settings:"
-        options.pop("group_by", None)
-        return Step(why, f"{_command(source, options)} --group-by NAME")
-    command = _command(source, options)
-    if study.several.empty:
-        return Step("Train the best settings again with other seeds, at least three, then evaluate all:", command)
-    if study.groups["runs_needed"].lt(math.inf).any():
-        return Step("Train the groups that need more runs with more seeds, then evaluate all:", command)
-    if study.several["luck"].isna().all():
-        return Step("Make the seed reach the training, train again, then evaluate all:", command)
-    if not can_tag:
-        return Step("Evaluate them again when there are more runs:", command)
-    if "tag" in source.given:
-        return Step("The runs have their luck as tags. Evaluate them again when there are more:", command)
-    return Step("Write to each run how large a difference may be luck:", f"{command} --tag true")
-
-
-def _command(source: Source, options: Mapping[str, str]) -> str:
-    typed = [f"--{name.rstrip('_').replace('_', '-')}={text}" for name, text in options.items()]
-    return shlex.join(["mlflow-l3d", "evaluate", source.task, *typed])
+            text = "Name what distinguishes groups, with these parameters if they are settings:"
+    elif study.several.empty:
+        text = "Train the best settings again with other seeds, at least three, then evaluate all:"
+    elif study.groups["runs_needed"].lt(math.inf).any():
+        text = "Train the groups that need more runs with more seeds, then evaluate all:"
+    elif study.several["luck"].isna().all():
+        text = "Make the seed reach the training, train again, then evaluate all:"
+    elif can_tag and "tag" not in options:
+        text, options["tag"] = "Write to each run how large a difference may be luck:", "true"
+    typed = [f"--{name.rstrip('_').replace('_', '-')}={value}" for name, value in options.items()]
+    return Step(text, shlex.join(["mlflow-l3d", "evaluate", source.task, *typed]))
