@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final
+from itertools import chain
+from typing import Any
+
+import pandas as pd
 
 from mlflow_l3d.approaches.command.options import options_of
 from mlflow_l3d.designs import all_designs
@@ -25,10 +27,6 @@ from mlflow_l3d.tracking.children import whole_id
 from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run
-
-_CHOICE: Final = "choice."
-_LATER: Final = ("num_labelled", "test_size", "test_selection", "design", "root_seed")
-"""Parameters that name parent runs if approach, model and hyperparameters do not distinguish them."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +82,12 @@ class Parent:
         model = self.document.get("model", {}).get("name") or own_parameter(self.run, "model") or ""
         approach = self.document.get("approach", {}).get("name") or own_parameter(self.run, "approach") or ""
         choices = {"approach": str(approach), "model": str(model).rsplit("/", 1)[-1]}
-        choices |= {
-            name.removeprefix(_CHOICE): str(value)
-            for name, value in self.run.data.params.items()
-            if name.startswith(_CHOICE) and name != f"{_CHOICE}task"
-        }
+        typed = {name: str(value) for name, value in self.run.data.params.items() if name.startswith("choice.")}
+        choices |= {name.removeprefix("choice."): text for name, text in typed.items() if name != "choice.task"}
         choices |= {name: str(value) for name, value in self.document.get("hyperparameters", {}).items()}
-        return choices | {name: own_parameter(self.run, name) or "" for name in (*_LATER, "source")}
+        # These name parent runs that approach, model and hyperparameters do not distinguish.
+        later = ("num_labelled", "test_size", "test_selection", "design", "root_seed", "source")
+        return choices | {name: own_parameter(self.run, name) or "" for name in later}
 
     def side(self, choices: Mapping[str, object]) -> Side:
         """Return how a report names it, with the parameters in which it differs from the others."""
@@ -117,18 +114,16 @@ def read_parents(client: Client, run_ids: Sequence[str]) -> list[Parent]:
     ParameterError
         If one is named twice, is not an investigation, or has not finished.
     """
-    latest, named = partial(latest_investigation, client, "runs"), partial(whole_id, client, parameter="runs")
-    run_ids = [latest() if run_id == "latest" else named(run_id) for run_id in run_ids]
-    for at, run_id in enumerate(run_ids):
-        if run_id in run_ids[:at]:
+    parents: dict[str, Parent] = {}
+    for typed in run_ids:
+        run_id = latest_investigation(client, "runs") if typed == "latest" else whole_id(client, typed, "runs")
+        if run_id in parents:
             raise ParameterError("runs", run_id, "must be named once: a run does not differ from itself")
-    parents = []
-    for run_id in run_ids:
         run = parent_run(client, run_id, "runs")
         _check(run)
         document = fetch_document(client, run_id, names.INVESTIGATION)
-        parents.append(Parent(run, document if isinstance(document, dict) else {}))
-    return parents
+        parents[run_id] = Parent(run, document if isinstance(document, dict) else {})
+    return [*parents.values()]
 
 
 def _check(run: Run) -> None:
@@ -140,8 +135,7 @@ def _check(run: Run) -> None:
         raise ParameterError("runs", run_id, "is a cell", f"Name its parent run, {parent}." if parent else "")
     if role not in ("investigation", "golden_runs"):
         fix = "Name the parent run of an investigation; for runs of other code, run mlflow-l3d evaluate first."
-        if role == "sweep":
-            fix = "Name two or more of its points."
+        fix = "Name two or more of its points." if role == "sweep" else fix
         raise ParameterError("runs", run_id, f"is not an investigation ({names.ROLE}={role})", fix)
     if later := tags.get(names.SUPERSEDED_BY):
         raise ParameterError("runs", run_id, "was continued by another parent run", f"Name {later}.")
@@ -202,28 +196,19 @@ def _tasks(parents: Sequence[Parent], contents: Sequence[str]) -> dict[str, dict
 
 def system_names(parents: Sequence[Parent], contents: Sequence[str]) -> list[str]:
     """Return a name for each parent run: as few of its choices as distinguish the runs of equal `contents`."""
-    choices = [parent.choices() for parent in parents]
     commands = [options_of(own_parameter(parent.run, "command") or "") for parent in parents]
-    for name in dict.fromkeys(name for typed in commands for name in typed):
-        for chosen, typed in zip(choices, commands, strict=True):
-            chosen[name] = typed.get(name, "default") if typed else ""
-    words: list[list[str]] = [[] for _ in parents]
-
-    def alike() -> list[tuple[int, int]]:
-        return [
-            (i, j) for i in range(len(parents)) for j in range(i) if words[i] == words[j] and contents[i] == contents[j]
-        ]
-
-    for name in dict.fromkeys(name for of_parent in choices for name in of_parent):
-        values = [of_parent.get(name, "") for of_parent in choices]
-        if any(values[i] != values[j] for i, j in alike()):
-            for value, of_parent in zip(values, words, strict=True):
-                of_parent.append(
-                    value if name in ("approach", "model", "source") else f"{name}={value}" if value else ""
-                )
-    for i in {i for pair in alike() for i in pair}:
-        words[i].append(parents[i].run_id[:8])
-    return [" ".join(filter(None, parts)) or parent.run_id[:8] for parts, parent in zip(words, parents, strict=True)]
+    defaults = dict.fromkeys(chain.from_iterable(commands), "default")
+    typed = [{**defaults, **options} if options else {} for options in commands]
+    choices = pd.DataFrame([parent.choices() | own for parent, own in zip(parents, typed, strict=True)]).fillna("")
+    words, group = pd.Series("", choices.index), pd.Series(contents)
+    for name, values in choices.items():
+        if values.groupby(group).nunique().max() > 1:
+            bare = name in ("approach", "model", "source")
+            words += (" " + (values if bare else f"{name}=" + values)).where(values != "", "")
+            group = values.groupby([group, values]).ngroup()
+    ids = pd.Series([parent.run_id[:8] for parent in parents])
+    words += (" " + ids).where(group.duplicated(keep=False) | (words == ""), "")
+    return words.str.strip().tolist()
 
 
 def _ids(parents: Sequence[Parent]) -> str:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -39,8 +39,6 @@ from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.parent import log_metrics, log_results
 
 _Matched = tuple[Metric, Mapping[str, Mapping[str, Parent]]]
-_FEWEST_HALVED: Final = 6
-"""Fewest runs of a system that are compared with each other."""
 
 
 @with_signature(CompareOptions)
@@ -98,18 +96,15 @@ def compare(
         if len(set(keys)) < len(keys):
             raise ParameterError("runs", typed["runs"], "names one investigation twice: it does not differ from itself")
         client = connect()
-        if not studies and are_evaluations(client, runs_named := [str(each) for each in systems]):
+        run_ids = [str(each) for each in systems]
+        if not studies and are_evaluations(client, run_ids):
             if arguments["self_check"]:
                 allowed = "has no effect on evaluation runs"
                 raise ParameterError("self_check", typed["self_check"], allowed, "Leave it out.")
-            return compare_judged(
-                *runs_named,
-                smallest_effect=None if typed["smallest_effect"] == "none" else float(typed["smallest_effect"]),
-                metric=arguments["metric"],
-                level=arguments["level"],
-                project_run=project_run.take(),
-            )
-        parents = None if studies else matched(client, [str(each) for each in systems], arguments)
+            effect = None if typed["smallest_effect"] == "none" else float(typed["smallest_effect"])
+            options = {name: arguments[name] for name in ("metric", "level")}
+            return compare_judged(*run_ids, smallest_effect=effect, **options, project_run=project_run.take())
+        parents = None if studies else matched(client, run_ids, arguments)
         with (
             temporary_folder() as folder,
             auxiliary_run(client, project_run.take(), role="compare", title="comparison", parameters=typed) as opened,
@@ -245,15 +240,16 @@ def _scores(tasks: Mapping[str, Sequence[System]]) -> pd.DataFrame:
 
 
 def _self_checks(tasks: Mapping[str, Sequence[System]], arguments: Arguments) -> Iterator[SelfCheck]:
+    """Yield the A/A comparisons of systems with six runs, and of pairs with three shared ones, or more."""
     times, options = arguments["self_check"], {"seed": arguments["root_seed"], "level": arguments["level"]}
     for task, systems in tasks.items():
         ending = f" ({task})" if len(tasks) > 1 else ""
         for system in systems:
-            if system.runs >= _FEWEST_HALVED:
+            if system.runs >= 6:
                 yield halves(system, times, what=system.name + ending, **options)
         for one, other in combinations(systems, 2):
             pairing = paired(one, other)
-            if len(pairing.first) >= _FEWEST_HALVED // 2:
+            if len(pairing.first) >= 3:
                 yield swapped(one, other, pairing, times, what=f"{one.name}-{other.name}{ending}", **options)
 
 

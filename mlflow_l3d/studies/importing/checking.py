@@ -91,10 +91,11 @@ def checked(
     headline = named(next(iter(kept[0].scores), "") if metric == "auto" and kept else metric)
     if kept:
         check_names("metric", [headline.name], {name for run in kept for name in run.scores}, "one that the runs have:")
-    with_score = [run for run in kept if np.isfinite(run.scores.get(headline.name, np.nan))]
-    problems += [f"{run.source}: has no {headline}, or it is not a number." for run in kept if run not in with_score]
+    is_scored = [headline.name in run.scores and np.isfinite(run.scores[headline.name]) for run in kept]
+    lacking = [run for run, scored in zip(kept, is_scored, strict=True) if not scored]
+    problems += [f"{run.source}: has no {headline}, or it is not a number." for run in lacking]
     # Without predictions the metric determines the kind.
-    whole = [replace(run, kind=run.kind or headline.kinds[0]) for run in with_score]
+    whole = [replace(run, kind=run.kind or headline.kinds[0]) for run in compress(kept, is_scored)]
     return whole, headline, problems, [*notes, *remarks, *percent]
 
 
@@ -212,7 +213,7 @@ def _read(run: RecordedRun, kind: str, classes: Classes | None, *, are_named: bo
             raise ValueError(f"has the label {unknown[0]!r}, which --classes does not name.")
         numbers = classes.numbers(answers)
         if not (are_named and (numbers >= 0).any()) and (problem := classes.mismatch(answers)):
-            fix = "Spell them alike; if they are right, name all classes, --classes a|b; --task-kind regression reads numbers."
+            fix = "Spell them alike, or name all classes, --classes a|b; --task-kind regression reads numbers."
             raise ValueError(f"{problem}. {fix}")
         return replace(run, kind=kind, classes=classes.names, labels=classes.numbers(labels), predictions=numbers)
     if kind == "texts":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED, Comparison, Difference, TaskMean
 from mlflow_l3d.analysis.comparison.system import MOST_LOST
@@ -14,9 +13,6 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of, effect_step
 from mlflow_l3d.studies.comparison.report import pairs as of
 from mlflow_l3d.studies.comparison.report.pairs import Lead, judged, leading, overall_ranks, short_names
-
-_AFFORDABLE: Final = 20
-"""More runs are the advice up to so many times as many as there are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +157,7 @@ def steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step
     is_named = not math.isnan(comparison.smallest_effect)
     if {*one.runs} == {of.runs_to_have(one)}:
         yield Step(f"{pair}: {of.SHARED}, so that all runs share their configurations. Then compare again.")
-    elif math.isfinite(one.runs_to_settle) and (is_named or one.runs_to_settle <= _AFFORDABLE * max(one.runs)):
+    elif math.isfinite(one.runs_to_settle) and (is_named or one.runs_to_settle <= 20 * max(one.runs)):
         yield from _more_runs(one, pair, names, sides)
     elif math.isfinite(one.examples_needed) and not math.isfinite(one.runs_to_settle):
         needed, used = roughly(one.examples_needed), f"{one.examples:,}"

@@ -242,12 +242,12 @@ def _bartlett(variances: FloatArray, degrees: FloatArray) -> float:
 def _groups(groups: Sequence[Sequence[System]], scored: Mapping[str, pd.Series], metric: Metric) -> pd.DataFrame:
     """Return one row per group: of crossed seeds only the first has a spread, and none an interval of the mean."""
     rows = []
-    for systems in groups:
-        scores, averages = scored[systems[0].name].to_numpy(), systems[0].scores
-        independent, runs = min(each.runs for each in systems), len(scores)
+    for each in groups:
+        scores, averages = scored[each[0].name].to_numpy(), each[0].scores
+        independent, runs = min(one.runs for one in each), len(scores)
         one, of_means = vars(metric_spread(scores, metric)), vars(metric_spread(averages, metric))
-        row = {"group": systems[0].name, "independent": independent, "runs": runs, "mean": of_means["mean"]}
-        row |= {end: math.nan if systems[1:] else of_means[end] for end in with_interval("mean")[1:]}
+        row = {"group": each[0].name, "independent": independent, "runs": runs, "mean": of_means["mean"]}
+        row |= {end: math.nan if each[1:] else of_means[end] for end in with_interval("mean")[1:]}
         # That of averages, and that of runs around the average of their seed.
         within = max(0.0, float(scores.var() - averages.var())) if len(averages) < runs else 0.0
         row["std"] = math.hypot(known_std(averages, ddof=1), math.sqrt(within)) if independent > 1 else math.nan

@@ -21,7 +21,6 @@ from mlflow_l3d.tasks.table import read_columns, roles_of
 
 _OWN: Final = ("example_id", "label", "prediction")
 _KNOWN: Final = (*_OWN, "score", "task", "settings")
-_NUMBERED: Final = re.compile(r"(?:prediction[_.])?([A-Za-z]\w*?)_?(\d+)")
 _RUN: Final = re.compile(r"(?i)(random_?)?(seed|state)|run|pred(iction)?|trial|rep(eat|etition|licate)?|model")
 """Usual words for runs in names of columns."""
 _INDEX: Final = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
@@ -48,7 +47,7 @@ def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[R
         if column not in frame:
             raise ParameterError("columns", column, f"{path.name} has no such column, but {', '.join(map(str, frame))}")
     frame = frame.rename(columns=renamed)
-    of_examples = not {*_OWN}.isdisjoint(frame) or sum(map(bool, map(_OF_EXAMPLES.fullmatch, map(str, frame)))) > 1
+    of_examples = not {*_OWN}.isdisjoint(frame) or frame.columns.str.fullmatch(_OF_EXAMPLES).sum() > 1
     if not of_examples and (runs := _scores(path, frame, listed, metric)):
         return runs
     frame = frame.rename(columns={column: name for name, column in roles_of(frame).items() if column not in listed})
@@ -121,7 +120,7 @@ def _wide(source: str, frame: pd.DataFrame) -> Runs:
     columns = {name: pairs(name.replace(";", ",")) for name in map(str, frame) if "=" in name}
     words: dict[str, dict[str, dict[str, str]]] = {}
     for name in map(str, frame):
-        if name not in _KNOWN and (match := _NUMBERED.fullmatch(name)):
+        if name not in _KNOWN and (match := re.fullmatch(r"(?:prediction[_.])?([A-Za-z]\w*?)_?(\d+)", name)):
             words.setdefault(match[1], {})[name] = {match[1]: match[2]}
     if columns:
         named = {name for settings in columns.values() for name in settings}

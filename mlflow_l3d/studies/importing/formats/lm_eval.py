@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.analysis.intervals import known
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import pairs, public_name
 from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_json, settled, texts
@@ -22,12 +23,8 @@ _NOT_SETTINGS: Final = (
     "verbosity write_out"
 )
 """Entries of the tool's ``config`` that do not affect the score, or repeat another entry."""
-_SCORES: Final = {"acc": "accuracy", "perplexity": "log_likelihood"}
-"""Metric of the tool, by its name in samples -> our metric."""
 _RIGHT: Final = ("acc", "exact_match")
 """Metrics that are 1 for a sample with a right answer."""
-_RULES: Final = ("acc_norm", "acc_mutual_info")
-"""Metrics that choose otherwise than ``acc``: their runs have other predictions."""
 _NEEDED: Final = ("doc_id", "target", "filtered_resps", "metrics")
 
 
@@ -37,7 +34,8 @@ def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[
     if not about.is_file():
         raise L3DError(f"{path.name}: {about.name}, which has the settings, is not next to it. Put it there.")
     document = read_json(about)
-    rule = metric if metric in _RULES else ""
+    # Metrics that choose otherwise than ``acc``: their runs have other predictions.
+    rule = metric if metric in ("acc_norm", "acc_mutual_info") else ""
     samples = _samples(path, ["arguments"] * bool(rule))
     if not samples:
         raise L3DError(f"{path.name}: holds no samples.")
@@ -88,18 +86,17 @@ def _with_samples(
     with_numbers = [name for name in metrics if isinstance(samples[name][0], int | float)]
     with_numbers.sort(key=lambda name: (name != rule, name not in _RIGHT))
     means = {name: math.fsum(map(_number, samples[name])) / len(samples[name]) for name in with_numbers}
-    scores = {_SCORES.get(name, name): mean for name, mean in means.items()}
+    right, own_names = None, {"acc": "accuracy", "perplexity": "log_likelihood"}
+    if with_numbers:
+        usual, right = graded(list(map(_number, samples[with_numbers[0]])))
+        if right is None and with_numbers[0] in _RIGHT:  # partial credit, as of truthfulqa_mc2
+            own_names[with_numbers[0]] = usual
+    scores = {own_names.get(name, name): mean for name, mean in means.items()}
     # Of mcc or f1 the tool has one number for all samples.
     whole = {name: _number(results.get(name)) for name in metrics if name not in means}
-    scores |= {name: value for name, value in whole.items() if math.isfinite(value)}
+    scores |= known(whole)
     if not scores:
         raise L3DError(f"{run.source}: no metric has a number for each sample, or for all ({', '.join(metrics)}).")
-    right = None
-    if with_numbers:
-        first = with_numbers[0]
-        usual, right = graded(list(map(_number, samples[first])))
-        if right is None and first in _RIGHT:  # partial credit, as of truthfulqa_mc2
-            scores = {usual if name == _SCORES.get(first, first) else name: value for name, value in scores.items()}
     run, targets, likely = replace(run, scores=scores), samples["target"], None
     if with_numbers and right is None:
         return run
@@ -159,9 +156,8 @@ def _settings(document: Mapping[str, Any], task: str) -> dict[str, str]:
     of_task = document.get("configs", {}).get(task, {})
     shots = document.get("n-shot", {}).get(task, of_task.get("num_fewshot"))
     prompt = {name: of_task.get(name) for name in ("doc_to_text", "description") if isinstance(of_task.get(name), str)}
-    chat = {
-        name: document.get(name) for name in ("chat_template_sha", "system_instruction_sha", "fewshot_as_multiturn")
-    }
+    of_chat = ("chat_template_sha", "system_instruction_sha", "fewshot_as_multiturn")
+    chat = {name: document.get(name) for name in of_chat}
     rest = {name: value for name, value in config.items() if name not in _NOT_SETTINGS.split()}
     about = {"model": public_name(str(model)), "backend": kind, "num_fewshot": shots, **chat, **prompt}
     return flat({**about, **rest, "model_args": arguments})

@@ -44,16 +44,13 @@ def _run(source: str, task: str, rows: list[Mapping[str, Any]], settings: dict[s
             raise L3DError(f"{source}: test {row.get('testIdx')} has no answer ({reason}). Run the failed tests again.")
     labels = texts([_expected(row) for row in rows])
     answers = texts([(row.get("response") or {}).get("output") for row in rows])
-    right = [bool(row.get("success")) for row in rows]
+    right, total = [bool(row.get("success")) for row in rows], sum(float(row["score"]) for row in rows)
     return RecordedRun(
         source=f"{source} ({', '.join(settings.values())})",
         task=task,
         kind="multiple_choice",
         settings=settings,
-        scores={
-            "accuracy": sum(right) / len(right),
-            "score_mean": sum(float(row["score"]) for row in rows) / len(rows),
-        },
+        scores={"accuracy": sum(right) / len(rows), "score_mean": total / len(rows)},
         ids=np.array([_example(row) for row in rows]),
         labels=labels,
         predictions=settled(answers, labels, right),
