@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import webbrowser
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,15 +34,9 @@ from mlflow_l3d.tracking.earlier.reader import fetch_artifact, parent_run
 from mlflow_l3d.tracking.pages import STUDIES
 from mlflow_l3d.tracking.parent import is_stale
 
-_REPORTS: Final = (names.REPORT, names.SWEEP_REPORT, names.SEARCH_REPORT)
-_NO_STUDIES: Final = (None, "golden_runs", "baseline", "candidate")
-"""Roles of runs that the list leaves out: those of other code, and those of a gate or a referee."""
 _HOSTS: Final = ("127.0.0.1", "localhost")
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 """Pages hold all that they show, and ask for nothing."""
-_LINK: Final = Markup('<a href="{}">{}</a>')
-_SECONDS: Final = 10
-"""After so long a page asks again while something is running."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +155,8 @@ def _cited(client: Client, run_id: str) -> str:
 
 def studies_of(client: Client) -> list[Run]:
     """Return the parents of all studies that no other run continues, newest first."""
-    runs = [run for run in search(client, None, STUDIES) if run.data.tags.get(names.ROLE) not in _NO_STUDIES]
+    others = (None, "golden_runs", "baseline", "candidate")  # of other code, and of a gate or a referee
+    runs = [run for run in search(client, None, STUDIES) if run.data.tags.get(names.ROLE) not in others]
     runs = [run for run in runs if not {names.SUPERSEDED_BY, names.SWEEP} & set(run.data.tags)]
     return sorted(runs, key=lambda run: -run.info.start_time)
 
@@ -170,7 +165,7 @@ def report_of(client: Client, run_id: str) -> str | None:
     """Return the report of a study as HTML; None if it has none yet; raise a ParameterError if it does not exist."""
     parent_run(client, run_id)
     with temporary_folder() as folder:
-        for name in _REPORTS:
+        for name in (names.REPORT, names.SWEEP_REPORT, names.SEARCH_REPORT):
             if (path := fetch_artifact(client, run_id, name, folder)) is not None:
                 return path.read_text(encoding="utf-8")
     return None
@@ -191,16 +186,13 @@ def _state(run: Run) -> str:
 
 def list_document(runs: list[Run], links: Mapping[str, str]) -> Document:
     """Return the list of studies; those that have a link can be opened."""
-    rows = [
-        {
-            "study": Drawn(_LINK.format(link, name), name) if (link := links.get(str(run.info.run_id))) else name,
-            "answer": _answer(run),
-            "state": _state(run),
-            "begun (UTC)": datetime.fromtimestamp(run.info.start_time / 1000, UTC).strftime("%Y-%m-%d %H:%M"),
-            "run": str(run.info.run_id),
-        }
-        for run, name in ((each, str(each.info.run_name)) for each in runs)
-    ]
+    rows = []
+    for run in runs:
+        run_id, name = str(run.info.run_id), str(run.info.run_name)
+        link = Drawn(Markup('<a href="{}">{}</a>').format(links.get(run_id), name), name)
+        begun = datetime.fromtimestamp(run.info.start_time / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+        row = {"study": link if run_id in links else name, "answer": _answer(run), "state": _state(run)}
+        rows.append({**row, "begun (UTC)": begun, "run": run_id})
     table = Table.of(rows, texts=frozenset({1, 2, 3, 4})) if rows else None
     going = sum(map(is_going, runs))
     headline = counted(len(runs), "study") + (f", {going} of them running" if going else "")
@@ -230,8 +222,11 @@ def _write(client: Client, run_id: str, folder: Path) -> Viewed:
 
 def _serve(client: Client, run_id: str, port: int, *, opened: bool) -> Viewed:
     handler = type("_Pages", (_Handler,), {"client": client})
-    server = next(_listening(port, handler), None)
-    if server is None:
+    for each in range(port, min(port + 20, 65_536)):
+        with suppress(OSError):
+            server = ThreadingHTTPServer((_HOSTS[0], each), handler)
+            break
+    else:
         raise L3DError(f"port={port}: none of the next 20 ports is free. Name another one.")
     address = f"http://{_HOSTS[0]}:{server.server_port}/"
     logger.warning("%s\nCtrl-C ends it, or: kill %d. To write pages instead: --bundle FOLDER", address, os.getpid())
@@ -240,12 +235,6 @@ def _serve(client: Client, run_id: str, port: int, *, opened: bool) -> Viewed:
     with server, suppress(KeyboardInterrupt):
         server.serve_forever()
     return Viewed(len(studies_of(client)))
-
-
-def _listening(port: int, handler: Any) -> Iterator[ThreadingHTTPServer]:
-    for each in range(port, min(port + 20, 65_536)):
-        with suppress(OSError):
-            yield ThreadingHTTPServer((_HOSTS[0], each), handler)
 
 
 def _message(headline: str, *notes: str) -> str:
@@ -272,7 +261,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Content-Security-Policy", _POLICY)
         if changes:
-            self.send_header("Refresh", str(_SECONDS))
+            self.send_header("Refresh", "10")
         self.end_headers()
         self.wfile.write(content)
 

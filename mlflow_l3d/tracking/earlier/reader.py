@@ -165,6 +165,7 @@ def _row(run: Run) -> dict[str, Any]:
     tags, finished = run.data.tags, run.info.status == "FINISHED"
     if not tags.get(names.PHASE):
         raise L3DError(f"Run {run.info.run_id}: the tag {names.PHASE} is missing. Set it to investigation or golden.")
+    of_factors = {name: _number(value) for name, value in run.data.params.items() if name.startswith(_OF_FACTORS)}
     return {
         "phase": tags.get(names.PHASE),
         # Phases of cells that belong to the table of no single factor.
@@ -176,11 +177,7 @@ def _row(run: Run) -> dict[str, Any]:
         "status": run.info.status,
         "artifact_uri": run.info.artifact_uri,
         **(own_metrics(run) if finished else {}),
-        **{
-            name: number
-            for name, value in run.data.params.items()
-            if name.startswith(_OF_FACTORS) and (number := _number(value)) is not None
-        },
+        **{name: number for name, number in of_factors.items() if number is not None},
     }
 
 

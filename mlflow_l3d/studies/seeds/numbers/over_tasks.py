@@ -142,11 +142,11 @@ def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
 
 
 def _row(study: SeedsStudy) -> dict[str, object]:
-    own, pairs, spreads = study.own, study.pairs, study.spreads
+    scores, pairs, spreads = study.own, study.pairs, study.spreads
     con, ccon = pairs.get("consistency", pairs.get("consistency_pearson")), pairs.get("correct_consistency")
     row: dict[str, object] = {name: getattr(study, name) for name in ("model", "benchmark", "task")}
     row |= {"metric": study.metric.name, "training_size": float(study.training_size or math.nan)}
-    row |= {"seeds": own.runs, "metric_mean": own.mean, "var": own.var}
+    row |= {"seeds": scores.runs, "metric_mean": scores.mean, "var": scores.var}
     row |= _numbers(("con", con, "mean"), ("ccon", ccon, "mean"), ("con_std", con, "std"), ("ccon_std", ccon, "std"))
     for name in ("precision", "recall", "f1"):
         row |= _numbers(
