@@ -199,7 +199,9 @@ def system_names(parents: Sequence[Parent], contents: Sequence[str]) -> list[str
     commands = [options_of(own_parameter(parent.run, "command") or "") for parent in parents]
     defaults = dict.fromkeys(chain.from_iterable(commands), "default")
     typed = [{**defaults, **options} if options else {} for options in commands]
-    choices = pd.DataFrame([parent.choices() | options for parent, options in zip(parents, typed, strict=True)]).fillna("")
+    choices = pd.DataFrame([parent.choices() | options for parent, options in zip(parents, typed, strict=True)]).fillna(
+        ""
+    )
     words, group = pd.Series("", choices.index), pd.Series(contents)
     for name, values in choices.items():
         if values.groupby(group).nunique().max() > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import pandas as pd
 
@@ -28,12 +29,10 @@ from mlflow_l3d.studies.comparison.report.pairs import advice_on, direction_sent
 def difference_table(comparison: Comparison) -> Table:
     """Return every pair on every task, and over tasks: means, difference, intervals, p-values, verdict."""
     unit, rows = unit_of(comparison.metric), []
-    pairs: list[Difference | TaskMean] = [*comparison.differences, *comparison.over_tasks]
-    for pair in pairs:
+    for pair in (*comparison.differences, *comparison.over_tasks):
         one = pair if isinstance(pair, Difference) else pair.found
         row = {
-            "pair": f"{pair.first} - {pair.second}",
-            "task": pair.task if isinstance(pair, Difference) else f"over {pair.found.tasks} tasks",
+            **_who(pair),
             "means": " - ".join(map(unit.text, pair.means)) if isinstance(pair, Difference) else MISSING,
             f"difference ({unit.short})": unit.change(one.difference),
             percent(comparison.level): between(one.low, one.high, unit.change),
@@ -56,6 +55,11 @@ def difference_table(comparison: Comparison) -> Table:
             "question of its own, with an error rate of its own for all pairs (Holm)."
         )
     return _table(comparison, rows, note)
+
+
+def _who(pair: Difference | TaskMean) -> dict[str, str]:
+    task = pair.task if isinstance(pair, Difference) else f"over {pair.found.tasks} tasks"
+    return {"pair": f"{pair.first} - {pair.second}", "task": task}
 
 
 def _table(comparison: Comparison, rows: Sequence[Mapping[str, str]], note: str) -> Table:
@@ -95,8 +99,7 @@ def luck_table(comparison: Comparison) -> Table:
     unit = unit_of(comparison.metric)
     rows = [
         {
-            "pair": f"{each.first} - {each.second}",
-            "task": each.task,
+            **_who(each),
             "runs": f"{each.runs[0]:,} / {each.runs[1]:,}",
             "shared\nruns": f"{each.shared_runs:,}",
             "test\nexamples": f"{each.examples:,}",
@@ -120,24 +123,17 @@ def luck_table(comparison: Comparison) -> Table:
 
 def wins_table(comparison: Comparison) -> Table:
     """Return how often single runs win, and on how many test examples."""
-
-    def share(value: float, low: float = math.nan, high: float = math.nan) -> str:
-        return with_limits(points(value, 1), between(low, high, lambda one: points(one, 1)))
-
-    rows = [
-        {
-            "pair": f"{each.first} - {each.second}",
-            "task": each.task,
-            "better on\naverage %": share(each.probability_better),
-            "one run,\nindependent %": share(*each.run_wins),
-            "one run,\nshared %": share(*each.pair_wins),
-            "first wins\nwhatever the luck %": share(*each.example_wins.first),
-            "second wins\nwhatever the luck %": share(*each.example_wins.second),
-            "first all right,\nsecond all wrong %": share(each.example_wins.first_always),
-            "second all right,\nfirst all wrong %": share(each.example_wins.second_always),
-        }
-        for each in comparison.differences
-    ]
+    shown = partial(points, digits=1)
+    rows = []
+    for each in comparison.differences:
+        wins = each.example_wins
+        shares = {"one run,\nindependent %": each.run_wins, "one run,\nshared %": each.pair_wins}
+        shares |= {f"{one} wins\nwhatever the luck %": getattr(wins, one) for one in ("first", "second")}
+        row = _who(each) | {"better on\naverage %": shown(each.probability_better)}
+        row |= {head: with_limits(shown(value), between(*ends, shown)) for head, (value, *ends) in shares.items()}
+        always = {"first all right,\nsecond all wrong %": shown(wins.first_always)}
+        always |= {"second all right,\nfirst all wrong %": shown(wins.second_always)}
+        rows.append(row | always)
     note = (
         "In %, for the first of a pair. Better on average: the share of the confidence distribution on its side, a "
         "posterior probability if all differences were equally probable before. One run: ties count half."

@@ -142,33 +142,24 @@ def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
 
 
 def _row(study: SeedsStudy) -> dict[str, object]:
-    scores, pairs, spreads = study.own, study.pairs, study.spreads
+    scores, pairs = study.own, study.pairs
     con, ccon = pairs.get("consistency", pairs.get("consistency_pearson")), pairs.get("correct_consistency")
+    columns = [("seeds", scores, "runs"), ("metric_mean", scores, "mean"), ("var", scores, "var")]
+    columns += [("con", con, "mean"), ("ccon", ccon, "mean"), ("con_std", con, "std"), ("ccon_std", ccon, "std")]
+    for name in ("precision", "recall", "f1"):
+        macro = study.spreads.get(f"{name}_macro")
+        columns += [(name, macro, "mean"), (f"{name}_std", macro, "var")]
+    columns += [(end, scores, end) for name in ("mean", "std") for end in with_interval(name)[1:]]
+    columns += [(f"con_{end}", con, f"mean_{end}") for end in ("ci_low", "ci_high")]
+    columns += [(f"ccon_{end}", ccon, f"mean_{end}") for end in ("ci_low", "ci_high")]
     row: dict[str, object] = {name: getattr(study, name) for name in ("model", "benchmark", "task")}
     row |= {"metric": study.metric.name, "training_size": float(study.training_size or math.nan)}
-    row |= {"seeds": scores.runs, "metric_mean": scores.mean, "var": scores.var}
-    row |= _numbers(("con", con, "mean"), ("ccon", ccon, "mean"), ("con_std", con, "std"), ("ccon_std", ccon, "std"))
-    for name in ("precision", "recall", "f1"):
-        row |= _numbers(
-            (name, spreads.get(f"{name}_macro"), "mean"), (f"{name}_std", spreads.get(f"{name}_macro"), "var")
-        )
-    for name, record, number in (
-        ("mean", own, "mean"),
-        ("std", own, "std"),
-        ("con", con, "mean"),
-        ("ccon", ccon, "mean"),
-    ):
-        row |= _numbers(*((f"{name}_{end}", record, f"{number}_{end}") for end in ("ci_low", "ci_high")))
-    row |= {"kappa": study.together.get("fleiss_kappa", math.nan)}
-    row |= _numbers(*((name, study.examples, name) for name in ("robust_share", "fragile_share")))
+    row |= {column: getattr(record, number, math.nan) for column, record, number in columns}
+    row["kappa"] = study.together.get("fleiss_kappa", math.nan)
+    row |= {name: getattr(study.examples, name, math.nan) for name in ("robust_share", "fragile_share")}
     for short, name in (("kappa", "fleiss_kappa"), ("robust", "robust_share"), ("fragile", "fragile_share")):
         row[f"{short}_ci_low"], row[f"{short}_ci_high"] = study.intervals.get(name, (math.nan, math.nan))
     return row | {"constant_seeds": len(study.constant_seeds)}
-
-
-def _numbers(*columns: tuple[str, object, str]) -> dict[str, float]:
-    """Return column -> number of a record; nan if the study has no such record."""
-    return {column: getattr(record, number, math.nan) for column, record, number in columns}
 
 
 def table_7(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
