@@ -77,9 +77,8 @@ def comparison() -> Document:
         for one in systems
         for at, score in enumerate(one.scores)
     ]
-    sides = {
-        (ATTACK, name): Side(choices={ATTACK: name}, source=Source(given={"task": ATTACK})) for name in (ATTACK, "b")
-    }
+    command = Source(given={"task": ATTACK}).command(golden_runs="RUNS")
+    sides = {(ATTACK, name): Side(choices={ATTACK: name}, command=command) for name in (ATTACK, "b")}
     source = Source(run_id="r1", given={"runs": ATTACK})
     return comparison_document(
         compared, pd.DataFrame(scores), pd.DataFrame(), sides=sides, source=source, settings=SETTINGS

@@ -89,21 +89,24 @@ class Parent:
         later = ("num_labelled", "test_size", "test_selection", "design", "root_seed", "source")
         return choices | {name: own_parameter(self.run, name) or "" for name in later}
 
+    @property
+    def source(self) -> Source:
+        """Its command; that of a run of other code is not known."""
+        approach, typed = self.document.get("approach"), self.document.get("parameters")
+        if not isinstance(typed, dict) or not isinstance(approach, dict):
+            return Source()
+        declared, texts = SEEDS if "seeds" in self.document else MAIN, typed_parameters(self.document)
+        known = {name: str(text) for name, text in texts.items() if name in declared}
+        changed = {name: text for name, text in known.items() if text != declared[name].default}
+        return Source(approach=str(approach.get("name")), given=changed, is_typed=is_typed(texts))
+
     def side(self, choices: Mapping[str, object]) -> Side:
         """Return how a report names it, with the parameters in which it differs from the others."""
-        shown = {name: value_text(value) for name, value in choices.items()}
-        approach, typed = self.document.get("approach"), self.document.get("parameters")
-        if not isinstance(typed, dict) or not isinstance(approach, dict):  # of other code
-            return Side(choices=shown)
-        is_seeds = "seeds" in self.document
-        verb, declared = ("seeds", SEEDS) if is_seeds else ("investigate", MAIN)
-        texts = typed_parameters(self.document).items()
-        changed = {name: str(text) for name, text in texts if name in declared and text != declared[name].default}
         layout = all_designs().get(self.run.data.tags.get(names.DESIGN, ""))
-        has_base_runs = layout is not None and layout.tables_are_golden
-        runs = "seeds" if is_seeds else "mitigation_runs" if has_base_runs else "golden_runs"
-        source = Source(approach=str(approach.get("name")), given=changed, is_typed=is_typed(dict(texts)))
-        return Side(choices=shown, source=source, verb=verb, runs_parameter=runs)
+        runs = "mitigation_runs" if layout is not None and layout.tables_are_golden else "golden_runs"
+        verb, runs = ("seeds", "seeds") if "seeds" in self.document else ("investigate", runs)
+        shown = {name: value_text(value) for name, value in choices.items()}
+        return Side(choices=shown, command=self.source.command(verb, **{runs: "RUNS"}))
 
 
 def read_parents(client: Client, run_ids: Sequence[str]) -> list[Parent]:
@@ -202,12 +205,12 @@ def system_names(parents: Sequence[Parent], contents: Sequence[str]) -> list[str
     choices = pd.DataFrame([parent.choices() | options for parent, options in zip(parents, typed, strict=True)]).fillna(
         ""
     )
-    words, group = pd.Series("", choices.index), pd.Series(contents)
+    words, group = pd.Series("", choices.index), pd.Series(contents, dtype=object)
     for name, values in choices.items():
         if values.groupby(group).nunique().max() > 1:
             bare = name in ("approach", "model", "source")
             words += (" " + (values if bare else f"{name}=" + values)).where(values != "", "")
-            group = values.groupby([group, values]).ngroup()
+            group = values.groupby([group, values]).ngroup().astype(object)
     ids = pd.Series([parent.run_id[:8] for parent in parents])
     words += (" " + ids).where(group.duplicated(keep=False) | (words == ""), "")
     return words.str.strip().tolist()
@@ -238,12 +241,10 @@ def requests(runs: object) -> list[object]:
             raise ParameterError("runs", runs, allowed) from error
     if isinstance(runs, str):
         runs = [each.strip() for each in runs.split(",") if each.strip()]
-    if not isinstance(runs, list | tuple):
-        raise ParameterError("runs", runs, "must be a list of run ids, or of objects with the parameters of main")
-    systems = [each if isinstance(each, str | Mapping) else getattr(each, "run_id", None) for each in runs]
+    every = runs if isinstance(runs, list | tuple) else [None]
+    systems = [each if isinstance(each, str | Mapping) else getattr(each, "run_id", None) for each in every]
     if None in systems:
-        wrong = runs[systems.index(None)]
-        raise ParameterError("runs", wrong, "must hold run ids, investigations, or objects with the parameters of main")
+        raise ParameterError("runs", runs, "must be a list of run ids, investigations, or parameters of main")
     if len(systems) < 2:
         listed = ", ".join(map(str, systems)) or "(none)"
         raise ParameterError("runs", listed, "must be two or more parent runs, separated by commas")

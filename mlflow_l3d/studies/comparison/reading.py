@@ -101,10 +101,10 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
                 f"{name}: {below} of {len(system.scores)} runs score below chance. Few such runs change a mean a lot, "
                 "and the interval of 20 runs may then contain the truth in only nine of ten cases."
             )
-    of_runs = zip(*((each.scores, each.seeds, each.predictions) for each in runs.values()), strict=True)
+    scores, seeds, tables = zip(*((each.scores, each.seeds, each.predictions) for each in runs.values()), strict=True)
     classes = max(system.classes for system in runs.values()) or None
     examples = max(system.examples or 0 for system in runs.values())
-    compared, why = systems(list(runs), *map(list, of_runs), metric, classes=classes, examples=examples)
+    compared, why = systems(list(runs), scores, seeds, tables, metric, classes, examples)
     if why:
         notes.append(f"The luck of the test examples is not counted: {why}. Intervals hold for these test examples.")
     independent = []

@@ -102,8 +102,8 @@ def compare(
                 allowed = "has no effect on evaluation runs"
                 raise ParameterError("self_check", typed["self_check"], allowed, "Leave it out.")
             effect = None if typed["smallest_effect"] == "none" else float(typed["smallest_effect"])
-            options = {name: arguments[name] for name in ("metric", "level")}
-            return compare_judged(*run_ids, smallest_effect=effect, **options, project_run=project_run.take())
+            asked = {name: arguments[name] for name in ("metric", "level")}
+            return compare_judged(*run_ids, smallest_effect=effect, **asked, project_run=project_run.take())
         parents = None if studies else matched(client, run_ids, arguments)
         with (
             temporary_folder() as folder,

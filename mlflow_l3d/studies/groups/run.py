@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import pairs
 from mlflow_l3d.report.numbers import unit_of
@@ -64,8 +65,8 @@ class GroupsEvaluation(OnOneScreen):
         """Return one row per group in the units of the report; `full` returns all, in the unit of the metric."""
         if full:
             return self.groups
-        scores = {name: name for name in ("mean", "mean_ci_low", "mean_ci_high", "lowest", "highest")}
-        spreads = {name: name for name in ("std", "std_ci_low", "std_ci_high", "luck")}
+        scores = {name: name for name in (*with_interval("mean"), "lowest", "highest")}
+        spreads = {name: name for name in (*with_interval("std"), "luck")}
         return unit_of(self.study.metric).heads(self.groups, scores, spreads)
 
     @built_once

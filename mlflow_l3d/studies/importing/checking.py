@@ -113,7 +113,7 @@ def _defect(run: RecordedRun) -> str:
             f"example {counts.index[0]} occurs {counts.iloc[0]} times ({more} do so). An id must occur once in a run."
         )
     for name, values in (("label", run.labels), ("prediction", run.predictions)):
-        bad = run.ids[~np.isfinite(values)] if values.dtype.kind == "f" else ()
+        bad = run.ids[~np.isfinite(values)] if values.dtype.kind == "f" else run.ids[:0]
         if len(bad):
             return f"the {name} of example {bad[0]} is not a number (NaN; {len(bad)} are not). {_CORRECT}"
     lacking = run.ids[pd.isna(run.labels)]
@@ -217,7 +217,7 @@ def _read(run: RecordedRun, kind: str, classes: Classes | None, *, are_named: bo
             raise ValueError(f"{problem}. {fix}")
         return replace(run, kind=kind, classes=classes.names, labels=classes.numbers(labels), predictions=numbers)
     if kind == "texts":
-        right = float((run.labels == run.predictions).mean())
+        right = float(pd.Series(labels).eq(pd.Series(answers)).mean())
         return replace(run, kind="multiple_choice", scores={**run.scores, "accuracy": right})
     form = form_of(kind)
     if form.has_numbers:

@@ -265,7 +265,6 @@ def grouped_runs(
 
 def write_study(
     folder: Path,
-    *,
     study: SeedsStudy | GroupsStudy,
     cells: pd.DataFrame,
     predictions: pd.DataFrame | None,

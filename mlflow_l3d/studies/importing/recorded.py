@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ class RecordedRun:
     def key(self) -> str:
         """Hash of the recorded content: equal for the same run in any folder."""
         digests = [None if each is None else _digest(each) for each in (self.ids, self.labels, self.predictions)]
-        content = {"task": self.task, "settings": dict(self.settings), "arrays": digests}
+        content: dict[str, Any] = {"task": self.task, "settings": dict(self.settings), "arrays": digests}
         content["scores"] = {} if digests[0] else {name: repr(float(value)) for name, value in self.scores.items()}
         # Runs with the same answers are different runs if they took different times; a copied file has the same time.
         content |= {"seconds": self.duration_seconds} if self.duration_seconds else {}
@@ -75,6 +75,18 @@ class RecordedRun:
             return ""
         order = np.argsort(self.ids)
         return _digest(self.ids[order]) + _digest(self.labels[order])
+
+    def answered(
+        self, ids: Iterable[object], labels: Sequence[object], answers: Sequence[object], right: Sequence[bool]
+    ) -> RecordedRun:
+        """Return the run with answers as text; one that the tool called right is the label, so that right ones agree.
+
+        An answer that reads as the label and was called wrong (because of a space, say) is unlike right ones.
+        """
+        truth, wrong = texts(labels), "(the label, called wrong)"
+        each = zip(texts(answers), truth, right, strict=True)
+        said = texts([label if good else wrong if answer == label else answer for answer, label, good in each])
+        return replace(self, ids=np.array([*map(str, ids)]), labels=truth, predictions=said)
 
 
 def _digest(values: Array) -> str:
@@ -101,15 +113,6 @@ def graded(values: Sequence[float]) -> tuple[str, list[bool] | None]:
 def texts(values: Sequence[object]) -> Array:
     """Return values as an array of texts; None stays."""
     return np.array([None if value is None else str(value).strip() for value in values] + [None], dtype=object)[:-1]
-
-
-def settled(answers: Array, labels: Array, right: Sequence[bool]) -> Array:
-    """Return answers as text; an answer that the tool called right becomes the label, so that right answers agree.
-
-    An answer that reads as the label and was called wrong (because of a space, say) stays different from right ones.
-    """
-    graded, wrong = zip(answers, labels, right, strict=True), "(the label, called wrong)"
-    return texts([label if good else wrong if answer == label else answer for answer, label, good in graded])
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -29,27 +28,6 @@ from mlflow_l3d.tracking.earlier.past import own_parameter
 from mlflow_l3d.tracking.earlier.predictions import warn_of_missing
 from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation, read_predictions
 from mlflow_l3d.tracking.parent import log_metrics, set_tags
-
-
-def write_over_tasks(folder: Path, models: Sequence[ModelOverTasks], report: Document) -> list[str]:
-    """Write the tables, pictures and page of several studies; return the names of what MLflow shows as tables.
-
-    Parameters
-    ----------
-    folder
-        Where the files go; it exists.
-    models
-        One record a model.
-    report
-        The page.
-    """
-    rows = pd.concat([model.rows for model in models], ignore_index=True)
-    rows.to_csv(folder / "tasks.csv", index=False)
-    for number, model in enumerate(models):
-        ending = f"-{number}" if len(models) > 1 else ""
-        model.matrix.to_csv(folder / f"seed_by_task{ending}.csv")
-    save_report(folder, names.REPORT, report)
-    return write_tables(folder, {"tasks.json": rows})
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,7 +121,12 @@ def evaluate_seeds(
     with temporary_folder() as folder, opened as run:
         source = Source(run_id=run.run_id, date=heading(run.run_id)["date"][:10])
         result = replace(result, run_id=run.run_id, source=source)
-        tables = write_over_tasks(folder, models, result.report())
+        rows = pd.concat([model.rows for model in models], ignore_index=True)
+        rows.to_csv(folder / "tasks.csv", index=False)
+        for number, model in enumerate(models):
+            model.matrix.to_csv(folder / f"seed_by_task{f'-{number}' if models[1:] else ''}.csv")
+        tables = write_tables(folder, {"tasks.json": rows})
+        save_report(folder, names.REPORT, result.report())
         write_result(folder, result)
         metrics = {f"{k}/{one.model}" if models[1:] else k: v for one in models for k, v in one.metrics().items()}
         run.finish(folder, metrics=metrics, tags={names.INVESTIGATIONS: listed}, tables=tables)

@@ -199,8 +199,8 @@ def test_advice_follows_the_verdict_and_what_the_difference_varies_by(changes, d
 
 
 SIDES = {
-    ("task", "A"): Side(source=Source(approach="head", given={"task": "reviews.csv", "golden_runs": "4"})),
-    ("task", "B"): Side(source=Source(given={"seeds": "4"}), verb="seeds", runs_parameter="seeds"),
+    ("task", "A"): Side(command="mlflow-l3d investigate reviews.csv --golden-runs RUNS"),
+    ("task", "B"): Side(command="mlflow-l3d seeds --seeds RUNS"),
 }
 
 

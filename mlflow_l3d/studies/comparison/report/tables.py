@@ -29,7 +29,8 @@ from mlflow_l3d.studies.comparison.report.pairs import advice_on, direction_sent
 def difference_table(comparison: Comparison) -> Table:
     """Return every pair on every task, and over tasks: means, difference, intervals, p-values, verdict."""
     unit, rows = unit_of(comparison.metric), []
-    for pair in (*comparison.differences, *comparison.over_tasks):
+    pairs: list[Difference | TaskMean] = [*comparison.differences, *comparison.over_tasks]
+    for pair in pairs:
         one = pair if isinstance(pair, Difference) else pair.found
         row = {
             **_who(pair),
@@ -130,7 +131,7 @@ def wins_table(comparison: Comparison) -> Table:
         shares = {"one run,\nindependent %": each.run_wins, "one run,\nshared %": each.pair_wins}
         shares |= {f"{one} wins\nwhatever the luck %": getattr(wins, one) for one in ("first", "second")}
         row = _who(each) | {"better on\naverage %": shown(each.probability_better)}
-        row |= {head: with_limits(shown(value), between(*ends, shown)) for head, (value, *ends) in shares.items()}
+        row |= {head: with_limits(shown(x.value), between(x.low, x.high, shown)) for head, x in shares.items()}
         always = {"first all right,\nsecond all wrong %": shown(wins.first_always)}
         always |= {"second all right,\nfirst all wrong %": shown(wins.second_always)}
         rows.append(row | always)

@@ -23,16 +23,12 @@ class Side:
     ----------
     choices
         Parameters and hyperparameters in which the runs of a task differ.
-    source, verb
-        Its command; that of runs of other code is not known.
-    runs_parameter
-        The parameter that says how many independent runs there are.
+    command
+        Its command with ``RUNS`` independent runs; empty if that is not known, as of runs of other code.
     """
 
     choices: Mapping[str, str] = field(default_factory=dict)
-    source: Source = field(default_factory=Source)
-    verb: str = "investigate"
-    runs_parameter: str = "golden_runs"
+    command: str = ""
 
 
 Sides = Mapping[tuple[str, str], Side]
@@ -174,10 +170,10 @@ def _more_runs(one: Difference, pair: str, names: Mapping[str, str], sides: Side
     needed = of.runs_to_have(one)
     texts = [f"{pair} takes about {needed:,.0f} runs of each (80 % power). Finished ones count:"]
     for system, there in zip((one.first, one.second), one.runs, strict=True):
-        side = sides.get((one.task, system), Side())
-        command = side.source.command(side.verb, **{side.runs_parameter: f"{needed:.0f}"})
+        command = sides.get((one.task, system), Side()).command
         if there < needed and command:
-            yield Step(texts.pop() if texts else f"The same for {names[system]}; then compare again:", command)
+            text = texts.pop() if texts else f"The same for {names[system]}; then compare again:"
+            yield Step(text, command.replace("RUNS", f"{needed:.0f}"))
     yield from (Step(text.replace("Finished ones count:", "Add runs, and compare again.")) for text in texts)
 
 

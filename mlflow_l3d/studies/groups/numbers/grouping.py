@@ -135,8 +135,8 @@ def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, 
         keys = [name for name in varying if name.startswith("params.") and name not in (*seeds, *writes)]
         perhaps = [name for name in keys if _sounds_like(_PERHAPS, name) and _are_whole(values[name])]
         if seed == AUTO:
-            group = pd.Series(_numbered(values[[key for key in keys if key not in perhaps]]), values.index)
-            seeds += [name for name in perhaps if _differs_in_groups(group, values[name])]
+            surely = pd.Series(_numbered(values[[key for key in keys if key not in perhaps]]), values.index)
+            seeds += [name for name in perhaps if _differs_in_groups(surely, values[name])]
         settings = values[[name for name in keys if name not in seeds]].copy()
         tags = [name for name in varying if name.startswith("tags.") and not name.startswith("tags.mlflow.")]
         schemes = {"run name": names.str.replace(r"\d+", "#", regex=True)}

@@ -13,8 +13,8 @@ from mlflow_l3d.studies.groups.numbers.grouping import NO_VALUE, NOT_LOGGED, Gro
 def known_seeds(grouping: Grouping) -> pd.DataFrame:
     """Return the seeds of each run; a missing one is like no other."""
     seeds = grouping.seed_values.reset_index(drop=True)
-    unknown = "run " + seeds.index.astype(str).to_series(seeds.index)
-    return seeds.apply(lambda column: column.mask(column.isin([NO_VALUE, NOT_LOGGED]), unknown))
+    unknown = "run " + pd.Series(seeds.index, dtype=str)
+    return seeds.mask(seeds.isin([NO_VALUE, NOT_LOGGED]), unknown, axis=0)
 
 
 def seed_axes(group: pd.Series, seeds: pd.DataFrame) -> list[list[str]]:

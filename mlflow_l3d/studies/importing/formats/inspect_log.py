@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import public_name
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_each, settled, texts
+from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_each
 
 
 def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun | L3DError]:
@@ -59,12 +56,11 @@ def _run(source: str, task: str, samples: list[Any], settings: Mapping[str, str]
     run = RecordedRun(source=source, task=task, kind="multiple_choice", settings=settings, scores=scores)
     if right is None:
         return run
-    labels = texts([each.target if isinstance(each.target, str) else ", ".join(each.target) for each in samples])
+    labels = [each.target if isinstance(each.target, str) else ", ".join(each.target) for each in samples]
     scored = [each.scores[first if first in each.scores else first.partition(".")[0]].answer for each in samples]
     pairs = zip(scored, samples, strict=True)
-    answers = texts([each.output.completion if answer is None else answer for answer, each in pairs])
-    ids = np.array([str(each.id) for each in samples])
-    return replace(run, ids=ids, labels=labels, predictions=settled(answers, labels, right))
+    answers = [each.output.completion if answer is None else answer for answer, each in pairs]
+    return run.answered((each.id for each in samples), labels, answers, right)
 
 
 def _scorers(source: str, samples: list[Any]) -> dict[str, list[Any]]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from mlflow_l3d.analysis.intervals import known
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import pairs, public_name
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_json, settled, texts
+from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_json
 
 LOG_SAMPLES: Final = "Use lm_eval --log_samples and name the folder of samples_*.jsonl, or write a CSV: seed,acc."
 _DATE: Final = -len("2026-11-23T03-12-47.657677.jsonl")
@@ -101,7 +101,7 @@ def _with_samples(
     if with_numbers and right is None:
         return run
     documents = zip(samples["doc_id"], samples["doc_hash"], strict=True)
-    ids = np.array([f"{number}:{str(text or '')[:8]}" for number, text in documents])
+    ids = [f"{number}:{str(text or '')[:8]}" for number, text in documents]
     if config.get("output_type", "") in ("multiple_choice", "loglikelihood") or "acc" in with_numbers:
         likely = _likely(samples, rule)
         if likely is not None and all(str(target).isdigit() for target in targets):
@@ -111,13 +111,11 @@ def _with_samples(
             labels = np.array([int(target) for target in targets], dtype=np.int64)
             if right is not None and not np.array_equal(likely == labels, right):  # the tool chose by another rule
                 return run
-            return replace(run, kind=kind, ids=ids, labels=labels, predictions=likely, classes=classes)
+            return replace(run, kind=kind, ids=np.array(ids), labels=labels, predictions=likely, classes=classes)
     if right is None or (rule and likely is None):
         return run
-    resps = samples["filtered_resps"] if likely is None else []
-    answers = texts([f"choice {place}" for place in likely] if likely is not None else [*map(_answer, resps)])
-    predictions = settled(answers, texts(targets), right)
-    return replace(run, kind="multiple_choice", ids=ids, labels=texts(targets), predictions=predictions)
+    answers = [*map(_answer, samples["filtered_resps"])] if likely is None else [f"choice {place}" for place in likely]
+    return replace(run, kind="multiple_choice").answered(ids, targets, answers, right)
 
 
 def _likely(samples: Mapping[str, list[Any]], rule: str) -> npt.NDArray[np.int64] | None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_each, read_json, texts
+from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_each, read_json
 
 
 def read(path: Path, _columns: Mapping[str, str], _metric: str = "auto") -> list[RecordedRun | L3DError]:
@@ -41,8 +38,7 @@ def _run(source: str, task: str, results: list[Mapping[str, Any]], settings: Map
     run = RecordedRun(source=source, task=task, kind="multiple_choice", settings=settings, scores=scores)
     if right is None:
         return run
-    answers = texts(["solved" if each else "not solved" for each in right])
-    return replace(run, ids=np.array(ids), labels=texts(["solved"] * len(ids)), predictions=answers)
+    return run.answered(ids, ["solved"] * len(ids), ["not solved"] * len(ids), right)
 
 
 def _reward(source: str, result: Mapping[str, Any]) -> float:

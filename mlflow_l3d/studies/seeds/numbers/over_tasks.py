@@ -144,8 +144,14 @@ def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
 def _row(study: SeedsStudy) -> dict[str, object]:
     scores, pairs = study.own, study.pairs
     con, ccon = pairs.get("consistency", pairs.get("consistency_pearson")), pairs.get("correct_consistency")
-    columns = [("seeds", scores, "runs"), ("metric_mean", scores, "mean"), ("var", scores, "var")]
-    columns += [("con", con, "mean"), ("ccon", ccon, "mean"), ("con_std", con, "std"), ("ccon_std", ccon, "std")]
+    columns: list[tuple[str, object, str]] = [("seeds", scores, "runs"), ("metric_mean", scores, "mean")]
+    columns += [
+        ("var", scores, "var"),
+        ("con", con, "mean"),
+        ("ccon", ccon, "mean"),
+        ("con_std", con, "std"),
+        ("ccon_std", ccon, "std"),
+    ]
     for name in ("precision", "recall", "f1"):
         macro = study.spreads.get(f"{name}_macro")
         columns += [(name, macro, "mean"), (f"{name}_std", macro, "var")]
@@ -174,5 +180,5 @@ def table_7(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
     values = (
         rows.set_index("task")[[*chain.from_iterable(TABLE_7.values())]].astype(np.float64).set_axis(columns, axis=1)
     )
-    groups = rows.groupby(["model", "benchmark"], sort=False).indices
-    return {(str(model), str(benchmark)): values.iloc[at] for (model, benchmark), at in groups.items()}
+    groups = rows.reset_index().groupby(["model", "benchmark"], sort=False)["index"]
+    return {(str(model), str(benchmark)): values.loc[rows.index.isin(part)] for (model, benchmark), part in groups}

@@ -147,7 +147,7 @@ def over_tasks_document(
     for number, model in enumerate(models):
         name, ending = f" ({model.model})" if model.model else "", f"-{number}" if models[1:] else ""
         heat = Drawing(seed_heatmap(model.matrix, model.better_seed, title=model.model), _HEAT, f"seed_by_task{ending}")
-        tested = [heat, tables.rank_table(model.better_seed)] if model.better_seed else []
+        tested = (heat, tables.rank_table(model.better_seed)) if model.better_seed else ()
         files += [] if tested else [heat]
         notes = [Item(note) for note in model.notes]
         sections += [
@@ -207,7 +207,7 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
         parts.append(_CELL.format(short(x), y, short(width), row, colour, depth, said))
         if has_numbers and np.isfinite(moved := distance[at, task]):
             digits = 1 if abs(moved) < 99.95 else 0
-            number = f"{round(moved, digits) + 0.0:+.{digits}f}"
+            number = f"{round(float(moved), digits) + 0.0:+.{digits}f}"
             parts.append(text(x + width / 2, y + 15, number, kind="strong", anchor="middle"))
     for at in range(0, seeds, 1 if has_numbers else max(1, seeds // 30)):
         kind = "strong" if int(matrix.columns[at]) == 42 else ""  # the seed that people choose
