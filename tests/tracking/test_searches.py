@@ -115,7 +115,7 @@ def test_a_run_that_is_no_finished_search(place: Place, asked: InvestigationRequ
         "Set MLFLOW_TRACKING_URI to the server that has it."
     )
     plain = client.create_run("0").info.run_id
-    assert "must be the run of a search, and is a run of something else. Run mlflow-l3d search" in refused(
+    assert "must be the run of a search, and is a run with the role none. Run mlflow-l3d search" in refused(
         place, plain, subject
     )
     investigation = client.create_run("0", tags={names.ROLE: "investigation"}).info.run_id

@@ -169,9 +169,9 @@ def _independent(parent: Parent, cells: pd.DataFrame) -> tuple[Any, IntArray, In
     ParameterError
         If seeds are crossed, or a setting has one independent run.
     """
-    nothing, every = np.zeros(0, dtype=object), np.arange(len(cells))
+    settings, every = np.zeros(0, dtype=object), np.arange(len(cells))
     if not parent.document.get("groups"):
-        return nothing, every, every, {}
+        return settings, every, every, {}
     grouping = recorded_grouping(parent.document, cells)
     group, seeds = pd.Series(grouping.group), known_seeds(grouping)
     axes = seed_axes(group, seeds)
@@ -181,16 +181,16 @@ def _independent(parent: Parent, cells: pd.DataFrame) -> tuple[Any, IntArray, In
         raise ParameterError("runs", parent.run_id, f"has crossed seeds ({crossed}), which are not compared here", fix)
     units = unit_numbers(group, seeds, axes[0] if axes else ())
     values = seeds[axes[0][0]] if axes else units
-    if len(grouping.names) > 1:
-        settings = np.array(grouping.names, dtype=object)[grouping.group]
-        alone = units.groupby(settings).nunique().eq(1)
-        if alone.any():
-            fix = "Evaluate its files again with --only NAME=VALUE, and name that run."
-            allowed = f"has one run of {alone.idxmax()}, whose luck is unknown"
-            raise ParameterError("runs", parent.run_id, allowed, fix)
-        return settings, units.to_numpy(), pd.factorize(values)[0], {"seed": values.to_numpy()} if axes else {}
-    is_whole = units.nunique() < len(units) and values.str.fullmatch("-?[0-9]+").all()
-    return nothing, units.to_numpy(), units.to_numpy(), {"seed": values.astype(int).to_numpy()} if is_whole else {}
+    if len(grouping.names) == 1:
+        is_whole = units.nunique() < len(units) and values.str.fullmatch("-?[0-9]+").all()
+        shared = {"seed": values.astype(int).to_numpy()} if is_whole else {}
+        return settings, units.to_numpy(), units.to_numpy(), shared
+    settings = np.array(grouping.names, dtype=object)[grouping.group]
+    alone = units.groupby(settings).nunique().eq(1)
+    if alone.any():
+        fix = "Evaluate its files again with --only NAME=VALUE, and name that run."
+        raise ParameterError("runs", parent.run_id, f"has one run of {alone.idxmax()}, whose luck is unknown", fix)
+    return settings, units.to_numpy(), pd.factorize(values)[0], {"seed": values.to_numpy()} if axes else {}
 
 
 def answers_of_parent(client: Client, run_id: str, cells: pd.DataFrame) -> Iterator[tuple[int, pa.Table]]:

@@ -74,15 +74,15 @@ def delete(parent_run_id: str, *, ask: bool = False) -> Deletion:
             raise L3DError(
                 f"parent_run_id={parent_run_id}: is not the parent of an investigation; nothing was deleted."
             )
-        below = list(_below(client, parent))
-        shared = _shared_words(client, [*below, parent])
-        if ask and not _agreed(f"{len(below) + 1:,} runs: {parent.info.run_name}, and all below it{shared}"):
+        runs = [*_below(client, parent), parent]
+        shared = _shared_words(client, runs)
+        if ask and not _agreed(f"{len(runs):,} runs: {parent.info.run_name}, and all below it{shared}"):
             return Deletion(0)
         if shared and not ask:
             logger.warning("Deleting %s%s.", parent.info.run_name, shared)
-        for run in (*below, parent):
+        for run in runs:
             client.delete_run(run.info.run_id)
-    return Deletion(len(below) + 1)
+    return Deletion(len(runs))
 
 
 def _agreed(what: str) -> bool:

@@ -19,7 +19,7 @@ from mlflow_l3d.studies.about import About, heading
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
 from mlflow_l3d.studies.groups.numbers.grouping import chosen_runs, group_runs
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy, groups_study
-from mlflow_l3d.studies.groups.predictions import agreement_of_groups
+from mlflow_l3d.studies.groups.predictions import agreement_in_groups, matched_predictions
 from mlflow_l3d.studies.groups.report.page import groups_document
 from mlflow_l3d.studies.groups.scores import read_scores
 from mlflow_l3d.studies.result_file import write_result
@@ -150,7 +150,8 @@ def evaluate_groups(
         study = groups_study(frame["run_id"], scored.scores, grouping, scored.metric)
         grouped = frame[~study.runs["repeated"]].groupby(study.runs["group"])
         members = {name: grouped.get_group(name) for name in study.several["group"].head(5)}
-        agreement, examples, remarks = agreement_of_groups(client, members)
+        remarks: list[str] = []
+        agreement, examples = agreement_in_groups(matched_predictions(client, members, remarks), remarks)
         study = replace(study, groups=study.groups.merge(agreement, on="group", how="left"))
     title = f"luck in {typed['source'].removeprefix('experiment:')}"[:250]
     options = {name: text for name, text in typed.items() if text not in ("auto", "last", "none")}

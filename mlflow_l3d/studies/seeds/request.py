@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
@@ -249,16 +250,12 @@ def _hyperparameters(asked: str | Mapping[str, Any], approach: Approach, model: 
     seeds; the values that were given come after it and win.
     """
     if isinstance(asked, str):
-        source, _, rest = asked.partition(",")
-        asked = rest.strip() if source.strip() == "auto" else asked
-    values: Mapping[str, Any] = {}
-    if asked:
-        parsed = parse(asked)
-        if parsed.source != "inline" or is_search_document(parsed.values):
-            return asked
-        values = {**parsed.values, **parsed.overrides}
+        asked = re.sub(r"^\s*auto\s*(,|$)\s*", "", asked)
+    parsed = parse(asked or "default")
+    if asked and (parsed.source != "inline" or is_search_document(parsed.values)):
+        return asked
+    values = {**parsed.values, **parsed.overrides}
     defaults = {name: value for name, value in approach.seeds_defaults(model, values).items() if name not in values}
     if not isinstance(asked, str) or asked.startswith("{"):
         return {**defaults, **values}
-    pairs = [f"{name}={value}" for name, value in defaults.items()]
-    return ",".join([*pairs, *([asked] if asked else [])]) or "default"
+    return ",".join([*(f"{name}={value}" for name, value in defaults.items()), *filter(None, [asked])]) or "default"

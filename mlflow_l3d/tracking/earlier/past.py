@@ -205,10 +205,10 @@ def _named(client: MlflowClient, run_id: str, subject: Subject) -> Run:
     tags: Mapping[str, str] = run.data.tags
     role = tags.get(names.ROLE)
     if role != "search":
-        what = f"a run with the role {role}" if role else "a run of something else"
         owner = tags.get(names.PARENT_RUN_ID)
         fix = f"Its search is {owner}." if role == "trial" and owner else _command(subject)
-        raise ParameterError(_PARAMETER, run_id, f"must be the run of a search, and is {what}", fix)
+        allowed = f"must be the run of a search, and is a run with the role {role or 'none'}"
+        raise ParameterError(_PARAMETER, run_id, allowed, fix)
     state = tags.get(names.STATE)
     if state != "complete":
         successor = tags.get(names.SUPERSEDED_BY)

@@ -105,9 +105,8 @@ def _one_run(comparison: Comparison, lead: Lead) -> str:
         return "The runs are too few to show how often one beats another."
     texts = [points(share, 0) for share in shares]
     often = texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"
-    return (
-        f"One run of {lead.ahead} beats one of {lead.other} in **{often} %** of cases{', by task' * (len(texts) > 1)}."
-    )
+    by_task = ", by task" * (len(texts) > 1)
+    return f"One run of {lead.ahead} beats one of {lead.other} in **{often} %** of cases{by_task}."
 
 
 def _open(comparison: Comparison) -> str:

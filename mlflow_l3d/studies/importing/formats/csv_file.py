@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import sounds_like_metric
 from mlflow_l3d.parameters.values import check_names, pairs, public_name
@@ -71,39 +70,42 @@ def _scores(path: Path, frame: pd.DataFrame, listed: Sequence[str], metric: str)
     A metric is a column of numbers that has the name of one, or decimals that differ in most rows; `listed` and all
     others are settings.
     """
-    scores: dict[str, tuple[bool, FloatArray]] = {}
-    for name in map(str, frame):
-        plain = frame[name].str.strip().str.replace(r"^(-?\d+),(\d+)(%?)$", r"\1.\2\3", regex=True)
-        numbers = pd.to_numeric(plain.str.removesuffix("%"), errors="coerce").to_numpy(dtype=np.float64)
-        thousands = frame[name].str.fullmatch(r"\s*[1-9]\d{0,2}(,\d{3})+\s*")
-        if name not in listed and thousands.any() and (thousands | (frame[name].str.strip() == "")).all():
-            shown = frame[name][thousands].iloc[0].strip()
+    scores: dict[str, pd.Series] = {}
+    named = []
+    for name in [each for each in map(str, frame) if each not in listed]:
+        text = frame[name].str.strip()
+        thousands = text.str.fullmatch(r"[1-9]\d{0,2}(,\d{3})+")
+        if thousands.any() and (thousands | (text == "")).all():
             fix = "Write it without the comma, or with a point for decimals."
-            raise L3DError(f"{path.name}: {shown} in column {name} may be a thousand or a decimal. {fix}")
-        if name in listed or np.isnan(numbers).sum() > (plain == "").sum() or np.isnan(numbers).all():
+            raise L3DError(
+                f"{path.name}: {text[thousands].iloc[0]} in column {name} may be a thousand or a decimal. {fix}"
+            )
+        plain = text.str.replace(r"^(-?\d+),(\d+)(%?)$", r"\1.\2\3", regex=True)
+        numbers = pd.to_numeric(plain.str.removesuffix("%"), errors="coerce").astype(np.float64)
+        if numbers.isna().sum() > (text == "").sum() or numbers.isna().all():
             continue
-        asked = sounds_like_metric(name) or name == metric
-        decimals = np.nanmax(numbers % 1) > 0 and frame[name].nunique() > len(frame) / 2
-        if asked or (decimals and not _SETTING.fullmatch(name)):
-            scores[name] = (asked, np.where(plain.str.endswith("%"), numbers / 100, numbers))
-    named = [name for name, (asked, _) in scores.items() if asked]
+        if sounds_like_metric(name) or name == metric:
+            named.append(name)
+        elif _SETTING.fullmatch(name) or not (numbers % 1).max() > 0 or frame[name].nunique() <= len(frame) / 2:
+            continue
+        scores[name] = numbers.where(~plain.str.endswith("%"), numbers / 100)
     if metric == "auto" and not named and len(scores) > 1:
         fix = f"Name it: --metric {next(iter(scores))}."
         raise L3DError(f"{path.name}: which of {', '.join(scores)} is the metric is not known. {fix}")
+    table = pd.DataFrame(scores)[list(dict.fromkeys((*named, *scores)))]
     settings = [str(name) for name in frame if name not in (*scores, "task")]
     # Rows without a seed are runs of their own, even if all their settings are the same.
     seedless = not any(map(is_seed, settings))
     again = frame.groupby(settings).cumcount() if settings else pd.Series(range(len(frame)))
     runs = []
-    for row, values in enumerate(frame.to_dict("records")):
+    for row, values in enumerate(frame.to_dict("records") if scores else ()):
         own_settings = {name: public_name(values[name]) for name in settings if values[name]}
         own_settings |= {"run": str(again[row] + 1)} if seedless and again.any() else {}
         how = ", ".join(f"{name}={value}" for name, value in own_settings.items())
-        own_scores = {name: float(scores[name][1][row]) for name in dict.fromkeys((*named, *scores))}
-        own_scores = {name: value for name, value in own_scores.items() if np.isfinite(value)}
+        of_run = {str(name): float(table[name][row]) for name in table if np.isfinite(table[name][row])}
         source, task = f"{path.name} ({how or f'row {row + 1}'})", values.get("task") or path.stem
-        runs.append(RecordedRun(source=source, task=task, kind="", settings=own_settings, scores=own_scores))
-    return runs if scores else []
+        runs.append(RecordedRun(source=source, task=task, kind="", settings=own_settings, scores=of_run))
+    return runs
 
 
 def _wide(source: str, frame: pd.DataFrame) -> Runs:

@@ -59,20 +59,18 @@ def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answ
     if rows:
         least = f" Least: **{rows[-1]['name']}**, {rows[-1]['size']}." if len(rows) > 1 else ""
         where = f"On **{rows[0]['name']}**: [[VAR|var]] is **{rows[0]['size']}**.{least}"
-    better, size, slopes = [], [], []
+    better, size, falls = [], [], set()
     for model in models:
         name = f"{model.model}: " if len(models) > 1 and model.model else ""
         better += [name + " ".join(better_sentences(model))] if _tests([model]) else []
         slope = model.correlations.query("measure == 'var' and scale == 'log'").iloc[0]
         low, high = float(slope["pearson_ci_low"]), float(slope["pearson_ci_high"])
         if not math.isnan(low):
-            slopes.append(slope["pearson"] if high < 0 or low > 0 else math.nan)
+            falls.add("Yes" if high < 0 else "No" if low > 0 else "Undecided")
             numbers = f"{signed(slope['pearson'])} ({between(low, high)}), over {slope['tasks']} tasks"
             size.append(f"{name}VAR correlates with the log of the size at {numbers}.")
-    falls = [slope < 0 for slope in slopes if not math.isnan(slope)]
-    settled = "It depends on the model" if any(falls) else "Undecided"
-    if len(falls) == len(slopes) and len(set(falls)) == 1:
-        settled = "Yes" if falls[0] else "No"
+    settled = "It depends on the model" if "Yes" in falls else "Undecided"
+    settled = falls.pop() if len(falls) == 1 else settled
     unknown = ("Too few tasks have a known training size.",)
     return (
         Answer("Where does the seed matter most?", "", (where,)),

@@ -32,8 +32,6 @@ _HEAT: Final = (
     "Colours: distance from the task's mean in its own standard deviations (z), blue better. Numbers: the same in "
     "percentage points."
 )
-_NOTES: Final = 3
-"""More notes are on the page alone."""
 _LEFT: Final = 12.0
 """Room for the names of seeds, in per cent."""
 _CELL: Final = Markup(
@@ -70,9 +68,8 @@ def seeds_document(
     short = [*words.short_notes(study, failed)]
     worst = None if study.examples is None else study.examples.most_fragile(MOST)
     fragile = fragile_examples(worst, classes=source.classes, runs=f"{unit}s", are_rows=source.are_numbered)
-    first_notes = [shorten(note, 200) for note in notes[:_NOTES]]
-    if len(notes) > _NOTES:
-        first_notes.append(f"{counted(len(notes) - _NOTES, 'more note')} in the report.")
+    first_notes = [shorten(note, 200) for note in notes[:3]]
+    first_notes += [f"{counted(len(notes) - 3, 'more note')} in the report."] if len(notes) > 3 else []
     named = replace(source, task=source.task or study.task, model=study.model)
     behind = [run for run, score in zip(runs, study.scores[study.metric.name], strict=False) if math.isfinite(score)]
     return Document(

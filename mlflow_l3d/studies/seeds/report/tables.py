@@ -159,17 +159,14 @@ def passes_table(study: SeedsStudy) -> Table | None:
 def seed_table(study: SeedsStudy) -> Table:
     """Return the own metric of each seed, and its mean agreement with the others; of runs their settings, too."""
     frame, score = study.to_frame(), unit_of(study.metric).text
-    recorded = pd.DataFrame() if study.recorded is None else study.recorded
-    differ = [str(name) for name in recorded if recorded[name].nunique() > 1]
-    agreement = [name for name in NAMES if name in frame]
+    settings = frame.filter(regex=r"^setting\.").nunique()
     rows = []
     for row in frame.to_dict("records"):
         cells = {study.unit: str(row["seed"]), study.metric.name: score(row[study.metric.name])}
-        cells |= {name: shorten(str(row[f"setting.{name}"]), 24) for name in differ}
-        cells |= {f"{NAMES[name]} with the others": points(row[name]) for name in agreement}
-        if "collapsed" in frame:
-            constant = "constant" in frame and row["constant"]
-            cells[""] = "one prediction only" if constant else "collapsed" if row["collapsed"] else ""
+        cells |= {str(name)[8:]: shorten(str(row[name]), 24) for name in settings.index[settings > 1]}
+        cells |= {f"{short} with the others": points(row[name]) for name, short in NAMES.items() if name in row}
+        if "collapsed" in row:
+            cells[""] = "one prediction only" if row.get("constant") else "collapsed" * row["collapsed"]
         rows.append(cells)
     return Table.of(rows)
 
