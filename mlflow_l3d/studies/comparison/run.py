@@ -200,7 +200,10 @@ def compare_parents(client: Client, parents: _Matched, arguments: Arguments, run
     )
     checks = _self_checks(tasks, arguments) if arguments["self_check"] else ()
     importances = pd.concat(of_differences, ignore_index=True)
-    source = _source(client, compared, arguments, run_id)
+    typed = {name: text for name, text in arguments.texts.items() if text != COMPARE[name].default}
+    typed["runs"] = ",".join(parent.run_id for parent in compared)
+    address = runs_page(client, str(client.get_run(run_id).info.experiment_id))
+    source = Source(run_id=run_id, address=address, given=typed, date=heading(run_id)["date"][:10])
     return ComparedRuns(run_id, tuple(compared), comparison, _scores(tasks), importances, tuple(checks), source)
 
 
@@ -216,14 +219,6 @@ def _other_examples(systems: Sequence[System]) -> Iterator[str]:
                 f"{one.name} and {other.name} have different test examples ({counts}). If those of one are easier, it "
                 f"looks better. Evaluate both on the same ones{same}."
             )
-
-
-def _source(client: Client, compared: Sequence[ComparedParent], arguments: Arguments, run_id: str) -> Source:
-    """Return the run, its page and its command with the ids of the compared runs."""
-    typed = {name: text for name, text in arguments.texts.items() if text != COMPARE[name].default}
-    address = runs_page(client, str(client.get_run(run_id).info.experiment_id))
-    typed["runs"] = ",".join(parent.run_id for parent in compared)
-    return Source(run_id=run_id, address=address, given=typed, date=heading(run_id)["date"][:10])
 
 
 def _scores(tasks: Mapping[str, Sequence[System]]) -> pd.DataFrame:

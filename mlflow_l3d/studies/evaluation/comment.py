@@ -60,13 +60,9 @@ def write_comment(client: Client, run_id: str, comment: str, badge: str) -> str:
     result, info = result_of(client, run_id, "parent_run_id"), parent_run(client, run_id).info
     document, facts = result.report(), facts_of(result)
     footer = f"MLflow run {run_id}, {duration((info.end_time or math.nan) / 1000 - info.start_time / 1000)}"
-    markdown = comment_markdown(document, facts.rows, footer)
-    badge_text = badge_svg(facts.label, facts.text, facts.verdict)
-    files = {
-        name: file
-        for name, *file in (("comment", comment, markdown), ("badge", badge, badge_text))
-        if file[0] != "none"
-    }
+    every = {"comment": (comment, comment_markdown(document, facts.rows, footer))}
+    every |= {"badge": (badge, badge_svg(facts.label, facts.text, facts.verdict))}
+    files = {name: file for name, file in every.items() if file[0] != "none"}
     for name, (path, content) in files.items():
         try:
             Path(path).write_text(content, encoding="utf-8")

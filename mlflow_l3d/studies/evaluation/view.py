@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import webbrowser
 from collections.abc import Mapping
 from contextlib import suppress
@@ -271,8 +270,6 @@ class _Handler(BaseHTTPRequestHandler):
             runs = studies_of(self.client)
             links = {str(run.info.run_id): f"/{run.info.run_id}" for run in runs}
             return 200, list_document(runs, links).to_html(), any(map(is_going, runs))
-        if not re.fullmatch(r"[0-9a-f]{32}", place):
-            return 404, _message("There is no such page."), False
         if (report := report_of(self.client, place)) is not None:
             return 200, report, False
         run = parent_run(self.client, place)

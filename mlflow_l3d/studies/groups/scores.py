@@ -96,11 +96,8 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str, *, f
     if infinite := frame.loc[is_infinite, "name"].tolist():
         which = f"{counted(len(infinite), 'run')} ended with nan or inf, as {infinite[0]}: diverged?"
         notes.append(f"{which} Groups without such runs look better than they are.")
-    counts = {
-        "found": int(theirs.sum()),
-        "used": int(used.sum()),
-        **{str(state): n for state, n in states.value_counts().items()},
-    }
+    counts = {"found": int(theirs.sum()), "used": int(used.sum())}
+    counts |= {str(state): count for state, count in states.value_counts().items()}
     if still := frame.loc[theirs & frame["status"].eq("RUNNING"), "name"].head(3).tolist():
         notes.append(f"Still running, and left out: {', '.join(still)}.")
     if parents := int((scored & is_parent).sum()):

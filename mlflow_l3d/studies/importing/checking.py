@@ -145,13 +145,12 @@ def _difference(run: RecordedRun, other: RecordedRun) -> str:
 
 def _once(runs: Iterable[RecordedRun]) -> tuple[list[RecordedRun], list[str]]:
     """Return each run once, and one note for each repetition that names both files."""
-    runs_by_key: dict[str, RecordedRun] = {}
-    notes = []
-    for run in runs:
-        first = runs_by_key.setdefault(run.key, run)
-        if first is not run:
-            notes.append(f"{run.source} is the same run as {first.source}, and left out.")
-    return list(runs_by_key.values()), notes
+    firsts: dict[str, RecordedRun] = {}
+    same = [(run, firsts.setdefault(run.key, run)) for run in runs]
+    notes = [
+        f"{run.source} is the same run as {first.source}, and left out." for run, first in same if run is not first
+    ]
+    return list(firsts.values()), notes
 
 
 def _scored(run: RecordedRun, *, classes_named: bool = False) -> RecordedRun:

@@ -82,8 +82,7 @@ class Import:
     def seeds(self) -> tuple[int, ...] | None:
         """The seeds if the runs differ in nothing else, else None."""
         for name, values in self.grouped[0].seed_values.items() if not self.grouped[1] else ():
-            whole = all(value.isascii() and value.isdigit() for value in values)
-            if "seed" in str(name).lower() and whole and len(set(map(int, values))) == len(values):
+            if "seed" in str(name).lower() and values.str.fullmatch("[0-9]+").all() and values.map(int).is_unique:
                 return tuple(map(int, values))
         return None
 

@@ -77,7 +77,7 @@ class RecordedRun:
         return _digest(self.ids[order]) + _digest(self.labels[order])
 
     def answered(
-        self, ids: Iterable[object], labels: Sequence[object], answers: Sequence[object], right: Sequence[bool]
+        self, ids: Iterable[object], labels: Iterable[object], answers: Iterable[object], right: Sequence[bool]
     ) -> RecordedRun:
         """Return the run with answers as text; one that the tool called right is the label, so that right ones agree.
 
@@ -110,7 +110,7 @@ def graded(values: Sequence[float]) -> tuple[str, list[bool] | None]:
     return ("accuracy", [value == 1 for value in values]) if {*values} <= {0, 1} else ("score_mean", None)
 
 
-def texts(values: Sequence[object]) -> Array:
+def texts(values: Iterable[object]) -> Array:
     """Return values as an array of texts; None stays."""
     return np.array([None if value is None else str(value).strip() for value in values] + [None], dtype=object)[:-1]
 

@@ -180,17 +180,8 @@ def _pairs(groups: Sequence[Sequence[System]]) -> pd.DataFrame:
                 variance = replace(variance, a_run=max(variance.a_run, a_run))
             needed = runs_to_settle(difference, variance, math.nan, 1 - (1 - LEVEL) / every)
         rows.append((one[0].name, other[0].name, one[0].runs, other[0].runs, shared, difference, *limits, p, needed))
-    columns = [
-        "first",
-        "second",
-        "runs_first",
-        "runs_second",
-        "shared",
-        *with_interval("difference"),
-        "p",
-        "runs_needed",
-    ]
-    frame = pd.DataFrame(rows, columns=columns).fillna({"p": 1.0})  # of unknown variance
+    columns = ["first", "second", "runs_first", "runs_second", "shared", *with_interval("difference")]
+    frame = pd.DataFrame(rows, columns=[*columns, "p", "runs_needed"]).fillna({"p": 1.0})  # of unknown variance
     # Pairs that are not compared count as compared without a finding.
     adjusted = holm([*frame["p"], *[1.0] * (every - len(frame))])[: len(frame)]
     is_found = adjusted <= 1 - LEVEL

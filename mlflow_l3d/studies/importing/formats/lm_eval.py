@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from mlflow_l3d.analysis.intervals import known
 from mlflow_l3d.errors import L3DError
@@ -25,7 +26,6 @@ _NOT_SETTINGS: Final = (
 """Entries of the tool's ``config`` that do not affect the score, or repeat another entry."""
 _RIGHT: Final = ("acc", "exact_match")
 """Metrics that are 1 for a sample with a right answer."""
-_NEEDED: Final = ("doc_id", "target", "filtered_resps", "metrics")
 
 
 def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
@@ -37,49 +37,42 @@ def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[
     # Metrics that choose otherwise than ``acc``: their runs have other predictions.
     rule = metric if metric in ("acc_norm", "acc_mutual_info") else ""
     samples = _samples(path, ["arguments"] * bool(rule))
-    if not samples:
+    if samples.empty:
         raise L3DError(f"{path.name}: holds no samples.")
-    filters: dict[str, list[int]] = {}
-    for place, name in enumerate(samples["filter"]):
-        filters.setdefault(str(name or "none"), []).append(place)
     config, of_task = document.get("configs", {}).get(task, {}), document.get("results", {}).get(task, {})
-    seconds = float(document.get("total_evaluation_time_seconds") or 0.0)
-    settings = _settings(document, task)
+    seconds, settings = float(document.get("total_evaluation_time_seconds") or 0.0), _settings(document, task)
+    filters = [str(name or "none") for name in samples["filter"]]
     runs = []
-    for name, places in filters.items():
-        how = {**settings, "filter": name} if len(filters) > 1 else settings
+    for name, rows in samples.groupby(filters, sort=False):
+        how = {**settings, "filter": str(name)} if len({*filters}) > 1 else settings
         run = RecordedRun(source=path.name, task=task, kind="", settings=how, scores={}, duration_seconds=seconds)
-        rows = {key: [values[place] for place in places] for key, values in samples.items()}
         results = {key.partition(",")[0]: value for key, value in of_task.items() if key.endswith(f",{name}")}
-        runs.append(_with_samples(run, rows, config, results, rule))
+        runs.append(_with_samples(run, rows.reset_index(drop=True), config, results, rule))
     return runs
 
 
-def _samples(path: Path, more: list[str]) -> dict[str, list[Any]]:
-    """Return the samples of a file by column, without the texts of documents, and of prompts if `more` lacks them.
+def _samples(path: Path, more: list[str]) -> pd.DataFrame:
+    """Return the samples of a file, without the texts of documents, and of prompts if `more` lacks them.
 
     Raises
     ------
     L3DError
         If a line is not JSON, or lacks an entry that the tool always writes.
     """
-    columns: dict[str, list[Any]] = {}
+    needed, rows = ("doc_id", "target", "filtered_resps", "metrics"), []
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             sample = read_json(path, line, number)
-            for name in _NEEDED:
-                if sample.get(name) is None:
-                    raise L3DError(f"{path.name}, line {number}: has no {name}; is it written by lm_eval?")
-            columns = columns or {name: [] for name in (*_NEEDED, "doc_hash", "filter", *more, *sample["metrics"])}
-            for name, values in columns.items():
-                values.append(sample.get(name))
-    return columns
+            if lacking := [name for name in needed if sample.get(name) is None]:
+                raise L3DError(f"{path.name}, line {number}: has no {lacking[0]}; is it written by lm_eval?")
+            rows.append({name: sample.get(name) for name in (*needed, "doc_hash", "filter", *more, *sample["metrics"])})
+    return pd.DataFrame(rows, dtype=object)
 
 
 def _with_samples(
-    run: RecordedRun, samples: Mapping[str, list[Any]], config: Mapping[str, Any], results: Mapping[str, Any], rule: str
+    run: RecordedRun, samples: pd.DataFrame, config: Mapping[str, Any], results: Mapping[str, Any], rule: str
 ) -> RecordedRun:
     """Return a run with its scores, and with its predictions if there are any."""
     metrics = samples["metrics"][0]
@@ -118,7 +111,7 @@ def _with_samples(
     return replace(run, kind="multiple_choice").answered(ids, targets, answers, right)
 
 
-def _likely(samples: Mapping[str, list[Any]], rule: str) -> npt.NDArray[np.int64] | None:
+def _likely(samples: pd.DataFrame, rule: str) -> npt.NDArray[np.int64] | None:
     """Return the place of the choice that each sample has by a rule, else the likeliest; None if this is unknown."""
     if any(len(each) < 2 for each in samples["filtered_resps"]):
         return None

@@ -35,10 +35,10 @@ def check_seeds(given: list[Any]) -> tuple[int, ...]:
     for seed in given:
         if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or not 0 <= seed < 2**63:
             raise ParameterError("seeds", repr(seed), "must be whole numbers from 0 to 2**63 - 1")
-    seeds = tuple(int(seed) for seed in given)
-    repeated = [seed for at, seed in enumerate(seeds) if seed in seeds[:at]]
-    if repeated:
-        raise ParameterError("seeds", repeated[0], "must occur once", "A seed that is repeated repeats its run.")
+    seeds = tuple(map(int, given))
+    if len({*seeds}) < len(seeds):
+        repeated = max(seeds, key=seeds.count)
+        raise ParameterError("seeds", repeated, "must occur once", "A seed that is repeated repeats its run.")
     if len(seeds) < 2:
         listed = ", ".join(map(str, seeds)) or "(none)"
         raise ParameterError("seeds", listed, "must be at least two", "One seed has no spread; the papers' are ten.")
