@@ -17,7 +17,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import value_text
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.comparison.report.words import Side
+from mlflow_l3d.studies.comparison.report.words import ComparedParent
 from mlflow_l3d.studies.investigation.evaluate import typed_parameters
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.request import is_typed
@@ -100,13 +100,14 @@ class Parent:
         changed = {name: text for name, text in known.items() if text != declared[name].default}
         return Source(approach=str(approach.get("name")), given=changed, is_typed=is_typed(texts))
 
-    def side(self, choices: Mapping[str, object]) -> Side:
+    def compared(self, task: str, system: str, choices: Mapping[str, object]) -> ComparedParent:
         """Return how a report names it, with the parameters in which it differs from the others."""
         layout = all_designs().get(self.run.data.tags.get(names.DESIGN, ""))
         runs = "mitigation_runs" if layout is not None and layout.tables_are_golden else "golden_runs"
         verb, runs = ("seeds", "seeds") if "seeds" in self.document else ("investigate", runs)
         shown = {name: value_text(value) for name, value in choices.items()}
-        return Side(choices=shown, command=self.source.command(verb, **{runs: "RUNS"}))
+        command = self.source.command(verb, **{runs: "RUNS"})
+        return ComparedParent(task, system, self.run_id, str(self.run.info.experiment_id), shown, command)
 
 
 def read_parents(client: Client, run_ids: Sequence[str]) -> list[Parent]:

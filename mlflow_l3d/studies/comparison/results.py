@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
 
@@ -18,27 +17,12 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.comparison.report.pairs import advice_on
-from mlflow_l3d.studies.comparison.report.words import Side
+from mlflow_l3d.studies.comparison.report.words import ComparedParent
 from mlflow_l3d.studies.files import save_report, write_json, write_tables
 from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import run_page
-
-
-class ComparedParent(NamedTuple):
-    """A parent run, with its task and system in the comparison, and as the report names it."""
-
-    task: str
-    system: str
-    run_id: str
-    experiment_id: str
-    side: Side = Side()
-
-    @property
-    def settings(self) -> str:
-        """In what it differs from the others, and its run id."""
-        return ", ".join([*(f"{name}={value}" for name, value in self.side.choices.items()), f"run {self.run_id}"])
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,10 +89,15 @@ class ComparedRuns(OnOneScreen):
             self.scores,
             self.importances,
             self.self_checks,
-            sides={(parent.task, parent.system): parent.side for parent in self.parents},
+            parents=self.parents,
             source=self.source,
-            settings={f"{parent.system} ({parent.task})": parent.settings for parent in self.parents},
+            settings={f"{each.system} ({each.task})": _settings(each) for each in self.parents},
         )
+
+
+def _settings(parent: ComparedParent) -> str:
+    """Return in what a parent differs from the others, and its run id."""
+    return ", ".join([*(f"{name}={value}" for name, value in parent.choices.items()), f"run {parent.run_id}"])
 
 
 def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
@@ -116,7 +105,7 @@ def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
     comparison, frame = compared.comparison, compared.to_frame(full=True)
     frame.to_csv(folder / "differences.csv", index=False)
     compared.scores.to_parquet(folder / "scores.parquet", index=False)
-    parents = pd.DataFrame(compared.parents).drop(columns="side")
+    parents = pd.DataFrame(compared.parents)[["task", "system", "run_id", "experiment_id"]]
     checks = [asdict(check) | {"rate": check.rate} for check in compared.self_checks]
     advice = [asdict(advice_on(each)) for each in comparison.differences]
     more = {"parents": parents, "metrics": compared.metrics(), "self_checks": checks, "advice": advice}

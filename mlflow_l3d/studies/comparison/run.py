@@ -25,7 +25,7 @@ from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.comparison.parameters import COMPARE, CompareOptions
 from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, requests
 from mlflow_l3d.studies.comparison.reading import importances_of_differences, read_runs, systems_of
-from mlflow_l3d.studies.comparison.results import ComparedParent, ComparedRuns, note, write_comparison
+from mlflow_l3d.studies.comparison.results import ComparedRuns, note, write_comparison
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
@@ -183,10 +183,8 @@ def compare_parents(client: Client, parents: _Matched, arguments: Arguments, run
     compared, of_differences = [], []
     for task, systems in systems_by_task.items():
         choices = choices_among([parent.run for parent in systems.values()])
-        compared += [
-            ComparedParent(task, name, parent.run_id, str(parent.run.info.experiment_id), parent.side(own_choices))
-            for (name, parent), own_choices in zip(systems.items(), choices, strict=True)
-        ]
+        of_parents = zip(systems.items(), choices, strict=True)
+        compared += [parent.compared(task, name, own_choices) for (name, parent), own_choices in of_parents]
         runs = {name: read_runs(client, parent, metric) for name, parent in systems.items()}
         tasks[task], task_notes = systems_of(runs, metric)
         remarks += [*task_notes, *_other_examples(tasks[task])]

@@ -34,8 +34,6 @@ from mlflow_l3d.tracking.pages import STUDIES
 from mlflow_l3d.tracking.parent import is_stale
 
 _HOSTS: Final = ("127.0.0.1", "localhost")
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-"""Pages hold all that they show, and ask for nothing."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,11 @@ def view(
         client = connect()
         parent_run_id = latest_investigation(client) if parent_run_id == "latest" else whole_id(client, parent_run_id)
         if typed["cite"]:
-            return Viewed(1, text=_cited(client, parent_run_id))
+            cited = None if parent_run_id == "all" else result_of(client, parent_run_id, "parent_run_id")
+            if not hasattr(cited, "cited"):
+                allowed = "must be the run of an investigation or a seeds study, to cite it"
+                raise ParameterError("parent_run_id", parent_run_id, allowed, "Use: mlflow-l3d view RUN_ID --cite.")
+            return Viewed(1, text=str(cited.cited()))
         if {str(comment), str(badge)} != {"none"}:
             text = write_comment(client, parent_run_id, str(comment), str(badge))
             if str(bundle) != "none":
@@ -139,17 +141,6 @@ def view(
             runs = [] if report else studies_of(client)
             return Viewed(len(runs) or 1, "this notebook", page=report or list_document(runs, {}).to_html())
         return _serve(client, parent_run_id, int(typed["port"]), opened=bool(typed["browser"]))
-
-
-def _cited(client: Client, run_id: str) -> str:
-    if run_id == "all":
-        fix = "Name it: mlflow-l3d view RUN_ID --cite."
-        raise ParameterError("parent_run_id", run_id, "must be the study to cite", fix)
-    result = result_of(client, run_id, "parent_run_id")
-    if not hasattr(result, "cited"):
-        fix = "Leave out --cite, and see its report."
-        raise ParameterError("parent_run_id", run_id, "must be the run of an investigation or a seeds study", fix)
-    return str(result.cited())
 
 
 def studies_of(client: Client) -> list[Run]:
@@ -258,7 +249,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))
-        self.send_header("Content-Security-Policy", _POLICY)
+        # Pages hold all that they show, and ask for nothing.
+        policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+        self.send_header("Content-Security-Policy", policy)
         if changes:
             self.send_header("Refresh", "10")
         self.end_headers()

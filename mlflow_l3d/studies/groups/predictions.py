@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -140,10 +141,9 @@ def _match(tables: Sequence[pd.DataFrame]) -> tuple[list[pd.DataFrame], str]:
         remark = f"have {'ids that repeat' if 'example_id' in first else 'no ids'}: they are {how}"
     named = [table.set_axis(table[key].to_numpy()) if key == "example_id" else table for table in alike]
     named = [table.sort_values(key, key=lambda column: column.astype(str)) if key else table for table in named]
-    examples = [tuple(hash_pandas_object(table[names].astype(str), index=False)) for table in named]
-    return [
-        table for table, each in zip(named, examples, strict=True) if each == max(examples, key=examples.count)
-    ], remark
+    examples = [hash_pandas_object(table[names].astype(str), index=False).to_numpy().tobytes() for table in named]
+    ((most, _),) = Counter(examples).most_common(1)
+    return [table for table, each in zip(named, examples, strict=True) if each == most], remark
 
 
 def _texts(column: pd.Series) -> pd.Series:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +19,6 @@ from mlflow_l3d.parameters.values import Whole
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.existing import ExistingRuns, histories
-
-_NO_METRIC: Final = re.compile(r"(?:^|[_/. ])(?:std|stderr|sem|rank|split\d+)(?:[_/. ]|$)")
-"""Words in names of what scikit-learn's searches log with each score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +124,9 @@ def _metric(metrics: pd.DataFrame, asked: str) -> tuple[Metric, list[str]]:
         if name not in counts:
             raise unknown_name("metric", name, counts.index, "one that finished runs have:")
         return named(name) if is_higher is None else replace(named(name), greater_is_better=is_higher), []
-    likely = {name: Printed(numbers[name].median()) for name in counts.index if not _NO_METRIC.search(name)}
+    # Words in names of what scikit-learn's searches log with each score.
+    no_metric = r"(?:^|[_/. ])(?:std|stderr|sem|rank|split\d+)(?:[_/. ]|$)"
+    likely = {name: Printed(numbers[name].median()) for name in counts.index if not re.search(no_metric, name)}
     most = max((counts[name] for name in likely if chosen_score({name: likely[name]})), default=0)
     name = chosen_score({name: value for name, value in likely.items() if 2 * counts[name] >= most})
     if not name:

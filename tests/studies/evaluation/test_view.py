@@ -155,7 +155,7 @@ def test_the_beginning_of_two_ids_lists_them(monkeypatch: pytest.MonkeyPatch) ->
     [
         ({"port": 70000}, "port=70000: must be a whole number from 0 to 65535"),
         ({"port": -1}, "port=-1: must be"),
-        ({"cite": True}, "parent_run_id=all: must be the study to cite. Name it: mlflow-l3d view RUN_ID"),
+        ({"cite": True}, "parent_run_id=all: must be the run of an investigation or a seeds study"),
         ({"cite": True, "bundle": "pages"}, "bundle=pages: has no effect with cite"),
         ({"cite": True, "parent_run_id": "a" * 32}, "parent_run_id=aaaa"),
     ],

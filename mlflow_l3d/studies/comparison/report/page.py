@@ -22,7 +22,7 @@ from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.studies.comparison.report import pairs as of
 from mlflow_l3d.studies.comparison.report import tables
 from mlflow_l3d.studies.comparison.report.pairs import change, judged, limits, overall_ranks, short_names
-from mlflow_l3d.studies.comparison.report.words import Sides, answers, differing_sentence, headline, steps
+from mlflow_l3d.studies.comparison.report.words import ComparedParent, answers, differing_sentence, headline, steps
 
 _MOST: Final = 5
 """Rows of the first table at most."""
@@ -34,7 +34,7 @@ def comparison_document(
     importances: pd.DataFrame,
     checks: Sequence[SelfCheck] = (),
     *,
-    sides: Sides = MappingProxyType({}),
+    parents: Sequence[ComparedParent] = (),
     source: Source | None = None,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Document:
@@ -50,7 +50,7 @@ def comparison_document(
         As :func:`mlflow_l3d.studies.comparison.report.tables.factor_table` has it.
     checks
         A/A comparisons.
-    sides
+    parents
         The compared runs.
     source
         The run that holds the comparison, and its command.
@@ -58,7 +58,7 @@ def comparison_document(
         As in :class:`mlflow_l3d.report.page.Document`.
     """
     source = source or Source()
-    notes = [*filter(None, [differing_sentence(comparison, sides)]), *_false_claims(checks), *comparison.notes]
+    notes = [*filter(None, [differing_sentence(comparison, parents)]), *_false_claims(checks), *comparison.notes]
     letters = ", ".join(f"{short}: {name}" for name, short in short_names(comparison).items() if len(short) < len(name))
     systems = letters or counted(len(comparison.systems), "system")
     return Document(
@@ -68,7 +68,7 @@ def comparison_document(
         place=source.place(counted(len(scores), "run")),
         answers=answers(comparison),
         table=first_table(comparison),
-        steps=[*steps(comparison, sides, source)],
+        steps=[*steps(comparison, parents, source)],
         legend=letters,
         lines=source.lines,
         notes=notes,

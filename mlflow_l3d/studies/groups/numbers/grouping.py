@@ -42,7 +42,6 @@ _WRITES: Final = re.compile(
     re.IGNORECASE,
 )
 """Names of what a run writes, and of runs: settings only if each value is in two runs or more."""
-_INNER_SEED: Final = re.compile(r"((?:\w*seed|random_state)['\"]?\s*[=:]\s*)(?:\d+|None|null)")
 _WHOLE: Final = re.compile(r"-?(?:0|[1-9]\d*)")
 
 
@@ -96,7 +95,8 @@ def canonical(text: str) -> str:
     with suppress(ValueError):
         if not re.match(r"-?0\d", text) and np.isfinite(number := float(text)):
             return f"{number:.15g}"
-    return re.sub(r"\bcuda:\d+\b", "cuda", _INNER_SEED.sub(r"\1*", text))
+    seedless = re.sub(r"((?:\w*seed|random_state)['\"]?\s*[=:]\s*)(?:\d+|None|null)", r"\1*", text)
+    return re.sub(r"\bcuda:\d+\b", "cuda", seedless)
 
 
 def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, seed: str = AUTO) -> Grouping:

@@ -22,31 +22,27 @@ _OWN: Final = ("example_id", "label", "prediction")
 _KNOWN: Final = (*_OWN, "score", "task", "settings")
 _RUN: Final = re.compile(r"(?i)(random_?)?(seed|state)|run|pred(iction)?|trial|rep(eat|etition|licate)?|model")
 """Usual words for runs in names of columns."""
-_INDEX: Final = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
-"""Names under which pandas writes or reads the index of a frame."""
-_OF_EXAMPLES: Final = re.compile(
-    r"(?i)id|gold|target|answer|output|response|reference|truth|y_?true|y_?pred|pred|text|question"
-)
+_OF_EXAMPLES: Final = "id|gold|target|answer|output|response|reference|truth|y_?true|y_?pred|pred|text|question"
 """Names in tables of predictions: with two of them, rows are examples and not runs."""
 _SETTING: Final = re.compile(r"(?i).*(seed|rate|decay|lr|dropout|temperature|momentum|alpha|beta).*")
 """Names of settings, also of those with decimals."""
-_FILE: Final = re.compile(r"(?i)(.*?)[_.-]?(seed|run)[_=-]?(\d+)")
-"""Name of a file of one run: task, and the name and number of its seed."""
 Runs = list[tuple[dict[str, str], pd.DataFrame]]
 
 
 def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
     """Return the runs of one file; `columns` names the roles of its columns, see ``--columns``."""
     check_names("columns", columns, _KNOWN)
-    values = {name: map(text_of, each) for name, each in read_columns(path).items() if not _INDEX.fullmatch(name)}
-    frame = pd.DataFrame({name: [text or "" for text in each] for name, each in values.items()}, dtype=object)
+    values = {name: [text_of(value) or "" for value in each] for name, each in read_columns(path).items()}
+    index = r"Unnamed: \d+|__index_level_\d+__|"  # names under which pandas writes or reads the index of a frame
+    frame = pd.DataFrame({name: each for name, each in values.items() if not re.fullmatch(index, name)}, dtype=object)
     listed = [name for name in columns.get("settings", "").split("+") if name]
     renamed = {column: name for name, column in columns.items() if name != "settings"}
     for column in (*renamed, *listed):
         if column not in frame:
             raise ParameterError("columns", column, f"{path.name} has no such column, but {', '.join(map(str, frame))}")
     frame = frame.rename(columns=renamed)
-    of_examples = not {*_OWN}.isdisjoint(frame) or frame.columns.str.fullmatch(_OF_EXAMPLES).sum() > 1
+    usual = [name for name in map(str, frame) if re.fullmatch(_OF_EXAMPLES, name, re.IGNORECASE)]
+    of_examples = len(usual) > 1 or not {*_OWN}.isdisjoint(frame)
     if not of_examples and (runs := _scores(path, frame, listed, metric)):
         return runs
     frame = frame.rename(columns={column: name for name, column in roles_of(frame).items() if column not in listed})
@@ -159,9 +155,7 @@ def _long(source: str, frame: pd.DataFrame, listed: Sequence[str]) -> Runs:
     # Settings are columns that are constant, or in which an example has two values.
     varied = (name for name in others if frame[name].nunique() == 1 or examples[name].nunique().max() > 1)
     names = list(listed or varied)
-    if not names:
-        return [({}, frame)]
-    groups = list(frame.groupby(names, sort=False))
+    groups = list(frame.groupby(names, sort=False)) if names else [((), frame)]
     if len(groups) > max(1, len(frame) // 2):
         each = max(names, key=lambda name: frame[name].nunique())
         fix = "Name the columns that are settings: --columns settings=seed+shots."
@@ -175,8 +169,8 @@ def _run(path: Path, settings: Mapping[str, str], rows: pd.DataFrame) -> Recorde
     if "score" in rows:
         scores["score_mean"] = float(pd.to_numeric(rows["score"], errors="coerce").to_numpy(dtype=np.float64).mean())
     how = ", ".join(f"{name}={value}" for name, value in settings.items())
-    task = path.stem
-    if (named := _FILE.fullmatch(task)) and not any(map(is_seed, settings)):
+    task = path.stem  # of one run it may be: task, and the name and number of its seed
+    if (named := re.fullmatch(r"(?i)(.*?)[_.-]?(seed|run)[_=-]?(\d+)", task)) and not any(map(is_seed, settings)):
         settings, task = {**settings, named[2].lower(): named[3]}, named[1] or path.absolute().parent.name
     tasks = sorted(set(rows["task"])) if "task" in rows else [task]
     if len(tasks) > 1:

@@ -138,34 +138,28 @@ def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
         have ddof=0 (equation 1), the interval is of the standard deviation over all seeds. Of regression ``con`` is
         CON-PEAR; ccon, precision, recall and f1 are nan.
     """
-    return pd.DataFrame([_row(study) for study in studies])
-
-
-def _row(study: SeedsStudy) -> dict[str, object]:
-    scores, pairs = study.own, study.pairs
-    con, ccon = pairs.get("consistency", pairs.get("consistency_pearson")), pairs.get("correct_consistency")
-    columns: list[tuple[str, object, str]] = [("seeds", scores, "runs"), ("metric_mean", scores, "mean")]
-    columns += [
-        ("var", scores, "var"),
-        ("con", con, "mean"),
-        ("ccon", ccon, "mean"),
-        ("con_std", con, "std"),
-        ("ccon_std", ccon, "std"),
-    ]
-    for name in ("precision", "recall", "f1"):
-        macro = study.spreads.get(f"{name}_macro")
-        columns += [(name, macro, "mean"), (f"{name}_std", macro, "var")]
-    columns += [(end, scores, end) for name in ("mean", "std") for end in with_interval(name)[1:]]
-    columns += [(f"con_{end}", con, f"mean_{end}") for end in ("ci_low", "ci_high")]
-    columns += [(f"ccon_{end}", ccon, f"mean_{end}") for end in ("ci_low", "ci_high")]
-    row: dict[str, object] = {name: getattr(study, name) for name in ("model", "benchmark", "task")}
-    row |= {"metric": study.metric.name, "training_size": float(study.training_size or math.nan)}
-    row |= {column: getattr(record, number, math.nan) for column, record, number in columns}
-    row["kappa"] = study.together.get("fleiss_kappa", math.nan)
-    row |= {name: getattr(study.examples, name, math.nan) for name in ("robust_share", "fragile_share")}
-    for short, name in (("kappa", "fleiss_kappa"), ("robust", "robust_share"), ("fragile", "fragile_share")):
-        row[f"{short}_ci_low"], row[f"{short}_ci_high"] = study.intervals.get(name, (math.nan, math.nan))
-    return row | {"constant_seeds": len(study.constant_seeds)}
+    rows = []
+    for study in studies:
+        scores, pairs = study.own, study.pairs
+        con, ccon = pairs.get("consistency", pairs.get("consistency_pearson")), pairs.get("correct_consistency")
+        columns: list[tuple[str, object, str]] = [("seeds", scores, "runs"), ("metric_mean", scores, "mean")]
+        columns += [("var", scores, "var"), ("con", con, "mean"), ("ccon", ccon, "mean")]
+        columns += [("con_std", con, "std"), ("ccon_std", ccon, "std")]
+        for name in ("precision", "recall", "f1"):
+            macro = study.spreads.get(f"{name}_macro")
+            columns += [(name, macro, "mean"), (f"{name}_std", macro, "var")]
+        columns += [(end, scores, end) for name in ("mean", "std") for end in with_interval(name)[1:]]
+        columns += [(f"con_{end}", con, f"mean_{end}") for end in ("ci_low", "ci_high")]
+        columns += [(f"ccon_{end}", ccon, f"mean_{end}") for end in ("ci_low", "ci_high")]
+        row: dict[str, object] = {name: getattr(study, name) for name in ("model", "benchmark", "task")}
+        row |= {"metric": study.metric.name, "training_size": float(study.training_size or math.nan)}
+        row |= {column: getattr(record, number, math.nan) for column, record, number in columns}
+        row["kappa"] = study.together.get("fleiss_kappa", math.nan)
+        row |= {name: getattr(study.examples, name, math.nan) for name in ("robust_share", "fragile_share")}
+        for short, name in (("kappa", "fleiss_kappa"), ("robust", "robust_share"), ("fragile", "fragile_share")):
+            row[f"{short}_ci_low"], row[f"{short}_ci_high"] = study.intervals.get(name, (math.nan, math.nan))
+        rows.append({**row, "constant_seeds": len(study.constant_seeds)})
+    return pd.DataFrame(rows)
 
 
 def table_7(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
