@@ -122,7 +122,7 @@ def view(
         client = connect()
         parent_run_id = latest_investigation(client) if parent_run_id == "latest" else whole_id(client, parent_run_id)
         if typed["cite"]:
-            cited = None if parent_run_id == "all" else result_of(client, parent_run_id, "parent_run_id")
+            cited: Any = None if parent_run_id == "all" else result_of(client, parent_run_id, "parent_run_id")
             if not hasattr(cited, "cited"):
                 allowed = "must be the run of an investigation or a seeds study, to cite it"
                 raise ParameterError("parent_run_id", parent_run_id, allowed, "Use: mlflow-l3d view RUN_ID --cite.")
@@ -211,13 +211,7 @@ def _write(client: Client, run_id: str, folder: Path) -> Viewed:
 
 
 def _serve(client: Client, run_id: str, port: int, *, opened: bool) -> Viewed:
-    handler = type("_Pages", (_Handler,), {"client": client})
-    for each in range(port, min(port + 20, 65_536)):
-        with suppress(OSError):
-            server = ThreadingHTTPServer((_HOSTS[0], each), handler)
-            break
-    else:
-        raise L3DError(f"port={port}: none of the next 20 ports is free. Name another one.")
+    server = _listening(port, type("_Pages", (_Handler,), {"client": client}))
     address = f"http://{_HOSTS[0]}:{server.server_port}/"
     logger.warning("%s\nCtrl-C ends it, or: kill %d. To write pages instead: --bundle FOLDER", address, os.getpid())
     if opened:
@@ -225,6 +219,14 @@ def _serve(client: Client, run_id: str, port: int, *, opened: bool) -> Viewed:
     with server, suppress(KeyboardInterrupt):
         server.serve_forever()
     return Viewed(len(studies_of(client)))
+
+
+def _listening(port: int, handler: Any) -> ThreadingHTTPServer:
+    """Return a server at the first port that is free."""
+    for each in range(port, min(port + 20, 65_536)):
+        with suppress(OSError):
+            return ThreadingHTTPServer((_HOSTS[0], each), handler)
+    raise L3DError(f"port={port}: none of the next 20 ports is free. Name another one.")
 
 
 def _message(headline: str, *notes: str) -> str:

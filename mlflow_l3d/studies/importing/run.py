@@ -185,6 +185,7 @@ class _Importing(Study[Import, CellRecord, FilesEvaluation]):
                 about=about,
                 study=study,
                 runs=tuple(cells["run_id"]),
+                written=len(cells),
                 problems=request.problems,
                 notes=request.notes,
                 examples=examples,

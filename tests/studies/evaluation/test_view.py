@@ -19,7 +19,7 @@ from mlflow import MlflowClient
 from run_helpers import Place, sqlite_place
 
 from mlflow_l3d import cli, load
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.evaluation import view as viewing
 from mlflow_l3d.studies.evaluation.view import view
 from mlflow_l3d.studies.helpers import PORT
@@ -168,10 +168,16 @@ def test_mistakes_are_one_line(studied: tuple[Place, str, str], options: dict[st
 
 def test_the_last_port_has_no_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
-    monkeypatch.setattr(viewing, "ThreadingHTTPServer", lambda place, _: tried.append(place[1]))
-    list(viewing._listening(65_530, viewing._Handler))
-    assert tried == list(range(65_530, 65_536))
-    list(viewing._listening(PORT, viewing._Handler))
+
+    def taken(place: tuple[str, int], _: object) -> None:
+        tried.append(place[1])
+        raise OSError
+
+    monkeypatch.setattr(viewing, "ThreadingHTTPServer", taken)
+    for port in (65_530, PORT):
+        with pytest.raises(L3DError, match=f"port={port}: none of the next 20 ports is free"):
+            viewing._listening(port, viewing._Handler)
+    assert tried[:7] == [*range(65_530, 65_536), PORT]
     assert not {5060, 5061} & {*tried}  # browsers open neither
 
 
@@ -227,10 +233,11 @@ def test_a_run_may_stand_behind_the_verb(verb: str, name: str) -> None:
 
 
 def test_the_next_port_is_taken_if_one_is_not_free() -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), viewing._Handler) as first:
-        second = next(viewing._listening(first.server_port, viewing._Handler))
-        with second:
-            assert first.server_port < second.server_port <= first.server_port + 20
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), viewing._Handler) as first,
+        viewing._listening(first.server_port, viewing._Handler) as second,
+    ):
+        assert first.server_port < second.server_port <= first.server_port + 20
 
 
 def test_client_is_that_of_the_server(studied: tuple[Place, str, str]) -> None:

@@ -387,7 +387,9 @@ def test_equal_scores_and_the_next_step_after_tags(place: Place) -> None:
     for model in "ab":
         for seed in range(3):
             add_run(place, {"model": model, "seed": seed + 5}, {"accuracy": 0.5 + 0.1 * (model == "a") + 0.001 * seed})
-    assert "--tag=true" not in evaluated(place, log=True, tag=True).summary().split("Next:")[1].split("Seeds:")[0]
+    assert (
+        "Write to each run" not in evaluated(place, log=True, tag=True).summary().split("Next:")[1].split("Seeds:")[0]
+    )
 
 
 def test_a_commit_that_moves_the_score_withholds_the_verdict(place: Place) -> None:

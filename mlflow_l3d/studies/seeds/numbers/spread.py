@@ -75,7 +75,7 @@ def metric_spread(scores: npt.ArrayLike, metric: Metric, *, level: float = LEVEL
     )
 
 
-def mean_interval(scores: FloatArray, level: float) -> tuple[float, float]:
+def mean_interval(scores: FloatArray, level: float = LEVEL) -> tuple[float, float]:
     """Return the t interval of the mean over all seeds.
 
     Parameters
