@@ -35,7 +35,7 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import WIDTH, marked
 from mlflow_l3d.studies.comparison.report.page import comparison_document
-from mlflow_l3d.studies.comparison.report.words import Side
+from mlflow_l3d.studies.comparison.report.words import ComparedParent
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult
 from mlflow_l3d.studies.search.report import search_report
@@ -76,12 +76,11 @@ def comparison() -> Document:
         for one in systems
         for at, score in enumerate(one.scores)
     ]
-    sides = {
-        (ATTACK, name): Side(choices={ATTACK: name}, source=Source(given={"task": ATTACK})) for name in (ATTACK, "b")
-    }
+    command = Source(given={"task": ATTACK}).command(golden_runs="RUNS")
+    parents = [ComparedParent(ATTACK, name, ATTACK, "0", {ATTACK: name}, command) for name in (ATTACK, "b")]
     source = Source(run_id="r1", given={"runs": ATTACK})
     return comparison_document(
-        compared, pd.DataFrame(scores), pd.DataFrame(), sides=sides, source=source, settings=SETTINGS
+        compared, pd.DataFrame(scores), pd.DataFrame(), parents=parents, source=source, settings=SETTINGS
     )
 
 

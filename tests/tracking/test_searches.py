@@ -115,7 +115,7 @@ def test_a_run_that_is_no_finished_search(place: Place, asked: InvestigationRequ
         "Set MLFLOW_TRACKING_URI to the server that has it."
     )
     plain = client.create_run("0").info.run_id
-    assert "must be the run of a search, and is a run of something else. Run mlflow-l3d search" in refused(
+    assert "must be the run of a search, and is a run with the role none. Run mlflow-l3d search" in refused(
         place, plain, subject
     )
     investigation = client.create_run("0", tags={names.ROLE: "investigation"}).info.run_id
@@ -134,18 +134,9 @@ def test_a_run_that_is_no_finished_search(place: Place, asked: InvestigationRequ
     assert f"is a run that was deleted. Run: mlflow runs restore -r {ended}" in refused(place, ended, subject)
 
 
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        (None, "has no artifact hyperparameters.json"),
-        ("[1]", "has no JSON object in its artifact"),
-        ("{", "its artifact hyperparameters.json cannot be read"),
-        ("\udcff", "its artifact hyperparameters.json cannot be read"),
-    ],
-)
-def test_a_search_that_left_nothing_of_use(
-    place: Place, subject: Subject, tmp_path: Path, content: str | None, line: str
-) -> None:
+@pytest.mark.parametrize("content", [None, "[1]", "{", "\udcff"])
+def test_a_search_that_left_nothing_of_use(place: Place, subject: Subject, tmp_path: Path, content: str | None) -> None:
+    line = "has no artifact hyperparameters.json that can be read"
     tags = {names.ROLE: "search", names.STATE: "complete", names.SEARCH_SUBJECT: subject.key}
     run_id = place.client.create_run("0", tags=tags).info.run_id
     if content is not None:
@@ -154,7 +145,7 @@ def test_a_search_that_left_nothing_of_use(
         place.client.log_artifact(run_id, str(file))
     place.client.set_terminated(run_id, "FINISHED")
     assert refused(place, run_id, subject).startswith(f"hyperparameters={run_id}: {line}")
-    assert refused(place, "latest", subject).startswith(f"hyperparameters=latest (run {run_id}): {line}")
+    assert refused(place, "latest", subject).startswith(f"hyperparameters={run_id}: {line}")
 
 
 def test_a_server_that_is_away(tmp_path: Path, subject: Subject) -> None:

@@ -22,7 +22,7 @@ MOST_RUNS: Final = 200
 _UNKNOWN: Final = (math.nan, math.nan)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PairSpread:
     """A measure of agreement over the S (S - 1) / 2 pairs of seeds.
 

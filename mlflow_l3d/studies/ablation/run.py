@@ -194,7 +194,7 @@ def _ablate(client: Client, recorded: Recorded, asked: Arguments, wanted: Mappin
     notes = (f"Fewer test examples were not looked at: {why}.",) if why else ()
     parent = Parent(recorded.parent, known_document(client, run_id, names.INVESTIGATION))
     address = runs_page(client, str(recorded.parent.info.experiment_id))
-    source = replace(parent.side({}).source, run_id=run_id, address=address)
+    source = replace(parent.source, run_id=run_id, address=address)
     return Ablation(run_id, metric, frame, notes, source)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final
+from itertools import chain
+from typing import Any
+
+import pandas as pd
 
 from mlflow_l3d.approaches.command.options import options_of
 from mlflow_l3d.designs import all_designs
@@ -15,7 +17,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.numbers import value_text
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.comparison.report.words import Side
+from mlflow_l3d.studies.comparison.report.words import ComparedParent
 from mlflow_l3d.studies.investigation.evaluate import typed_parameters
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.request import is_typed
@@ -25,10 +27,6 @@ from mlflow_l3d.tracking.children import whole_id
 from mlflow_l3d.tracking.connection import Client, Run
 from mlflow_l3d.tracking.earlier.past import latest_investigation, own_parameter
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run
-
-_CHOICE: Final = "choice."
-_LATER: Final = ("num_labelled", "test_size", "test_selection", "design", "root_seed")
-"""Parameters that name parent runs if approach, model and hyperparameters do not distinguish them."""
 
 
 @dataclass(frozen=True)
@@ -84,29 +82,32 @@ class Parent:
         model = self.document.get("model", {}).get("name") or own_parameter(self.run, "model") or ""
         approach = self.document.get("approach", {}).get("name") or own_parameter(self.run, "approach") or ""
         choices = {"approach": str(approach), "model": str(model).rsplit("/", 1)[-1]}
-        choices |= {
-            name.removeprefix(_CHOICE): str(value)
-            for name, value in self.run.data.params.items()
-            if name.startswith(_CHOICE) and name != f"{_CHOICE}task"
-        }
+        typed = {name: str(value) for name, value in self.run.data.params.items() if name.startswith("choice.")}
+        choices |= {name.removeprefix("choice."): text for name, text in typed.items() if name != "choice.task"}
         choices |= {name: str(value) for name, value in self.document.get("hyperparameters", {}).items()}
-        return choices | {name: own_parameter(self.run, name) or "" for name in (*_LATER, "source")}
+        # These name parent runs that approach, model and hyperparameters do not distinguish.
+        later = ("num_labelled", "test_size", "test_selection", "design", "root_seed", "source")
+        return choices | {name: own_parameter(self.run, name) or "" for name in later}
 
-    def side(self, choices: Mapping[str, object]) -> Side:
-        """Return how a report names it, with the parameters in which it differs from the others."""
-        shown = {name: value_text(value) for name, value in choices.items()}
+    @property
+    def source(self) -> Source:
+        """Its command; that of a run of other code is not known."""
         approach, typed = self.document.get("approach"), self.document.get("parameters")
-        if not isinstance(typed, dict) or not isinstance(approach, dict):  # of other code
-            return Side(choices=shown)
-        is_seeds = "seeds" in self.document
-        verb, declared = ("seeds", SEEDS) if is_seeds else ("investigate", MAIN)
-        texts = typed_parameters(self.document).items()
-        changed = {name: str(text) for name, text in texts if name in declared and text != declared[name].default}
+        if not isinstance(typed, dict) or not isinstance(approach, dict):
+            return Source()
+        declared, texts = SEEDS if "seeds" in self.document else MAIN, typed_parameters(self.document)
+        known = {name: str(text) for name, text in texts.items() if name in declared}
+        changed = {name: text for name, text in known.items() if text != declared[name].default}
+        return Source(approach=str(approach.get("name")), given=changed, is_typed=is_typed(texts))
+
+    def compared(self, task: str, system: str, choices: Mapping[str, object]) -> ComparedParent:
+        """Return how a report names it, with the parameters in which it differs from the others."""
         layout = all_designs().get(self.run.data.tags.get(names.DESIGN, ""))
-        has_base_runs = layout is not None and layout.tables_are_golden
-        runs = "seeds" if is_seeds else "mitigation_runs" if has_base_runs else "golden_runs"
-        source = Source(approach=str(approach.get("name")), given=changed, is_typed=is_typed(dict(texts)))
-        return Side(choices=shown, source=source, verb=verb, runs_parameter=runs)
+        runs = "mitigation_runs" if layout is not None and layout.tables_are_golden else "golden_runs"
+        verb, runs = ("seeds", "seeds") if "seeds" in self.document else ("investigate", runs)
+        shown = {name: value_text(value) for name, value in choices.items()}
+        command = self.source.command(verb, **{runs: "RUNS"})
+        return ComparedParent(task, system, self.run_id, str(self.run.info.experiment_id), shown, command)
 
 
 def read_parents(client: Client, run_ids: Sequence[str]) -> list[Parent]:
@@ -117,18 +118,16 @@ def read_parents(client: Client, run_ids: Sequence[str]) -> list[Parent]:
     ParameterError
         If one is named twice, is not an investigation, or has not finished.
     """
-    latest, named = partial(latest_investigation, client, "runs"), partial(whole_id, client, parameter="runs")
-    run_ids = [latest() if run_id == "latest" else named(run_id) for run_id in run_ids]
-    for at, run_id in enumerate(run_ids):
-        if run_id in run_ids[:at]:
+    parents: dict[str, Parent] = {}
+    for typed in run_ids:
+        run_id = latest_investigation(client, "runs") if typed == "latest" else whole_id(client, typed, "runs")
+        if run_id in parents:
             raise ParameterError("runs", run_id, "must be named once: a run does not differ from itself")
-    parents = []
-    for run_id in run_ids:
         run = parent_run(client, run_id, "runs")
         _check(run)
         document = fetch_document(client, run_id, names.INVESTIGATION)
-        parents.append(Parent(run, document if isinstance(document, dict) else {}))
-    return parents
+        parents[run_id] = Parent(run, document if isinstance(document, dict) else {})
+    return [*parents.values()]
 
 
 def _check(run: Run) -> None:
@@ -140,8 +139,7 @@ def _check(run: Run) -> None:
         raise ParameterError("runs", run_id, "is a cell", f"Name its parent run, {parent}." if parent else "")
     if role not in ("investigation", "golden_runs"):
         fix = "Name the parent run of an investigation; for runs of other code, run mlflow-l3d evaluate first."
-        if role == "sweep":
-            fix = "Name two or more of its points."
+        fix = "Name two or more of its points." if role == "sweep" else fix
         raise ParameterError("runs", run_id, f"is not an investigation ({names.ROLE}={role})", fix)
     if later := tags.get(names.SUPERSEDED_BY):
         raise ParameterError("runs", run_id, "was continued by another parent run", f"Name {later}.")
@@ -202,28 +200,21 @@ def _tasks(parents: Sequence[Parent], contents: Sequence[str]) -> dict[str, dict
 
 def system_names(parents: Sequence[Parent], contents: Sequence[str]) -> list[str]:
     """Return a name for each parent run: as few of its choices as distinguish the runs of equal `contents`."""
-    choices = [parent.choices() for parent in parents]
     commands = [options_of(own_parameter(parent.run, "command") or "") for parent in parents]
-    for name in dict.fromkeys(name for typed in commands for name in typed):
-        for chosen, typed in zip(choices, commands, strict=True):
-            chosen[name] = typed.get(name, "default") if typed else ""
-    words: list[list[str]] = [[] for _ in parents]
-
-    def alike() -> list[tuple[int, int]]:
-        return [
-            (i, j) for i in range(len(parents)) for j in range(i) if words[i] == words[j] and contents[i] == contents[j]
-        ]
-
-    for name in dict.fromkeys(name for of_parent in choices for name in of_parent):
-        values = [of_parent.get(name, "") for of_parent in choices]
-        if any(values[i] != values[j] for i, j in alike()):
-            for value, of_parent in zip(values, words, strict=True):
-                of_parent.append(
-                    value if name in ("approach", "model", "source") else f"{name}={value}" if value else ""
-                )
-    for i in {i for pair in alike() for i in pair}:
-        words[i].append(parents[i].run_id[:8])
-    return [" ".join(filter(None, parts)) or parent.run_id[:8] for parts, parent in zip(words, parents, strict=True)]
+    defaults = dict.fromkeys(chain.from_iterable(commands), "default")
+    typed = [{**defaults, **options} if options else {} for options in commands]
+    choices = pd.DataFrame([parent.choices() | options for parent, options in zip(parents, typed, strict=True)]).fillna(
+        ""
+    )
+    words, group = pd.Series("", choices.index), pd.Series(contents, dtype=object)
+    for name, values in choices.items():
+        if values.groupby(group).nunique().max() > 1:
+            bare = name in ("approach", "model", "source")
+            words += (" " + (values if bare else f"{name}=" + values)).where(values != "", "")
+            group = values.groupby([group, values]).ngroup().astype(object)
+    ids = pd.Series([parent.run_id[:8] for parent in parents])
+    words += (" " + ids).where(group.duplicated(keep=False) | (words == ""), "")
+    return words.str.strip().tolist()
 
 
 def _ids(parents: Sequence[Parent]) -> str:
@@ -251,12 +242,10 @@ def requests(runs: object) -> list[object]:
             raise ParameterError("runs", runs, allowed) from error
     if isinstance(runs, str):
         runs = [each.strip() for each in runs.split(",") if each.strip()]
-    if not isinstance(runs, list | tuple):
-        raise ParameterError("runs", runs, "must be a list of run ids, or of objects with the parameters of main")
-    systems = [each if isinstance(each, str | Mapping) else getattr(each, "run_id", None) for each in runs]
+    every = runs if isinstance(runs, list | tuple) else [None]
+    systems = [each if isinstance(each, str | Mapping) else getattr(each, "run_id", None) for each in every]
     if None in systems:
-        wrong = runs[systems.index(None)]
-        raise ParameterError("runs", wrong, "must hold run ids, investigations, or objects with the parameters of main")
+        raise ParameterError("runs", runs, "must be a list of run ids, investigations, or parameters of main")
     if len(systems) < 2:
         listed = ", ".join(map(str, systems)) or "(none)"
         raise ParameterError("runs", listed, "must be two or more parent runs, separated by commas")

@@ -89,12 +89,11 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
         listed = "; ".join(f"{name}: {', '.join(words) or 'one'}" for name, words in settings.items())
         fix = "Evaluate their files again with --only NAME=VALUE, and name those runs."
         raise ParameterError("runs", ", ".join(runs), f"have different settings ({listed})", fix)
-    notes = [
-        f"{name}: {system.failed} of {system.failed + len(system.scores)} runs failed and are left out."
-        for name, system in runs.items()
-        if system.failed
-    ]
+    notes = []
     for name, system in runs.items():
+        if system.failed:
+            every = system.failed + len(system.scores)
+            notes.append(f"{name}: {system.failed} of {every} runs failed and are left out.")
         chance = metric.chance_level(system.classes)
         below = 0 if chance is None else int((system.scores < chance).sum())
         if 0 < below <= len(system.scores) / 2:
@@ -102,15 +101,10 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
                 f"{name}: {below} of {len(system.scores)} runs score below chance. Few such runs change a mean a lot, "
                 "and the interval of 20 runs may then contain the truth in only nine of ten cases."
             )
-    compared, why = systems(
-        list(runs),
-        [system.scores for system in runs.values()],
-        [system.seeds for system in runs.values()],
-        [system.predictions for system in runs.values()],
-        metric,
-        classes=max(system.classes for system in runs.values()) or None,
-        examples=max(system.examples or 0 for system in runs.values()),
-    )
+    scores, seeds, tables = zip(*((each.scores, each.seeds, each.predictions) for each in runs.values()), strict=True)
+    classes = max(system.classes for system in runs.values()) or None
+    examples = max(system.examples or 0 for system in runs.values())
+    compared, why = systems(list(runs), scores, seeds, tables, metric, classes, examples)
     if why:
         notes.append(f"The luck of the test examples is not counted: {why}. Intervals hold for these test examples.")
     independent = []
@@ -126,9 +120,8 @@ def systems_of(runs: Mapping[str, Runs], metric: Metric) -> tuple[list[System], 
             notes.append(f"{each.name}: {shared}. Runs with the same seed are averaged and count as one.")
         independent.append(averaged)
     if first:
-        notes.append(
-            f"Each of {len(first)} settings has equal weight: {', '.join(first)}. Runs are compared within them."
-        )
+        settings_text = f"Each of {len(first)} settings has equal weight: {', '.join(first)}"
+        notes.append(f"{settings_text}. Runs are compared within them.")
     return independent, notes
 
 
@@ -150,11 +143,8 @@ def read_runs(client: Client, parent: Parent, metric: Metric) -> Runs:
         kept = cells[cells["status"].eq("FINISHED") & cells[metric.name].notna()]
         kept = kept.sort_values("index" if phase == "golden" else "row", kind="stable").reset_index(drop=True)
         predictions = join_predictions(answers_of_parent(client, parent.run_id, kept), len(kept))
-        recorded = {
-            str(name).removeprefix(SEED): kept[name].to_numpy()
-            for name in kept
-            if str(name).startswith(SEED) and kept[name].notna().all()
-        }
+        of_seeds = kept[[name for name in map(str, kept) if name.startswith(SEED)]].dropna(axis=1)
+        recorded = {name.removeprefix(SEED): of_seeds[name].to_numpy() for name in map(str, of_seeds)}
         settings, units, seed, seeds = _independent(parent, kept)
         return Runs(
             kept[metric.name].to_numpy(dtype=np.float64),
@@ -179,9 +169,9 @@ def _independent(parent: Parent, cells: pd.DataFrame) -> tuple[Any, IntArray, In
     ParameterError
         If seeds are crossed, or a setting has one independent run.
     """
-    nothing, every = np.zeros(0, dtype=object), np.arange(len(cells))
+    settings, every = np.zeros(0, dtype=object), np.arange(len(cells))
     if not parent.document.get("groups"):
-        return nothing, every, every, {}
+        return settings, every, every, {}
     grouping = recorded_grouping(parent.document, cells)
     group, seeds = pd.Series(grouping.group), known_seeds(grouping)
     axes = seed_axes(group, seeds)
@@ -191,20 +181,20 @@ def _independent(parent: Parent, cells: pd.DataFrame) -> tuple[Any, IntArray, In
         raise ParameterError("runs", parent.run_id, f"has crossed seeds ({crossed}), which are not compared here", fix)
     units = unit_numbers(group, seeds, axes[0] if axes else ())
     values = seeds[axes[0][0]] if axes else units
-    if len(grouping.names) > 1:
-        settings = np.array(grouping.names, dtype=object)[grouping.group]
-        alone = units.groupby(settings).nunique().eq(1)
-        if alone.any():
-            fix = "Evaluate its files again with --only NAME=VALUE, and name that run."
-            allowed = f"has one run of {alone.idxmax()}, whose luck is unknown"
-            raise ParameterError("runs", parent.run_id, allowed, fix)
-        return settings, units.to_numpy(), pd.factorize(values)[0], {"seed": values.to_numpy()} if axes else {}
-    is_whole = units.nunique() < len(units) and values.str.fullmatch("-?[0-9]+").all()
-    return nothing, units.to_numpy(), units.to_numpy(), {"seed": values.astype(int).to_numpy()} if is_whole else {}
+    if len(grouping.names) == 1:
+        is_whole = units.nunique() < len(units) and values.str.fullmatch("-?[0-9]+").all()
+        shared = {"seed": values.astype(int).to_numpy()} if is_whole else {}
+        return settings, units.to_numpy(), units.to_numpy(), shared
+    settings = np.array(grouping.names, dtype=object)[grouping.group]
+    alone = units.groupby(settings).nunique().eq(1)
+    if alone.any():
+        fix = "Evaluate its files again with --only NAME=VALUE, and name that run."
+        raise ParameterError("runs", parent.run_id, f"has one run of {alone.idxmax()}, whose luck is unknown", fix)
+    return settings, units.to_numpy(), pd.factorize(values)[0], {"seed": values.to_numpy()} if axes else {}
 
 
 def answers_of_parent(client: Client, run_id: str, cells: pd.DataFrame) -> Iterator[tuple[int, pa.Table]]:
-    """Yield places of cells and their predictions, some at a time, from the parent's one table.
+    """Yield places of cells and their predictions from the parent's one table.
 
     Nothing if it has none, or cells have no keys of their own.
     """
@@ -264,12 +254,11 @@ def _of_pair(one: Runs, other: Runs, metric: Metric, level: float) -> Mapping[st
     same = (both[shared].to_numpy() == both[[f"{name}.other" for name in shared]].to_numpy()).all(axis=1)
     both = both[same & bool(shared)]
     both = both.assign(**{metric.name: both[metric.name] - both[f"{metric.name}.other"]})
+    rows = both.groupby("factor")["row"].nunique()  # with fewer than two the spread of row means is undefined
     factors = [
         factor
         for factor in both["factor"].dropna().unique()
-        if all(f"{SEED}{name}" in shared for name in str(factor).split("+"))
-        # With fewer rows the spread of row means is undefined.
-        and both.loc[both["factor"].eq(factor), "row"].nunique() >= 2
+        if rows[factor] >= 2 and all(f"{SEED}{name}" in shared for name in str(factor).split("+"))
     ]
     both = both[both["factor"].isna() | both["factor"].isin(factors)]
     if not factors:

@@ -5,43 +5,24 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final, NamedTuple
 
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import Comparison
 from mlflow_l3d.analysis.comparison.self_check import SelfCheck
-from mlflow_l3d.analysis.intervals import with_interval
+from mlflow_l3d.analysis.intervals import known, with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.comparison.report.pairs import advice_on
-from mlflow_l3d.studies.comparison.report.words import Side
+from mlflow_l3d.studies.comparison.report.words import ComparedParent
 from mlflow_l3d.studies.files import save_report, write_json, write_tables
 from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import run_page
-
-_PARENT: Final = ("task", "system", "run_id", "experiment_id")
-_OF_FACTOR: Final = ("importance", *with_interval("importance_corrected"))
-
-
-class ComparedParent(NamedTuple):
-    """A parent run, with its task and system in the comparison, and as the report names it."""
-
-    task: str
-    system: str
-    run_id: str
-    experiment_id: str
-    side: Side = Side()
-
-    @property
-    def settings(self) -> str:
-        """In what it differs from the others, and its run id."""
-        return ", ".join([*(f"{name}={value}" for name, value in self.side.choices.items()), f"run {self.run_id}"])
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,12 +74,9 @@ class ComparedRuns(OnOneScreen):
         """Return the metrics of the run."""
         metrics = self.comparison.metrics()
         if len(self.comparison.differences) == 1:
+            of_factor = ("importance", *with_interval("importance_corrected"))
             for row in self.importances.to_dict("records"):
-                metrics |= {
-                    f"difference_{name}/{row['factor']}": float(row[name])
-                    for name in _OF_FACTOR
-                    if not math.isnan(row.get(name, math.nan))
-                }
+                metrics |= known({f"difference_{name}/{row['factor']}": row.get(name, math.nan) for name in of_factor})
         if self.self_checks:
             metrics["false_claims_nominal"] = self.self_checks[0].nominal
         return metrics | {f"false_claims/{check.what}": check.rate for check in self.self_checks}
@@ -111,14 +89,15 @@ class ComparedRuns(OnOneScreen):
             self.scores,
             self.importances,
             self.self_checks,
-            sides={(parent.task, parent.system): parent.side for parent in self.parents},
+            parents=self.parents,
             source=self.source,
-            settings={f"{parent.system} ({parent.task})": parent.settings for parent in self.parents},
+            settings={f"{each.system} ({each.task})": _settings(each) for each in self.parents},
         )
 
 
-DOCUMENT: Final = "comparison.json"
-TABLE, RANKS, OVER_TASKS, CHECKS = "differences.json", "ranks.json", "over_tasks.json", "self_check.json"
+def _settings(parent: ComparedParent) -> str:
+    """Return in what a parent differs from the others, and its run id."""
+    return ", ".join([*(f"{name}={value}" for name, value in parent.choices.items()), f"run {parent.run_id}"])
 
 
 def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
@@ -126,19 +105,19 @@ def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
     comparison, frame = compared.comparison, compared.to_frame(full=True)
     frame.to_csv(folder / "differences.csv", index=False)
     compared.scores.to_parquet(folder / "scores.parquet", index=False)
-    parents = [dict(zip(_PARENT, parent, strict=False)) for parent in compared.parents]
+    parents = pd.DataFrame(compared.parents)[["task", "system", "run_id", "experiment_id"]]
     checks = [asdict(check) | {"rate": check.rate} for check in compared.self_checks]
     advice = [asdict(advice_on(each)) for each in comparison.differences]
     more = {"parents": parents, "metrics": compared.metrics(), "self_checks": checks, "advice": advice}
     without_functions = replace(comparison, metric=Metric(comparison.metric.name))
     document = {**asdict(without_functions), "metric": comparison.metric.name, **more}
-    write_json(folder / DOCUMENT, document, indent=2)
+    write_json(folder / "comparison.json", document, indent=2)
     write_result(folder, compared)
     save_report(folder, names.REPORT, compared.report())
-    frames = {TABLE: frame, RANKS: comparison.ranks_frame(), OVER_TASKS: comparison.over_tasks_frame()}
-    importances = None if compared.importances.empty else compared.importances
-    frames |= {"importances.json": importances, CHECKS: pd.DataFrame(checks) if checks else None}
-    return write_tables(folder, frames)
+    frames = {"differences": frame, "ranks": comparison.ranks_frame(), "over_tasks": comparison.over_tasks_frame()}
+    frames |= {"importances": None if compared.importances.empty else compared.importances}
+    frames |= {"self_check": pd.DataFrame(checks) if checks else None}
+    return write_tables(folder, {f"{name}.json": each for name, each in frames.items()})
 
 
 def note(compared: ComparedRuns) -> str:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.comparison.parameters import COMPARE, CompareOptions
 from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, requests
 from mlflow_l3d.studies.comparison.reading import importances_of_differences, read_runs, systems_of
-from mlflow_l3d.studies.comparison.results import ComparedParent, ComparedRuns, note, write_comparison
+from mlflow_l3d.studies.comparison.results import ComparedRuns, note, write_comparison
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
@@ -39,8 +39,6 @@ from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.parent import log_metrics, log_results
 
 _Matched = tuple[Metric, Mapping[str, Mapping[str, Parent]]]
-_FEWEST_HALVED: Final = 6
-"""Fewest runs of a system that are compared with each other."""
 
 
 @with_signature(CompareOptions)
@@ -98,18 +96,15 @@ def compare(
         if len(set(keys)) < len(keys):
             raise ParameterError("runs", typed["runs"], "names one investigation twice: it does not differ from itself")
         client = connect()
-        if not studies and are_evaluations(client, runs_named := [str(each) for each in systems]):
+        run_ids = [str(each) for each in systems]
+        if not studies and are_evaluations(client, run_ids):
             if arguments["self_check"]:
                 allowed = "has no effect on evaluation runs"
                 raise ParameterError("self_check", typed["self_check"], allowed, "Leave it out.")
-            return compare_judged(
-                *runs_named,
-                smallest_effect=None if typed["smallest_effect"] == "none" else float(typed["smallest_effect"]),
-                metric=arguments["metric"],
-                level=arguments["level"],
-                project_run=project_run.take(),
-            )
-        parents = None if studies else matched(client, [str(each) for each in systems], arguments)
+            effect = None if typed["smallest_effect"] == "none" else float(typed["smallest_effect"])
+            asked = {name: arguments[name] for name in ("metric", "level")}
+            return compare_judged(*run_ids, smallest_effect=effect, **asked, project_run=project_run.take())
+        parents = None if studies else matched(client, run_ids, arguments)
         with (
             temporary_folder() as folder,
             auxiliary_run(client, project_run.take(), role="compare", title="comparison", parameters=typed) as opened,
@@ -188,10 +183,8 @@ def compare_parents(client: Client, parents: _Matched, arguments: Arguments, run
     compared, of_differences = [], []
     for task, systems in systems_by_task.items():
         choices = choices_among([parent.run for parent in systems.values()])
-        compared += [
-            ComparedParent(task, name, parent.run_id, str(parent.run.info.experiment_id), parent.side(own_choices))
-            for (name, parent), own_choices in zip(systems.items(), choices, strict=True)
-        ]
+        of_parents = zip(systems.items(), choices, strict=True)
+        compared += [parent.compared(task, name, own_choices) for (name, parent), own_choices in of_parents]
         runs = {name: read_runs(client, parent, metric) for name, parent in systems.items()}
         tasks[task], task_notes = systems_of(runs, metric)
         remarks += [*task_notes, *_other_examples(tasks[task])]
@@ -205,7 +198,10 @@ def compare_parents(client: Client, parents: _Matched, arguments: Arguments, run
     )
     checks = _self_checks(tasks, arguments) if arguments["self_check"] else ()
     importances = pd.concat(of_differences, ignore_index=True)
-    source = _source(client, compared, arguments, run_id)
+    typed = {name: text for name, text in arguments.texts.items() if text != COMPARE[name].default}
+    typed["runs"] = ",".join(parent.run_id for parent in compared)
+    address = runs_page(client, str(client.get_run(run_id).info.experiment_id))
+    source = Source(run_id=run_id, address=address, given=typed, date=heading(run_id)["date"][:10])
     return ComparedRuns(run_id, tuple(compared), comparison, _scores(tasks), importances, tuple(checks), source)
 
 
@@ -223,14 +219,6 @@ def _other_examples(systems: Sequence[System]) -> Iterator[str]:
             )
 
 
-def _source(client: Client, compared: Sequence[ComparedParent], arguments: Arguments, run_id: str) -> Source:
-    """Return the run, its page and its command with the ids of the compared runs."""
-    typed = {name: text for name, text in arguments.texts.items() if text != COMPARE[name].default}
-    address = runs_page(client, str(client.get_run(run_id).info.experiment_id))
-    typed["runs"] = ",".join(parent.run_id for parent in compared)
-    return Source(run_id=run_id, address=address, given=typed, date=heading(run_id)["date"][:10])
-
-
 def _scores(tasks: Mapping[str, Sequence[System]]) -> pd.DataFrame:
     parts = []
     for task, systems in tasks.items():
@@ -245,15 +233,16 @@ def _scores(tasks: Mapping[str, Sequence[System]]) -> pd.DataFrame:
 
 
 def _self_checks(tasks: Mapping[str, Sequence[System]], arguments: Arguments) -> Iterator[SelfCheck]:
+    """Yield the A/A comparisons of systems with six runs, and of pairs with three shared ones, or more."""
     times, options = arguments["self_check"], {"seed": arguments["root_seed"], "level": arguments["level"]}
     for task, systems in tasks.items():
         ending = f" ({task})" if len(tasks) > 1 else ""
         for system in systems:
-            if system.runs >= _FEWEST_HALVED:
+            if system.runs >= 6:
                 yield halves(system, times, what=system.name + ending, **options)
         for one, other in combinations(systems, 2):
             pairing = paired(one, other)
-            if len(pairing.first) >= _FEWEST_HALVED // 2:
+            if len(pairing.first) >= 3:
                 yield swapped(one, other, pairing, times, what=f"{one.name}-{other.name}{ending}", **options)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from mlflow_l3d.analysis.comparison.results import Difference
 from mlflow_l3d.analysis.intervals import FloatArray
@@ -25,9 +25,6 @@ from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.report.words import scored
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import parent_run
-
-_MOST: Final = 10
-"""Pairs that a comment shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +60,15 @@ def write_comment(client: Client, run_id: str, comment: str, badge: str) -> str:
     result, info = result_of(client, run_id, "parent_run_id"), parent_run(client, run_id).info
     document, facts = result.report(), facts_of(result)
     footer = f"MLflow run {run_id}, {duration((info.end_time or math.nan) / 1000 - info.start_time / 1000)}"
-    contents = {
-        "comment": comment_markdown(document, facts.rows, footer),
-        "badge": badge_svg(facts.label, facts.text, facts.verdict),
-    }
-    paths = {name: path for name, path in {"comment": comment, "badge": badge}.items() if path != "none"}
-    for name, path in paths.items():
+    every = {"comment": (comment, comment_markdown(document, facts.rows, footer))}
+    every |= {"badge": (badge, badge_svg(facts.label, facts.text, facts.verdict))}
+    files = {name: file for name, file in every.items() if file[0] != "none"}
+    for name, (path, content) in files.items():
         try:
-            Path(path).write_text(contents[name], encoding="utf-8")
+            Path(path).write_text(content, encoding="utf-8")
         except OSError as error:
             raise ParameterError(name, path, f"cannot be written: {error.strerror}", "Name another file.") from None
-    return f"{facts.verdict or 'no verdict'}: {', '.join(paths.values())}"
+    return f"{facts.verdict or 'no verdict'}: {', '.join(path for path, _ in files.values())}"
 
 
 def facts_of(result: Any) -> Facts:
@@ -97,14 +92,14 @@ def _of_gate(gate: Gate) -> Facts:
     means = [unit.text(mean, answer.digits) for mean in answer.means]
     difference, runs = unit.change(look.difference, answer.digits), counted(2 * look.runs, "run")
     interval = f"{difference} ({gate_report.limits(answer, low, high, answer.digits)})"
-    cost = f"{runs}, {gate.computed} of them trained now"
-    row = _row(answer.metric, (answer.candidate, answer.baseline), means, level, interval, look.decision, cost)
+    cost, pair = f"{runs}, {gate.computed} of them trained now", (answer.candidate, answer.baseline)
+    row = _row(answer.metric, pair, means, level, interval, look.decision, cost)
     return Facts(str(answer.metric), f"{look.decision}, {difference}{unit.behind}, {runs}", look.decision, (row,))
 
 
 def _of_pairs(compared: ComparedRuns) -> Facts:
     comparison, rows = compared.comparison, []
-    metric, level, pairs = comparison.metric, comparison.level, judged(comparison)[:_MOST]
+    metric, level, pairs = comparison.metric, comparison.level, judged(comparison)[:10]
     for pair in pairs:
         difference, low, high = (change(comparison, value) for value in limits(pair))
         of_task = pair if isinstance(pair, Difference) else None

@@ -16,10 +16,6 @@ from mlflow_l3d.tracking.connection import Client, Run, connect, own_settings
 from mlflow_l3d.tracking.earlier.past import cells_in_other_studies
 from mlflow_l3d.tracking.earlier.reader import parent_run
 
-_RESTORE: Final = (
-    "Until `mlflow gc` they can be restored: in MLflow's list of runs under State: Deleted, or one by one with "
-    "mlflow.MlflowClient().restore_run(RUN_ID)."
-)
 _PARENTS: Final = ("investigation", "sweep", "gate", "golden_runs")
 
 
@@ -37,7 +33,12 @@ class Deletion:
 
     def summary(self) -> str:
         """Return the text that the command line prints."""
-        return f"{self.runs} runs deleted. {_RESTORE}" if self.runs else "nothing was deleted"
+        if not self.runs:
+            return "nothing was deleted"
+        return (
+            f"{self.runs} runs deleted. Until `mlflow gc` they can be restored: in MLflow's list of runs under State: "
+            "Deleted, or one by one with mlflow.MlflowClient().restore_run(RUN_ID)."
+        )
 
 
 def delete(parent_run_id: str, *, ask: bool = False) -> Deletion:
@@ -70,17 +71,18 @@ def delete(parent_run_id: str, *, ask: bool = False) -> Deletion:
         client = connect()
         parent = parent_run(client, parent_run_id)
         if parent.data.tags.get(names.ROLE) not in _PARENTS:
-            msg = f"parent_run_id={parent_run_id}: is not the parent of an investigation; nothing was deleted."
-            raise L3DError(msg)
-        below = list(_below(client, parent))
-        shared = _shared_words(client, [*below, parent])
-        if ask and not _agreed(f"{len(below) + 1:,} runs: {parent.info.run_name}, and all below it{shared}"):
+            raise L3DError(
+                f"parent_run_id={parent_run_id}: is not the parent of an investigation; nothing was deleted."
+            )
+        runs = [*_below(client, parent), parent]
+        shared = _shared_words(client, runs)
+        if ask and not _agreed(f"{len(runs):,} runs: {parent.info.run_name}, and all below it{shared}"):
             return Deletion(0)
         if shared and not ask:
             logger.warning("Deleting %s%s.", parent.info.run_name, shared)
-        for run in (*below, parent):
+        for run in runs:
             client.delete_run(run.info.run_id)
-    return Deletion(len(below) + 1)
+    return Deletion(len(runs))
 
 
 def _agreed(what: str) -> bool:

@@ -220,10 +220,10 @@ def _has_golden_runs_alone(recorded: Recorded) -> bool:
     ParameterError
         If they are, and their seeds are not known.
     """
-    if names.INVESTIGATION_KEY in recorded.parent.data.tags or not recorded.cells["phase"].eq("golden").all():
-        return False
-    if "seed.seed" not in recorded.cells:
+    is_ours = names.INVESTIGATION_KEY in recorded.parent.data.tags
+    are_golden = not is_ours and bool(recorded.cells["phase"].eq("golden").all())
+    if are_golden and "seed.seed" not in recorded.cells:
         allowed = "has golden runs alone, which are a seeds study, and they have no parameter seed.seed"
         fix = f"Log it, or runs of a factor ({names.PHASE}=investigation)."
         raise ParameterError("source", recorded.parent.info.run_id, allowed, fix)
-    return True
+    return are_golden

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections import Counter
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Final
@@ -18,7 +17,6 @@ from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import parent_run
 from mlflow_l3d.tracking.judged import is_evaluation
 
-_RUN_ID, _BEGINNING = re.compile(r"[0-9a-f]{32}|latest"), re.compile(r"[0-9a-f]{4,31}")
 _OPERATOR: Final = re.compile(r"[=<>]|\si?like\s|\sin\s*\(|\sis\s+(not\s+)?null", re.IGNORECASE)
 _SOURCES: Final = (
     "a run id (32 letters and digits) or latest, several run ids separated by commas, an experiment "
@@ -60,8 +58,8 @@ def find_results(source: object, *, finds_cells: bool = False) -> tuple[Kind, li
     parts = [part.strip() for part in text.split(",")]
     if os.path.exists(text):  # noqa: PTH110 - of a name that is too long Path.exists raises an error
         return Kind.FILES, [text]
-    run_ids = [whole_id(connect(), part, "source") if _BEGINNING.fullmatch(part) else part for part in parts]
-    if all(map(_RUN_ID.fullmatch, run_ids)):
+    run_ids = [whole_id(connect(), each, "source") if re.fullmatch("[0-9a-f]{4,31}", each) else each for each in parts]
+    if all(re.fullmatch("[0-9a-f]{32}|latest", each) for each in run_ids):
         return _find_runs(connect(), run_ids, finds_cells=finds_cells)
     if text.startswith("experiment:") or _OPERATOR.search(text):
         return Kind.RUNS, [text]
@@ -73,8 +71,8 @@ def find_results(source: object, *, finds_cells: bool = False) -> tuple[Kind, li
 def _find_runs(client: Client, named: list[str], *, finds_cells: bool) -> tuple[Kind, list[str]]:
     fix = f"Name {_SOURCES.format(example='NAME')}."
     run_ids = [latest_investigation(client, "source", fix) if each == "latest" else each for each in named]
-    if repeated := [run_id for run_id, times in Counter(run_ids).items() if times > 1]:
-        raise ParameterError("source", repeated[0], "must be named once")
+    if len({*run_ids}) < len(run_ids):
+        raise ParameterError("source", max(run_ids, key=run_ids.count), "must be named once")
     read = {run.info.run_id: run for run in runs_named(client, run_ids)}  # there may be thousands
     runs = [read.get(run_id) or parent_run(client, run_id, "source") for run_id in run_ids]
     experiments = {run.info.experiment_id for run in runs}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import webbrowser
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,15 +33,7 @@ from mlflow_l3d.tracking.earlier.reader import fetch_artifact, parent_run
 from mlflow_l3d.tracking.pages import STUDIES
 from mlflow_l3d.tracking.parent import is_stale
 
-_REPORTS: Final = (names.REPORT, names.SWEEP_REPORT, names.SEARCH_REPORT)
-_NO_STUDIES: Final = (None, "golden_runs", "baseline", "candidate")
-"""Roles of runs that the list leaves out: those of other code, and those of a gate or a referee."""
 _HOSTS: Final = ("127.0.0.1", "localhost")
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-"""Pages hold all that they show, and ask for nothing."""
-_LINK: Final = Markup('<a href="{}">{}</a>')
-_SECONDS: Final = 10
-"""After so long a page asks again while something is running."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +122,11 @@ def view(
         client = connect()
         parent_run_id = latest_investigation(client) if parent_run_id == "latest" else whole_id(client, parent_run_id)
         if typed["cite"]:
-            return Viewed(1, text=_cited(client, parent_run_id))
+            cited: Any = None if parent_run_id == "all" else result_of(client, parent_run_id, "parent_run_id")
+            if not hasattr(cited, "cited"):
+                allowed = "must be the run of an investigation or a seeds study, to cite it"
+                raise ParameterError("parent_run_id", parent_run_id, allowed, "Use: mlflow-l3d view RUN_ID --cite.")
+            return Viewed(1, text=str(cited.cited()))
         if {str(comment), str(badge)} != {"none"}:
             text = write_comment(client, parent_run_id, str(comment), str(badge))
             if str(bundle) != "none":
@@ -148,20 +143,10 @@ def view(
         return _serve(client, parent_run_id, int(typed["port"]), opened=bool(typed["browser"]))
 
 
-def _cited(client: Client, run_id: str) -> str:
-    if run_id == "all":
-        fix = "Name it: mlflow-l3d view RUN_ID --cite."
-        raise ParameterError("parent_run_id", run_id, "must be the study to cite", fix)
-    result = result_of(client, run_id, "parent_run_id")
-    if not hasattr(result, "cited"):
-        fix = "Leave out --cite, and see its report."
-        raise ParameterError("parent_run_id", run_id, "must be the run of an investigation or a seeds study", fix)
-    return str(result.cited())
-
-
 def studies_of(client: Client) -> list[Run]:
     """Return the parents of all studies that no other run continues, newest first."""
-    runs = [run for run in search(client, None, STUDIES) if run.data.tags.get(names.ROLE) not in _NO_STUDIES]
+    others = (None, "golden_runs", "baseline", "candidate")  # of other code, and of a gate or a referee
+    runs = [run for run in search(client, None, STUDIES) if run.data.tags.get(names.ROLE) not in others]
     runs = [run for run in runs if not {names.SUPERSEDED_BY, names.SWEEP} & set(run.data.tags)]
     return sorted(runs, key=lambda run: -run.info.start_time)
 
@@ -170,7 +155,7 @@ def report_of(client: Client, run_id: str) -> str | None:
     """Return the report of a study as HTML; None if it has none yet; raise a ParameterError if it does not exist."""
     parent_run(client, run_id)
     with temporary_folder() as folder:
-        for name in _REPORTS:
+        for name in (names.REPORT, names.SWEEP_REPORT, names.SEARCH_REPORT):
             if (path := fetch_artifact(client, run_id, name, folder)) is not None:
                 return path.read_text(encoding="utf-8")
     return None
@@ -191,16 +176,13 @@ def _state(run: Run) -> str:
 
 def list_document(runs: list[Run], links: Mapping[str, str]) -> Document:
     """Return the list of studies; those that have a link can be opened."""
-    rows = [
-        {
-            "study": Drawn(_LINK.format(link, name), name) if (link := links.get(str(run.info.run_id))) else name,
-            "answer": _answer(run),
-            "state": _state(run),
-            "begun (UTC)": datetime.fromtimestamp(run.info.start_time / 1000, UTC).strftime("%Y-%m-%d %H:%M"),
-            "run": str(run.info.run_id),
-        }
-        for run, name in ((each, str(each.info.run_name)) for each in runs)
-    ]
+    rows = []
+    for run in runs:
+        run_id, name = str(run.info.run_id), str(run.info.run_name)
+        link = Drawn(Markup('<a href="{}">{}</a>').format(links.get(run_id), name), name)
+        begun = datetime.fromtimestamp(run.info.start_time / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+        row = {"study": link if run_id in links else name, "answer": _answer(run), "state": _state(run)}
+        rows.append({**row, "begun (UTC)": begun, "run": run_id})
     table = Table.of(rows, texts=frozenset({1, 2, 3, 4})) if rows else None
     going = sum(map(is_going, runs))
     headline = counted(len(runs), "study") + (f", {going} of them running" if going else "")
@@ -229,10 +211,7 @@ def _write(client: Client, run_id: str, folder: Path) -> Viewed:
 
 
 def _serve(client: Client, run_id: str, port: int, *, opened: bool) -> Viewed:
-    handler = type("_Pages", (_Handler,), {"client": client})
-    server = next(_listening(port, handler), None)
-    if server is None:
-        raise L3DError(f"port={port}: none of the next 20 ports is free. Name another one.")
+    server = _listening(port, type("_Pages", (_Handler,), {"client": client}))
     address = f"http://{_HOSTS[0]}:{server.server_port}/"
     logger.warning("%s\nCtrl-C ends it, or: kill %d. To write pages instead: --bundle FOLDER", address, os.getpid())
     if opened:
@@ -242,10 +221,12 @@ def _serve(client: Client, run_id: str, port: int, *, opened: bool) -> Viewed:
     return Viewed(len(studies_of(client)))
 
 
-def _listening(port: int, handler: Any) -> Iterator[ThreadingHTTPServer]:
+def _listening(port: int, handler: Any) -> ThreadingHTTPServer:
+    """Return a server at the first port that is free."""
     for each in range(port, min(port + 20, 65_536)):
         with suppress(OSError):
-            yield ThreadingHTTPServer((_HOSTS[0], each), handler)
+            return ThreadingHTTPServer((_HOSTS[0], each), handler)
+    raise L3DError(f"port={port}: none of the next 20 ports is free. Name another one.")
 
 
 def _message(headline: str, *notes: str) -> str:
@@ -270,9 +251,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))
-        self.send_header("Content-Security-Policy", _POLICY)
+        # Pages hold all that they show, and ask for nothing.
+        policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+        self.send_header("Content-Security-Policy", policy)
         if changes:
-            self.send_header("Refresh", str(_SECONDS))
+            self.send_header("Refresh", "10")
         self.end_headers()
         self.wfile.write(content)
 
@@ -282,8 +265,6 @@ class _Handler(BaseHTTPRequestHandler):
             runs = studies_of(self.client)
             links = {str(run.info.run_id): f"/{run.info.run_id}" for run in runs}
             return 200, list_document(runs, links).to_html(), any(map(is_going, runs))
-        if not re.fullmatch(r"[0-9a-f]{32}", place):
-            return 404, _message("There is no such page."), False
         if (report := report_of(self.client, place)) is not None:
             return 200, report, False
         run = parent_run(self.client, place)

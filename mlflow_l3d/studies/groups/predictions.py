@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype as _is_number
-from pandas.util import hash_array
+from pandas.util import hash_array, hash_pandas_object
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.intervals import with_interval
@@ -23,23 +23,60 @@ from mlflow_l3d.tasks.table import roles_of
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.existing import read_table
 
-MOST_RUNS: Final = 20
-"""Runs of a group whose predictions are read."""
 SHARES: Final = ("robust_share", "fragile_share", "never_right_share")
 _FILES: Final = ("predictions.parquet", "predictions.csv")
 
 
-def agreement_of_groups(
-    client: Client, groups: Mapping[str, pd.DataFrame]
-) -> tuple[pd.DataFrame, pd.DataFrame | None, list[str]]:
-    """Return how predictions agree in each group, the examples on which runs of the best group differ most, and notes.
+def matched_predictions(
+    client: Client, groups: Mapping[str, pd.DataFrame], notes: list[str]
+) -> Iterator[tuple[str, Kind, pd.DataFrame]]:
+    """Yield the predictions of each group as :func:`agreement_in_groups` takes them, and add notes.
 
     Parameters
     ----------
     client
         The tracking server.
     groups
-        Name -> runs with the columns ``uri`` and ``tables``, best first.
+        Name -> runs with the columns ``uri`` and ``tables``, best first; of many runs 20 are read.
+    notes
+        Which predictions are not compared, and how they are matched.
+    """
+    are_any = False
+    for name, runs in groups.items():
+        read = _read(client, runs.head(20).to_dict("records"))
+        held = [table for table in read if table is not None]
+        if len(read) < 2:
+            continue
+        are_any, (tables, remark) = True, _match(held)
+        if len(tables) < 2:
+            why = "its runs predict different examples, or in another order"
+            why = why if held[1:] else "only one of its runs has them"
+            notes.append(f"Predictions of {name} are not compared: {why}.")
+            continue
+        if left := counted(len(read) - len(tables), "run") if len(read) > len(tables) else "":
+            notes.append(f"Predictions of {left} of {name} are not compared: not of the same examples.")
+        notes.extend([f"Predictions of {name} {remark}."] if remark else [])
+        kind: Kind = "regression" if any(map(_are_numbers, tables)) else "classification"
+        parts = (table[["label", "prediction"]] for table in tables)
+        parts = (part if kind == "regression" else part.apply(_texts) for part in parts)
+        yield name, kind, pd.concat(part.assign(seed=at, example_id=tables[0].index) for at, part in enumerate(parts))
+    if not are_any:
+        notes.append(f"The runs hold no predictions ({', '.join(_FILES)}, or a table with label and prediction).")
+
+
+def agreement_in_groups(
+    groups: Iterable[tuple[str, Kind, pd.DataFrame]], notes: list[str], metric: Metric | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """Return how predictions agree in each group, and the examples on which runs of the best group differ most.
+
+    Parameters
+    ----------
+    groups
+        Best first: a name, the kind of its task, and one row per prediction with the ``seed`` of its run.
+    notes
+        Which predictions are not compared, and which runs collapsed, are added.
+    metric
+        Compares answers that are neither classes nor numbers.
 
     Returns
     -------
@@ -48,46 +85,6 @@ def agreement_of_groups(
         interval, and shares of robust, fragile and never right examples, or of numbers the ``absolute_difference`` of
         two runs with its interval; and rows of the frame of
         :class:`~mlflow_l3d.analysis.consistency.examples.ExampleVotes`, None if there are none.
-    """
-    notes: list[str] = []
-
-    def matched() -> Iterator[tuple[str, Kind, pd.DataFrame]]:
-        for name, runs in groups.items():
-            read = _read(client, runs.head(MOST_RUNS).to_dict("records"))
-            if len(read) < 2:
-                continue
-            held = [table for table in read if table is not None]
-            alike, examples, remark = _match(held)
-            tables = [table for table, same in zip(alike, examples.eq(examples.mode().iloc[0]), strict=True) if same]
-            if len(tables) < 2:
-                why = "its runs predict different examples, or in another order"
-                why = why if held[1:] else "only one of its runs has them"
-                notes.append(f"Predictions of {name} are not compared: {why}.")
-                continue
-            if left := len(read) - len(tables):
-                without = f"{counted(left, 'run')} of {name} without predictions of the same examples"
-                notes.append(f"{without}: not compared.")
-            notes.extend([f"Predictions of {name} {remark}."] if remark else [])
-            kind: Kind = "regression" if any(map(_are_numbers, tables)) else "classification"
-            texts = (lambda column: column) if kind == "regression" else _texts
-            answers = (
-                pd.DataFrame({"seed": at, "label": texts(table["label"]), "prediction": texts(table["prediction"])})
-                for at, table in enumerate(tables)
-            )
-            yield name, kind, pd.concat(each.assign(example_id=tables[0].index) for each in answers)
-
-    agreement, fragile = agreement_in_groups(matched(), notes)
-    if agreement.empty and not notes:
-        notes.append(f"The runs hold no predictions ({', '.join(_FILES)}, or a table with label and prediction).")
-    return agreement, fragile, notes
-
-
-def agreement_in_groups(
-    groups: Iterable[tuple[str, Kind, pd.DataFrame]], notes: list[str], metric: Metric | None = None
-) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-    """Return the two tables of :func:`agreement_of_groups`, and add its notes.
-
-    Each group, best first, has a name, the kind of its task, and one row per prediction with the ``seed`` of its run.
     """
     rows, fragile = [], None
     for name, kind, answers in groups:
@@ -120,8 +117,8 @@ def _read(client: Client, runs: Sequence[Mapping[Any, str]]) -> list[pd.DataFram
     return []
 
 
-def _match(tables: Sequence[pd.DataFrame]) -> tuple[list[pd.DataFrame], pd.Series, str]:
-    """Return tables in one order of rows, which examples each has in few letters, and what a reader must know of that.
+def _match(tables: Sequence[pd.DataFrame]) -> tuple[list[pd.DataFrame], str]:
+    """Return the tables with the most common examples, in one order of rows, and what a reader must know of that.
 
     Rows are matched by ids, or by another column that is unique and has the same values in all tables. Else they are
     matched by position, and the columns with the same values in all tables must have them in the same order. Tables of
@@ -144,8 +141,9 @@ def _match(tables: Sequence[pd.DataFrame]) -> tuple[list[pd.DataFrame], pd.Serie
         remark = f"have {'ids that repeat' if 'example_id' in first else 'no ids'}: they are {how}"
     named = [table.set_axis(table[key].to_numpy()) if key == "example_id" else table for table in alike]
     named = [table.sort_values(key, key=lambda column: column.astype(str)) if key else table for table in named]
-    texts = [table[names].astype(str).to_csv(index=False) for table in named]
-    return named, pd.Series([sha256(text.encode()).hexdigest() for text in texts]), remark
+    examples = [hash_pandas_object(table[names].astype(str), index=False).to_numpy().tobytes() for table in named]
+    ((most, _),) = Counter(examples).most_common(1)
+    return [table for table, each in zip(named, examples, strict=True) if each == most], remark
 
 
 def _texts(column: pd.Series) -> pd.Series:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import pairs
 from mlflow_l3d.report.numbers import unit_of
@@ -19,7 +19,7 @@ from mlflow_l3d.studies.about import About, heading
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
 from mlflow_l3d.studies.groups.numbers.grouping import chosen_runs, group_runs
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy, groups_study
-from mlflow_l3d.studies.groups.predictions import agreement_of_groups
+from mlflow_l3d.studies.groups.predictions import agreement_in_groups, matched_predictions
 from mlflow_l3d.studies.groups.report.page import groups_document
 from mlflow_l3d.studies.groups.scores import read_scores
 from mlflow_l3d.studies.result_file import write_result
@@ -65,18 +65,14 @@ class GroupsEvaluation(OnOneScreen):
         """Return one row per group in the units of the report; `full` returns all, in the unit of the metric."""
         if full:
             return self.groups
-        scores = {name: name for name in ("mean", "mean_ci_low", "mean_ci_high", "lowest", "highest")}
-        spreads = {name: name for name in ("std", "std_ci_low", "std_ci_high", "luck")}
+        scores = {name: name for name in (*with_interval("mean"), "lowest", "highest")}
+        spreads = {name: name for name in (*with_interval("std"), "luck")}
         return unit_of(self.study.metric).heads(self.groups, scores, spreads)
 
     @built_once
     def report(self) -> Document:
         """Return the result as people read it."""
         return groups_document(self.study, self.counts, self.examples, **vars(self.about))
-
-
-_WITH_PREDICTIONS = 5
-"""Groups whose predictions are compared, best first."""
 
 
 def evaluate_groups(
@@ -153,8 +149,9 @@ def evaluate_groups(
         grouping = group_runs(params, frame["name"], group_by=group_by, seed=seed)
         study = groups_study(frame["run_id"], scored.scores, grouping, scored.metric)
         grouped = frame[~study.runs["repeated"]].groupby(study.runs["group"])
-        members = {name: grouped.get_group(name) for name in study.several["group"].head(_WITH_PREDICTIONS)}
-        agreement, examples, remarks = agreement_of_groups(client, members)
+        members = {name: grouped.get_group(name) for name in study.several["group"].head(5)}
+        remarks: list[str] = []
+        agreement, examples = agreement_in_groups(matched_predictions(client, members, remarks), remarks)
         study = replace(study, groups=study.groups.merge(agreement, on="group", how="left"))
     title = f"luck in {typed['source'].removeprefix('experiment:')}"[:250]
     options = {name: text for name, text in typed.items() if text not in ("auto", "last", "none")}
@@ -179,11 +176,9 @@ def evaluate_groups(
 
 def write_groups(folder: Path, study: GroupsStudy, report: Document) -> list[str]:
     """Write the tables and the report of groups; return the names of the tables."""
-    frames = {"groups.json": study.groups, "pairs.json": study.pairs, "settings.json": study.settings.frame}
-    frames |= {"runs.json": study.runs}
-    frames = {name: each.replace([math.inf, -math.inf], math.nan) for name, each in frames.items()}
     save_report(folder, names.REPORT, report)
-    return write_tables(folder, frames)
+    frames = {"groups": study.groups, "pairs": study.pairs, "settings": study.settings.frame, "runs": study.runs}
+    return write_tables(folder, {f"{name}.json": frame for name, frame in frames.items()})
 
 
 def _tag(client: Client, study: GroupsStudy) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +19,6 @@ from mlflow_l3d.parameters.values import Whole
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.existing import ExistingRuns, histories
-
-_NO_METRIC: Final = re.compile(r"(?:^|[_/. ])(?:std|stderr|sem|rank|split\d+)(?:[_/. ]|$)")
-"""Words in names of what scikit-learn's searches log with each score."""
-_STEP: Final = Whole(0, words=("last", "best"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +63,7 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str, *, f
     ParameterError
         If there are fewer, or the metric or step is not usable.
     """
-    _STEP.read("step", step)
+    Whole(0, words=("last", "best")).read("step", step)
     frame = runs.frame
     theirs = frame["role"].eq("") & frame["status"].ne("PARENT")
     finished = theirs & frame["status"].eq("FINISHED")
@@ -97,11 +92,8 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str, *, f
     if infinite := frame.loc[is_infinite, "name"].tolist():
         which = f"{counted(len(infinite), 'run')} ended with nan or inf, as {infinite[0]}: diverged?"
         notes.append(f"{which} Groups without such runs look better than they are.")
-    counts = {
-        "found": int(theirs.sum()),
-        "used": int(used.sum()),
-        **{str(state): int(count) for state, count in states.value_counts().items()},
-    }
+    counts = {"found": int(theirs.sum()), "used": int(used.sum())}
+    counts |= {str(state): count for state, count in states.value_counts().items()}
     if still := frame.loc[theirs & frame["status"].eq("RUNNING"), "name"].head(3).tolist():
         notes.append(f"Still running, and left out: {', '.join(still)}.")
     if parents := int((scored & is_parent).sum()):
@@ -132,7 +124,9 @@ def _metric(metrics: pd.DataFrame, asked: str) -> tuple[Metric, list[str]]:
         if name not in counts:
             raise unknown_name("metric", name, counts.index, "one that finished runs have:")
         return named(name) if is_higher is None else replace(named(name), greater_is_better=is_higher), []
-    likely = {name: Printed(numbers[name].median()) for name in counts.index if not _NO_METRIC.search(name)}
+    # Words in names of what scikit-learn's searches log with each score.
+    no_metric = r"(?:^|[_/. ])(?:std|stderr|sem|rank|split\d+)(?:[_/. ]|$)"
+    likely = {name: Printed(numbers[name].median()) for name in counts.index if not re.search(no_metric, name)}
     most = max((counts[name] for name in likely if chosen_score({name: likely[name]})), default=0)
     name = chosen_score({name: value for name, value in likely.items() if 2 * counts[name] >= most})
     if not name:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, compress, repeat
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,9 +25,6 @@ from mlflow_l3d.studies.importing.recorded import Array, RecordedRun
 from mlflow_l3d.tasks.answers import Classes, kind_of, plain_number
 
 _CORRECT: Final = "Correct it, or take the example away from all runs."
-_SPELL: Final = (
-    "Spell them alike; if they are right, name all classes, --classes a|b; --task-kind regression reads numbers."
-)
 
 
 def read_runs(path: Path, source: str, columns: Mapping[str, str], metric: str) -> tuple[list[RecordedRun], list[str]]:
@@ -73,8 +70,9 @@ def chosen(runs: Sequence[RecordedRun], tasks: str, only: Mapping[str, str]) -> 
     names = available if tasks == "auto" else [name.strip() for name in tasks.split(",")]
     check_names("task", names, available)
     kept = [run for run in runs if run.task in names]
-    is_chosen = chosen_runs(params_of(pd.DataFrame([run.settings for run in kept])), only) if only else repeat(True)
-    return [*compress(kept, is_chosen)]
+    return (
+        [*compress(kept, chosen_runs(params_of(pd.DataFrame([run.settings for run in kept])), only))] if only else kept
+    )
 
 
 def checked(
@@ -84,85 +82,75 @@ def checked(
 
     Runs are compared on the examples that most of them share.
     """
-    defects = [_defect(run) for run in runs]
-    problems = [f"{run.source}: {defect}" for run, defect in zip(runs, defects, strict=True) if defect]
-    sound = [run for run, defect in zip(runs, defects, strict=True) if not defect]
+    problems = [f"{run.source}: {defect}" for run in runs if (defect := _defect(run))]
+    sound = [run for run in runs if not _defect(run)]
     sound, wrong, remarks = with_kinds(sound, task_kind, classes) if sound else ([], [], [])
     problems += wrong
     kept, notes = _once(_with_most(sound, problems))
     kept, percent = as_fractions([_scored(run, classes_named=classes != "auto") for run in kept])
-    if metric == "auto" and kept:
-        metric = next(iter(kept[0].scores), "")
-    headline = named(metric)
+    headline = named(next(iter(kept[0].scores), "") if metric == "auto" and kept else metric)
     if kept:
         check_names("metric", [headline.name], {name for run in kept for name in run.scores}, "one that the runs have:")
-    whole = []
-    for run in kept:
-        if np.isfinite(run.scores.get(headline.name, np.nan)):
-            # Without predictions the metric determines the kind.
-            whole.append(run if run.kind else replace(run, kind=headline.kinds[0]))
-        else:
-            problems.append(f"{run.source}: has no {headline}, or it is not a number.")
+    is_scored = [headline.name in run.scores and np.isfinite(run.scores[headline.name]) for run in kept]
+    lacking = [run for run, scored in zip(kept, is_scored, strict=True) if not scored]
+    problems += [f"{run.source}: has no {headline}, or it is not a number." for run in lacking]
+    # Without predictions the metric determines the kind.
+    whole = [replace(run, kind=run.kind or headline.kinds[0]) for run in compress(kept, is_scored)]
     return whole, headline, problems, [*notes, *remarks, *percent]
 
 
 def _defect(run: RecordedRun) -> str:
     """Return the first defect of a run considered alone; the empty text if it has none."""
-    for name, value in run.scores.items():
-        if not np.isfinite(value):
-            return f"its {name} is not a number (NaN). Evaluate it again."
+    if missing := [name for name, value in run.scores.items() if not np.isfinite(value)]:
+        return f"its {missing[0]} is not a number (NaN). Evaluate it again."
     if run.ids is None or run.labels is None or run.predictions is None:
         return "" if run.scores else "has neither scores nor predictions."
     if not len(run.ids):
         return "has no examples."
-    counts = Counter(run.ids.tolist())
-    (example, times), *_ = counts.most_common(1)
-    if times > 1:
-        more = sum(count > 1 for count in counts.values())
-        return f"example {example} occurs {times} times ({more} examples do so). An id must occur once in a run."
+    counts = pd.Series(run.ids).value_counts()
+    if (more := int((counts > 1).sum())) > 0:
+        return (
+            f"example {counts.index[0]} occurs {counts.iloc[0]} times ({more} do so). An id must occur once in a run."
+        )
     for name, values in (("label", run.labels), ("prediction", run.predictions)):
-        bad = np.flatnonzero(~np.isfinite(values)) if values.dtype.kind == "f" else np.zeros(0, dtype=np.intp)
+        bad = run.ids[~np.isfinite(values)] if values.dtype.kind == "f" else run.ids[:0]
         if len(bad):
-            return f"the {name} of example {run.ids[bad[0]]} is not a number (NaN; {len(bad)} are not). {_CORRECT}"
-    lacking = [at for at, value in enumerate(run.labels) if value is None]
-    return f"example {run.ids[lacking[0]]} has no label ({len(lacking)} have none). {_CORRECT}" if lacking else ""
+            return f"the {name} of example {bad[0]} is not a number (NaN; {len(bad)} are not). {_CORRECT}"
+    lacking = run.ids[pd.isna(run.labels)]
+    return f"example {lacking[0]} has no label ({len(lacking)} have none). {_CORRECT}" if len(lacking) else ""
 
 
 def _with_most(runs: Sequence[RecordedRun], problems: list[str]) -> list[RecordedRun]:
     """Return the runs with the most common examples; add a problem for each other run."""
-    if not runs:
-        return []
-    hashes = [run.examples for run in runs]
-    common, count = Counter(hashes).most_common(1)[0]
-    model = runs[hashes.index(common)]
-    for run, digest in zip(runs, hashes, strict=True):
-        if digest != common:
-            problems.append(f"{run.source}: {_difference(run, model)} of {count} other runs. Evaluate it by itself.")
-    return [run for run, digest in zip(runs, hashes, strict=True) if digest == common]
+    parts: dict[str, list[RecordedRun]] = {}
+    for run in runs:
+        parts.setdefault(run.examples, []).append(run)
+    most, *rest = sorted(parts.values(), key=len, reverse=True) or [[]]
+    for run in chain.from_iterable(rest):
+        difference = _difference(run, most[0])
+        problems.append(f"{run.source}: {difference} of {len(most)} other runs. Evaluate it by itself.")
+    return most
 
 
 def _difference(run: RecordedRun, other: RecordedRun) -> str:
     if run.ids is None or other.ids is None or run.labels is None or other.labels is None:
         return "has no predictions, unlike those" if run.ids is None else "has predictions, unlike those"
-    ids, other_ids = set(run.ids.tolist()), set(other.ids.tolist())
-    if ids != other_ids:
-        sides = (("lacks", sorted(other_ids - ids)), ("has in addition", sorted(ids - other_ids)))
-        parts = [f"{what} {len(names)} ({names[0]}, ...)" for what, names in sides if names]
+    sides = {"lacks": np.setdiff1d(other.ids, run.ids), "has in addition": np.setdiff1d(run.ids, other.ids)}
+    if parts := [f"{what} {len(names)} ({names[0]}, ...)" for what, names in sides.items() if len(names)]:
         return f"has other examples ({'; '.join(parts)}) than those"
-    labels = dict(zip(other.ids.tolist(), other.labels.tolist(), strict=True))
-    differ = [name for name, label in zip(run.ids.tolist(), run.labels.tolist(), strict=True) if labels[name] != label]
+    labels = pd.Series(other.labels, other.ids)[run.ids].to_numpy()
+    differ = run.ids[labels != run.labels]
     return f"has another label of {len(differ)} examples ({differ[0]}, ...) than those"
 
 
 def _once(runs: Iterable[RecordedRun]) -> tuple[list[RecordedRun], list[str]]:
     """Return each run once, and one note for each repetition that names both files."""
-    runs_by_key: dict[str, RecordedRun] = {}
-    notes = []
-    for run in runs:
-        first = runs_by_key.setdefault(run.key, run)
-        if first is not run:
-            notes.append(f"{run.source} is the same run as {first.source}, and left out.")
-    return list(runs_by_key.values()), notes
+    firsts: dict[str, RecordedRun] = {}
+    same = [(run, firsts.setdefault(run.key, run)) for run in runs]
+    notes = [
+        f"{run.source} is the same run as {first.source}, and left out." for run, first in same if run is not first
+    ]
+    return list(firsts.values()), notes
 
 
 def _scored(run: RecordedRun, *, classes_named: bool = False) -> RecordedRun:
@@ -175,7 +163,7 @@ def _scored(run: RecordedRun, *, classes_named: bool = False) -> RecordedRun:
     if run.labels is None or run.predictions is None or (run.labels.dtype == object and form_of(run.kind).has_classes):
         return run
     scores = scores_of(run.labels, run.predictions, run.kind, classes=len(run.classes) if classes_named else None)
-    return replace(run, scores={**run.scores, **{name: scores[name] for name in scores if name not in run.scores}})
+    return replace(run, scores={**run.scores, **scores, **run.scores})
 
 
 def with_kinds(
@@ -224,12 +212,14 @@ def _read(run: RecordedRun, kind: str, classes: Classes | None, *, are_named: bo
             raise ValueError(f"has the label {unknown[0]!r}, which --classes does not name.")
         numbers = classes.numbers(answers)
         if not (are_named and (numbers >= 0).any()) and (problem := classes.mismatch(answers)):
-            raise ValueError(f"{problem}. {_SPELL}")
+            fix = "Spell them alike, or name all classes, --classes a|b; --task-kind regression reads numbers."
+            raise ValueError(f"{problem}. {fix}")
         return replace(run, kind=kind, classes=classes.names, labels=classes.numbers(labels), predictions=numbers)
     if kind == "texts":
-        right = float(np.mean([answer == label for answer, label in zip(answers, labels, strict=True)]))
+        right = float(pd.Series(labels).eq(pd.Series(answers)).mean())
         return replace(run, kind="multiple_choice", scores={**run.scores, "accuracy": right})
-    if form_of(kind).has_numbers:
+    form = form_of(kind)
+    if form.has_numbers:
         for name, values in (("label", labels), ("prediction", answers)):
             bad = [place for place, value in enumerate(values) if value is None or plain_number(value) is None]
             if bad and run.ids is not None:
@@ -237,7 +227,6 @@ def _read(run: RecordedRun, kind: str, classes: Classes | None, *, are_named: bo
                 raise ValueError(f"the {name} of example {run.ids[bad[0]]} is {value} ({len(bad)} such). {_CORRECT}")
         truth, guess = (np.array(values, dtype=np.float64) for values in (labels, answers))
         return replace(run, kind=kind, labels=truth, predictions=guess)
-    form = form_of(kind)
     truth, predictions = form.labels(labels), form.predictions([answer or "" for answer in answers])
     if form.has_tags:
         check_tags(truth, predictions)
@@ -268,7 +257,5 @@ def as_fractions(runs: Sequence[RecordedRun]) -> tuple[list[RecordedRun], list[s
             continue
         percent.add(name)
         notes.append(f"{name}, from {values.min():g} to {values.max():g}, is read as percent.")
-    if not percent:
-        return list(runs), []
-    scaled = [{name: value / 100 if name in percent else value for name, value in run.scores.items()} for run in runs]
+    scaled = [{name: value / (100 if name in percent else 1) for name, value in run.scores.items()} for run in runs]
     return [replace(run, scores=scores) for run, scores in zip(runs, scaled, strict=True)], notes

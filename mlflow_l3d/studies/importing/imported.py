@@ -34,8 +34,6 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.records import CellRecord
 
-_OF_MODEL = ("model", "backend", "model_args.")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Import:
@@ -84,8 +82,7 @@ class Import:
     def seeds(self) -> tuple[int, ...] | None:
         """The seeds if the runs differ in nothing else, else None."""
         for name, values in self.grouped[0].seed_values.items() if not self.grouped[1] else ():
-            whole = all(value.isascii() and value.isdigit() for value in values)
-            if "seed" in str(name).lower() and whole and len(set(map(int, values))) == len(values):
+            if "seed" in str(name).lower() and values.str.fullmatch("[0-9]+").all() and values.map(int).is_unique:
                 return tuple(map(int, values))
         return None
 
@@ -113,9 +110,8 @@ class Import:
     @cached_property
     def key(self) -> str:
         """Hash that two imports share if they differ only in their number of runs."""
-        selection = {
-            name: self.arguments[name] for name in ("from_", "only", "task_kind", "classes", "group_by", "seed")
-        }
+        selected = ("from_", "only", "task_kind", "classes", "group_by", "seed")
+        selection = {name: self.arguments[name] for name in selected}
         return content_key({"context": self.context_key, "metric": typed_name(self.metric), **selection})
 
     @cached_property
@@ -147,11 +143,11 @@ class Import:
         typed = {name: value for name, value in typed.items() if name not in ("group_by", "seed") or value != AUTO}
         tags = {names.FACTOR: "seed", names.DESIGN: "seeds", names.CONTEXT_KEY: self.context_key}
         first = self.runs[0]
-        resolved = {"resolved.task": self.task, "resolved.metric": typed_name(self.metric)}
-        resolved |= {"resolved.task_kind": first.kind, "approach": self.arguments["from_"]}
-        classes = {"resolved.classes": class_words(first.classes)} if first.classes else {}
-        shared = {names.metric_name(name): value for name, value in self.shared.items()}
-        return Card("investigation", self.key, self.title, tags, {**shared, **typed, **resolved, **classes})
+        resolved = {"task": self.task, "metric": typed_name(self.metric), "task_kind": first.kind}
+        resolved |= {"classes": class_words(first.classes)} if first.classes else {}
+        parameters = {names.metric_name(name): value for name, value in self.shared.items()} | typed
+        parameters |= {f"resolved.{name}": value for name, value in resolved.items()}
+        return Card("investigation", self.key, self.title, tags, {**parameters, "approach": self.arguments["from_"]})
 
     def tables(self, parent_run_id: str) -> tuple[pd.DataFrame, pd.DataFrame | None]:
         """Return the runs as cells that a parent run holds itself, and all their predictions, if they have some."""
@@ -160,25 +156,21 @@ class Import:
             outcome = Outcome(cell.key, metrics=run.scores, duration_seconds=run.duration_seconds)
             rows.append(CellRecord.of(cell, outcome).to_row(f"{parent_run_id}/{number}"))
         cells = pd.DataFrame(rows).astype({"row": "Int64", "column": "Int64", "index": "Int64"})
-        answers = [(run.ids, run.labels, run.predictions) for run in self.runs if run.ids is not None]
-        if not answers:
-            return cells, None
-        columns = zip(("example_id", "label", "prediction"), zip(*answers, strict=True), strict=True)
-        predictions = pd.DataFrame({name: np.concatenate(parts) for name, parts in columns})
-        seeds, keys = (cells[name].to_numpy() for name in ("seed.seed", "cell_key"))
-        at = np.repeat(cells.index, len(predictions) // len(cells))  # all have the same examples
-        return cells, predictions.assign(seed=seeds[at], cell_key=keys[at])
+        predictions = [
+            pd.DataFrame({"example_id": run.ids, "label": run.labels, "prediction": run.predictions}).assign(
+                seed=cell.seeds["seed"], cell_key=cell.key
+            )
+            for cell, run in zip(self.cells, self.runs, strict=True)
+            if run.ids is not None
+        ]
+        return cells, pd.concat(predictions, ignore_index=True) if predictions else None
 
     def document(self) -> dict[str, Any]:
         """Return the content of ``investigation.json`` for `evaluate` and `compare`, free of private paths."""
         numbers = self.seeds or tuple(range(len(self.runs)))
         recorded = [
-            {
-                "cell_key": cell.key,
-                "number": number,
-                "settings": {name: row[name] for name in row if row[name] == row[name]},
-            }
-            for cell, number, row in zip(self.cells, numbers, self.settings.to_dict("records"), strict=True)
+            {"cell_key": cell.key, "number": number, "settings": row.dropna().to_dict()}
+            for cell, number, (_, row) in zip(self.cells, numbers, self.settings.iterrows(), strict=True)
         ]
         first = self.runs[0]
         about = {"kind": first.kind, "classes": list(first.classes)}
@@ -227,7 +219,8 @@ def _numbers(runs: Sequence[RecordedRun]) -> Iterator[int]:
     """Yield a number for each run: runs with equal settings, except the model, have the same number in every import."""
     times: Counter[str] = Counter()
     for run in runs:
-        others = {name: value for name, value in run.settings.items() if not name.startswith(_OF_MODEL)}
+        of_model = ("model", "backend", "model_args.")
+        others = {name: value for name, value in run.settings.items() if not name.startswith(of_model)}
         text = json.dumps(others, sort_keys=True)
         times[text] += 1
         yield int(hashlib.sha256(f"{text}\n{times[text]}".encode()).hexdigest()[:12], 16)
@@ -271,7 +264,6 @@ def grouped_runs(
 
 def write_study(
     folder: Path,
-    *,
     study: SeedsStudy | GroupsStudy,
     cells: pd.DataFrame,
     predictions: pd.DataFrame | None,

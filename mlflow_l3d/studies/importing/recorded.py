@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,15 +60,13 @@ class RecordedRun:
     @property
     def key(self) -> str:
         """Hash of the recorded content: equal for the same run in any folder."""
-        arrays = (self.ids, self.labels, self.predictions)
-        digests = [None if each is None else _digest(each) for each in arrays]
+        digests = [None if each is None else _digest(each) for each in (self.ids, self.labels, self.predictions)]
+        content: dict[str, Any] = {"task": self.task, "settings": dict(self.settings), "arrays": digests}
+        content["scores"] = {} if digests[0] else {name: repr(float(value)) for name, value in self.scores.items()}
         # Runs with the same answers are different runs if they took different times; a copied file has the same time.
-        more: dict[str, Any] = {"seconds": self.duration_seconds} if self.duration_seconds else {}
-        more |= {"classes": list(self.classes)} if self.classes else {}
-        bare = {} if digests[0] else {name: repr(float(value)) for name, value in self.scores.items()}
-        return content_key(
-            {"task": self.task, "settings": dict(self.settings), "scores": bare, "arrays": digests, **more}
-        )
+        content |= {"seconds": self.duration_seconds} if self.duration_seconds else {}
+        content |= {"classes": list(self.classes)} if self.classes else {}
+        return content_key(content)
 
     @property
     def examples(self) -> str:
@@ -78,10 +76,22 @@ class RecordedRun:
         order = np.argsort(self.ids)
         return _digest(self.ids[order]) + _digest(self.labels[order])
 
+    def answered(
+        self, ids: Iterable[object], labels: Iterable[object], answers: Iterable[object], right: Sequence[bool]
+    ) -> RecordedRun:
+        """Return the run with answers as text; one that the tool called right is the label, so that right ones agree.
+
+        An answer that reads as the label and was called wrong (because of a space, say) is unlike right ones.
+        """
+        truth, wrong = texts(labels), "(the label, called wrong)"
+        each = zip(texts(answers), truth, right, strict=True)
+        said = texts([label if good else wrong if answer == label else answer for answer, label, good in each])
+        return replace(self, ids=np.array([*map(str, ids)]), labels=truth, predictions=said)
+
 
 def _digest(values: Array) -> str:
-    content = json.dumps(values.tolist(), ensure_ascii=True) if values.dtype == object else values.tobytes()
-    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+    content = json.dumps(values.tolist()).encode() if values.dtype == object else values.tobytes()
+    return hashlib.sha256(content).hexdigest()
 
 
 def read_each(read: Callable[..., RecordedRun], parts: Iterable[tuple[object, ...]]) -> list[RecordedRun | L3DError]:
@@ -100,18 +110,9 @@ def graded(values: Sequence[float]) -> tuple[str, list[bool] | None]:
     return ("accuracy", [value == 1 for value in values]) if {*values} <= {0, 1} else ("score_mean", None)
 
 
-def texts(values: Sequence[object]) -> Array:
+def texts(values: Iterable[object]) -> Array:
     """Return values as an array of texts; None stays."""
     return np.array([None if value is None else str(value).strip() for value in values] + [None], dtype=object)[:-1]
-
-
-def settled(answers: Array, labels: Array, right: Sequence[bool]) -> Array:
-    """Return answers as text; an answer that the tool called right becomes the label, so that right answers agree.
-
-    An answer that reads as the label and was called wrong (because of a space, say) stays different from right ones.
-    """
-    graded, wrong = zip(answers, labels, right, strict=True), "(the label, called wrong)"
-    return texts([label if good else wrong if answer == label else answer for answer, label, good in graded])
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

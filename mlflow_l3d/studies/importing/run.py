@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -25,7 +24,7 @@ from mlflow_l3d.studies.importing.imported import Import, grouped_runs, write_st
 from mlflow_l3d.studies.investigation.evaluate import rewritten
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
-from mlflow_l3d.studies.seeds.records import finish_parent, recorded_study
+from mlflow_l3d.studies.seeds.records import finishing, recorded_study
 from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.results import read_parent
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress, under_way
@@ -66,11 +65,11 @@ class FilesEvaluation(OnOneScreen):
     about: About
     study: SeedsStudy | GroupsStudy
     runs: tuple[str, ...]
-    written: int
-    skipped: int
     problems: tuple[str, ...]
     notes: tuple[str, ...]
     examples: pd.DataFrame | None = None
+    written: int = 0
+    skipped: int = 0
 
     @property
     def exit_status(self) -> int:
@@ -176,27 +175,23 @@ class _Importing(Study[Import, CellRecord, FilesEvaluation]):
                 remarks, task, options = (*remarks, *more), document["parameters"]["source"], request.given
             else:
                 study = recorded_study(document, cells, predictions, request.metric)
-            about = heading(run_id)
-            address = runs_page(recorder.client, recorder.parent.experiment_id)
-            classes = request.runs[0].classes
-            source = Source(
-                task=task, run_id=run_id, address=address, date=about["date"][:10], given=options, classes=classes
-            )
-            settings = {**about, "task": request.task, "from": request.arguments["from_"], **request.shared}
-            settings |= {"versions": version_words()}
+            head, address = heading(run_id), runs_page(recorder.client, recorder.parent.experiment_id)
+            source = Source(task=task, run_id=run_id, address=address, date=head["date"][:10], given=options)
+            source = replace(source, classes=request.runs[0].classes)
+            settings = {**head, "task": request.task, "from": request.arguments["from_"], **request.shared}
+            about = About(request.title, source, remarks, settings | {"versions": version_words()})
             result = FilesEvaluation(
                 run_id=run_id,
-                about=About(title=request.title, source=source, notes=remarks, settings=settings),
+                about=about,
                 study=study,
                 runs=tuple(cells["run_id"]),
                 written=len(cells),
-                skipped=0,
                 problems=request.problems,
                 notes=request.notes,
                 examples=examples,
             )
-            write = partial(write_study, study=study, cells=cells, predictions=predictions, report=result.report())
-            finish_parent(recorder, result, document, write, failed=len(request.problems))
+            with finishing(recorder, result, document, failed=len(request.problems)) as folder:
+                write_study(folder, study, cells, predictions, result.report())
         return result
 
 
@@ -230,7 +225,7 @@ def evaluate_imported(run_id: str, *, metric: str = "auto", log: bool = True) ->
     result = replace(result, written=0, skipped=len(runs))
     if log:
         with temporary_folder() as folder:
-            write_study(folder, study=study, cells=read.cells, predictions=read.predictions, report=result.report())
+            write_study(folder, study, read.cells, read.predictions, result.report())
             write_result(folder, result)
             log_metrics(client, run_id, {len(runs): study.metrics()})
             client.log_artifacts(run_id, str(folder))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -93,15 +94,9 @@ def write_scores(
     save_report(folder, names.REPORT, report)
 
 
-def finish_parent(
-    recorder: RunRecorder[Any],
-    result: Any,
-    document: Mapping[str, Any],
-    write: Callable[[Path], object],
-    *,
-    failed: int,
-) -> None:
-    """Write what a study found to its parent run, and end it.
+@contextmanager
+def finishing(recorder: RunRecorder[Any], result: Any, document: Mapping[str, Any], *, failed: int) -> Iterator[Path]:
+    """Yield the folder for tables and report of a parent run; then write what the study found, and end the run.
 
     Parameters
     ----------
@@ -109,14 +104,14 @@ def finish_parent(
         That of the parent run.
     result
         What the study returns: `study`, `about` and a report.
-    document, write
-        The specification, and what writes tables and report to a folder.
+    document
+        The specification.
     failed
         How many runs are missing.
     """
     with temporary_folder() as folder:
         write_json(folder / names.INVESTIGATION, document, indent=2)
-        write(folder)
+        yield folder
         write_result(folder, result)
         recorder.log_metrics({**result.study.metrics(), "cells_failed": float(failed)}, len(document["seeds"]))
         recorder.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
@@ -43,6 +44,7 @@ class SeedsRequest(CellRequest):
     """
 
     parameters: ClassVar[Parameters] = SEEDS
+    many: ClassVar[str] = "seeds"
     same_examples = True
     seeds: tuple[int, ...]
     split_seeds: Mapping[str, int]
@@ -73,7 +75,7 @@ class SeedsRequest(CellRequest):
     @property
     def title(self) -> str:
         """Name of the parent as people read it."""
-        return self.setup.title(f"{len(self.seeds)} seeds")
+        return self.setup.title(f"{len(self.seeds)} {self.many}")
 
     def design(self) -> SeedsDesign:
         """Return the layout of the cells."""
@@ -85,7 +87,8 @@ class SeedsRequest(CellRequest):
 
     def final(self) -> dict[str, str]:
         """Return parameters that may come out otherwise than they were typed, as text."""
-        return {**super().final(), "seeds": ",".join(map(str, self.seeds))}
+        listed = {"seeds": ",".join(map(str, self.seeds))} if "seeds" in self.parameters else {}
+        return {**super().final(), **listed}
 
     def source(self, run_id: str, address: str = "") -> Source:
         """Return the origin of the result, with what an investigation could change."""
@@ -115,6 +118,7 @@ class RepeatsRequest(SeedsRequest):
     """One study of identical requests: its seeds number them and decide nothing."""
 
     parameters = REPEATS
+    many = "identical requests"
 
     @classmethod
     def read(cls, asked: Arguments, approach: Approach) -> tuple[tuple[int, ...], Arguments]:
@@ -130,18 +134,9 @@ class RepeatsRequest(SeedsRequest):
         workers = 1 if asked["workers"] == "auto" else asked["workers"]
         return tuple(range(1, asked["repeats"] + 1)), asked.changed(hyperparameters=fresh, workers=workers)
 
-    @property
-    def title(self) -> str:
-        """Name of the parent as people read it."""
-        return self.setup.title(f"{len(self.seeds)} identical requests")
-
     def design(self) -> SeedsDesign:
         """Return the layout of the cells."""
         return replace(super().design(), repeated=int(self.given["root_seed"]))
-
-    def final(self) -> dict[str, str]:
-        """Return parameters that may come out otherwise than they were typed, as text."""
-        return super(SeedsRequest, self).final()
 
     def content(self) -> dict[str, Any]:
         """Return what the document holds in addition to the document of every study."""
@@ -212,16 +207,12 @@ def specify_seeds(
     )
     if kind is SeedsRequest and not governed_factors(setup):
         reasons = "; ".join(f"{name}: {reason}" for name, reason in setup.fixed_factors.items())
-        allowed = (
-            f"no source of randomness of {approach.name} has an effect, so every seed would be the same ({reasons})"
-        )
+        allowed = f"no source of randomness of {approach.name} has an effect: every seed would be the same ({reasons})"
         raise ParameterError("seeds", asked.texts["seeds"], allowed)
-    metric = setup.metric or named(setup.task.metric)
-    context = context_of(setup)
-    own = setup.task.settings.source == "own"
-    split_seeds = {} if own else {name: configuration_seed(root_seed, name, 0) for name in TASK_FACTORS}
-    drawn: dict[str, Any] = {} if own else {"split": split_seeds}
-    drawn |= {} if kind is SeedsRequest else {"repeated": root_seed}
+    metric, context, split_seeds = setup.metric or named(setup.task.metric), context_of(setup), {}
+    drawn: dict[str, Any] = {} if kind is SeedsRequest else {"repeated": root_seed}
+    if setup.task.settings.source != "own":
+        split_seeds = drawn["split"] = {name: configuration_seed(root_seed, name, 0) for name in TASK_FACTORS}
     return kind(
         given={name: asked.texts[name] for name in kind.parameters},
         setup=setup,
@@ -244,17 +235,12 @@ def parse_seeds(asked: int | str | Sequence[int]) -> tuple[int, ...]:
     if isinstance(asked, list | tuple):
         return check_seeds([Whole(0).number("seeds", seed) for seed in asked])
     text = as_text("seeds", asked)
-    parts = [part.strip() for part in text.strip().strip("[]()").split(",")]
+    parts = text.strip().strip("[]()").split(",")
     if len(parts) == 1:
-        count = Whole(0, MOST_SEEDS).number("seeds", parts[0])
-        if count < 2:
-            allowed = "must be two or more: the spread of one run is not known"
-            raise ParameterError("seeds", text, allowed, "Give a count such as 10, or a list such as 42,52.")
         first, second = PAPER_SEEDS[:2]
+        count = Whole(2, MOST_SEEDS).number("seeds", parts[0].strip())
         return tuple(first + number * (second - first) for number in range(count))
-    if not all(parts):
-        raise ParameterError("seeds", text, "has a comma without a seed", "Give a list such as 42,52.")
-    return check_seeds([Whole(0).number("seeds", part) for part in parts])
+    return check_seeds([Whole(0).number("seeds", part.strip() or text) for part in parts])
 
 
 def _hyperparameters(asked: str | Mapping[str, Any], approach: Approach, model: str) -> str | Mapping[str, Any]:
@@ -264,16 +250,12 @@ def _hyperparameters(asked: str | Mapping[str, Any], approach: Approach, model: 
     seeds; the values that were given come after it and win.
     """
     if isinstance(asked, str):
-        source, _, rest = asked.partition(",")
-        asked = rest.strip() if source.strip() == "auto" else asked
-    values: Mapping[str, Any] = {}
-    if asked:
-        parsed = parse(asked)
-        if parsed.source != "inline" or is_search_document(parsed.values):
-            return asked
-        values = {**parsed.values, **parsed.overrides}
+        asked = re.sub(r"^\s*auto\s*(,|$)\s*", "", asked)
+    parsed = parse(asked or "default")
+    if asked and (parsed.source != "inline" or is_search_document(parsed.values)):
+        return asked
+    values = {**parsed.values, **parsed.overrides}
     defaults = {name: value for name, value in approach.seeds_defaults(model, values).items() if name not in values}
     if not isinstance(asked, str) or asked.startswith("{"):
         return {**defaults, **values}
-    pairs = [f"{name}={value}" for name, value in defaults.items()]
-    return ",".join([*pairs, *([asked] if asked else [])]) or "default"
+    return ",".join([*(f"{name}={value}" for name, value in defaults.items()), *filter(None, [asked])]) or "default"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -29,27 +28,6 @@ from mlflow_l3d.tracking.earlier.past import own_parameter
 from mlflow_l3d.tracking.earlier.predictions import warn_of_missing
 from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation, read_predictions
 from mlflow_l3d.tracking.parent import log_metrics, set_tags
-
-
-def write_over_tasks(folder: Path, models: Sequence[ModelOverTasks], report: Document) -> list[str]:
-    """Write the tables, pictures and page of several studies; return the names of what MLflow shows as tables.
-
-    Parameters
-    ----------
-    folder
-        Where the files go; it exists.
-    models
-        One record a model.
-    report
-        The page.
-    """
-    rows = pd.concat([model.rows for model in models], ignore_index=True)
-    rows.to_csv(folder / "tasks.csv", index=False)
-    for number, model in enumerate(models):
-        ending = f"-{number}" if len(models) > 1 else ""
-        model.matrix.to_csv(folder / f"seed_by_task{ending}.csv")
-    save_report(folder, names.REPORT, report)
-    return write_tables(folder, {"tasks.json": rows})
 
 
 @dataclass(frozen=True, repr=False)
@@ -126,28 +104,29 @@ def evaluate_seeds(
         With one line that names the missing data.
     """
     client = connect()
-    every = [_study(client, run_id, metric) for run_id in run_ids]
-    studies = tuple(each.study for each in every)
-    done = tuple(tuple(each.read.done["run_id"]) for each in every)
-    failed = tuple(len(each.read.cells) - len(each.read.done) for each in every)
-    result = SeedsEvaluation(run_ids, studies, abouts=tuple(each.about for each in every), runs=done, failed=failed)
+    reads, studies, abouts, written = zip(*(_study(client, run_id, metric) for run_id in run_ids), strict=True)
+    done = tuple(tuple(read.done["run_id"]) for read in reads)
+    failed = tuple(len(read.cells) - len(read.done) for read in reads)
+    result = SeedsEvaluation(run_ids, studies, abouts=abouts, runs=done, failed=failed)
     if len(run_ids) == 1:
         if log:
-            _rescore(client, every[0], result)
+            _rescore(client, reads[0], result, written[0])
         return result
     models = over_tasks(studies)
     result = replace(result, over_tasks=models)
     if not log:
         return result
-    listed = ",".join(run_ids)
-    parameters = {"source": listed}
-    with (
-        temporary_folder() as folder,
-        auxiliary_run(client, project_run, role="seeds_over_tasks", title=result.title, parameters=parameters) as run,
-    ):
+    listed, title = ",".join(run_ids), result.title
+    opened = auxiliary_run(client, project_run, role="seeds_over_tasks", title=title, parameters={"source": listed})
+    with temporary_folder() as folder, opened as run:
         source = Source(run_id=run.run_id, date=heading(run.run_id)["date"][:10])
         result = replace(result, run_id=run.run_id, source=source)
-        tables = write_over_tasks(folder, models, result.report())
+        rows = pd.concat([model.rows for model in models], ignore_index=True)
+        rows.to_csv(folder / "tasks.csv", index=False)
+        for number, model in enumerate(models):
+            model.matrix.to_csv(folder / f"seed_by_task{f'-{number}' if models[1:] else ''}.csv")
+        tables = write_tables(folder, {"tasks.json": rows})
+        save_report(folder, names.REPORT, result.report())
         write_result(folder, result)
         metrics = {f"{k}/{one.model}" if models[1:] else k: v for one in models for k, v in one.metrics().items()}
         run.finish(folder, metrics=metrics, tags={names.INVESTIGATIONS: listed}, tables=tables)
@@ -169,14 +148,6 @@ class ReadParent:
         return self.cells[self.cells["status"].eq("FINISHED")]
 
 
-@dataclass(frozen=True)
-class _Read:
-    read: ReadParent
-    study: SeedsStudy
-    about: About
-    written: Any
-
-
 def read_parent(client: Client, run_id: str) -> ReadParent:
     """Read one parent run whose child runs have the tag ``l3d.role`` = cell and the parameter seed.seed."""
     recorded = read_investigation(run_id, client, parameter="source")
@@ -196,7 +167,8 @@ def read_parent(client: Client, run_id: str) -> ReadParent:
     return ReadParent(parent, document, cells, pd.concat(tables, ignore_index=True) if tables else None)
 
 
-def _study(client: Client, run_id: str, metric: str) -> _Read:
+def _study(client: Client, run_id: str, metric: str) -> tuple[ReadParent, SeedsStudy, About, Any]:
+    """Return a parent run, its study, what its report says, and the result that it holds, if that is of one study."""
     read = read_parent(client, run_id)
     parent, document, predictions = read.parent, read.document, read.predictions
     if document.get("groups"):
@@ -212,9 +184,9 @@ def _study(client: Client, run_id: str, metric: str) -> _Read:
     recorded_metric = own_parameter(parent, "metric") if metric == "auto" else metric
     study = recorded_study(described, read.done, predictions, None if recorded_metric == "auto" else recorded_metric)
     written = read_result(client, run_id)
-    is_study = written is not None and not isinstance(written, SeedsEvaluation)
-    about = rewritten(written.about, study.metric) if is_study else recorded_about(client, parent, SEEDS)
-    return _Read(read, study, about, written if is_study else None)
+    if written is None or isinstance(written, SeedsEvaluation):
+        return read, study, recorded_about(client, parent, SEEDS), None
+    return read, study, rewritten(written.about, study.metric), written
 
 
 def _ordered(cells: pd.DataFrame, document: Mapping[str, Any]) -> pd.DataFrame:
@@ -227,15 +199,14 @@ def _ordered(cells: pd.DataFrame, document: Mapping[str, Any]) -> pd.DataFrame:
     return cells.dropna(subset="index").sort_values("index", kind="stable")
 
 
-def _rescore(client: Client, rescored: _Read, result: SeedsEvaluation) -> None:
+def _rescore(client: Client, read: ReadParent, result: SeedsEvaluation, written: Any) -> None:
     """Replace metrics, tables, report and result of one parent run; its specification stays."""
-    run_id = str(rescored.read.parent.info.run_id)
+    (run_id,), (study,), (about,), (runs,) = result.run_ids, result.studies, result.abouts, result.runs
     with temporary_folder() as folder:
-        write_scores(folder, rescored.study, rescored.read.cells, rescored.read.predictions, result.report())
-        numbers = {"study": rescored.study, "about": rescored.about, "runs": result.runs[0]}
-        write_result(folder, replace(rescored.written, **numbers) if rescored.written else result)
-        log_metrics(client, run_id, {len(rescored.study.seeds): rescored.study.metrics()})
+        write_scores(folder, study, read.cells, read.predictions, result.report())
+        write_result(folder, replace(written, study=study, about=about, runs=runs) if written else result)
+        log_metrics(client, run_id, {len(study.seeds): study.metrics()})
         client.log_artifacts(run_id, str(folder))
-    if names.INVESTIGATION_KEY not in rescored.read.parent.data.tags:
+    if names.INVESTIGATION_KEY not in read.parent.data.tags:
         tags = {names.ROLE: "investigation", names.FACTOR: "seed", names.DESIGN: "seeds"}
         set_tags(client, run_id, {names.SCHEMA_TAG: names.SCHEMA, **tags})

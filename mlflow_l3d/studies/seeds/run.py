@@ -21,7 +21,7 @@ from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.parameters import RepeatsOptions, SeedsOptions
-from mlflow_l3d.studies.seeds.records import finish_parent, recorded_cells, recorded_study, write_scores
+from mlflow_l3d.studies.seeds.records import finishing, recorded_cells, recorded_study, write_scores
 from mlflow_l3d.studies.seeds.report import cite
 from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.seeds.report.tables import seed_frame
@@ -258,8 +258,8 @@ class SeedsStudyRun(CellStudy[SeedsRequest, SeedsRun]):
         about = request.about(recorder.parent.run_id, address, settings, (*self.failure_notes, *request.notes(cells)))
         runs = tuple(finished["run_id"])
         result = SeedsRun(request=request, about=about, study=study, runs=runs, failed=failed, **self.result())
-        write = partial(write_scores, study=study, cells=cells, predictions=predictions, report=result.report())
-        finish_parent(recorder, result, document, write, failed=failed)
+        with finishing(recorder, result, document, failed=failed) as folder:
+            write_scores(folder, study, cells, predictions, result.report())
         return result
 
 

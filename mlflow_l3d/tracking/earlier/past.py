@@ -12,7 +12,7 @@ from mlflow_l3d.parameters.search_document import FoundSearch, Subject
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, experiment_ids, found, runs_named, search
 from mlflow_l3d.tracking.connection import connect, error_line
-from mlflow_l3d.tracking.earlier.reader import fetch_document, listed_cells, parent_run
+from mlflow_l3d.tracking.earlier.reader import known_document, listed_cells, parent_run
 from mlflow_l3d.tracking.parent import current_experiment_id
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 _PARAMETER: Final = "hyperparameters"
-MOST_SIMILAR: Final = 500
-"""How many of the newest similar cells are looked at."""
 
 
 def latest_investigation(
@@ -51,14 +49,11 @@ def own_parameter(parent: Run, name: str) -> str | None:
 
 
 def similar_cells(client: MlflowClient, *, task: str, approach: str, model: str) -> list[Run]:
-    """Return the newest finished cells of the same task, approach and model, whatever else differs; newest first.
-
-    At most :data:`MOST_SIMILAR` are looked at.
-    """
+    """Return those of the newest 500 finished cells with this task, approach and model, whatever else differs."""
     quote = '"' if "'" in approach else "'"
     wanted = f"{condition({names.ROLE: 'cell'}, 'FINISHED')} and params.approach = {quote}{approach}{quote}"
     order = ["attributes.start_time DESC"]
-    runs = client.search_runs(experiment_ids(client), wanted, max_results=MOST_SIMILAR, order_by=order)
+    runs = client.search_runs(experiment_ids(client), wanted, max_results=500, order_by=order)
     same = {"task": task, "model": model or "none"}
     return [run for run in runs if all(run.data.params.get(name) == value for name, value in same.items())]
 
@@ -160,10 +155,15 @@ def find_search(text: str, subject: Subject) -> FoundSearch:
     client = connect()
     try:
         run = _latest(client, subject) if text == "latest" else _named(client, text, subject)
-        return FoundSearch(str(run.info.run_id), _document(client, run, text))
+        run_id = str(run.info.run_id)
+        document = known_document(client, run_id, names.HYPERPARAMETERS)
     except MlflowException as error:
         line = error_line(error)
         raise L3DError(f"{_PARAMETER}={text}: the tracking server does not answer as it should ({line}).") from error
+    if not document:
+        allowed = f"has no artifact {names.HYPERPARAMETERS} that can be read"
+        raise ParameterError(_PARAMETER, run_id, allowed, "Search again, or give the values themselves.")
+    return FoundSearch(run_id, document)
 
 
 def searched_splits(client: MlflowClient, parent: Run) -> tuple[dict[str, int], ...]:
@@ -181,8 +181,8 @@ def searched_splits(client: MlflowClient, parent: Run) -> tuple[dict[str, int], 
     """
     if names.SEARCH not in parent.data.tags:
         return ()
+    recorded = known_document(client, str(parent.info.run_id), names.INVESTIGATION)
     try:
-        recorded = fetch_document(client, str(parent.info.run_id), names.INVESTIGATION) or {}
         splits = recorded.get("hyperparameters_from", {}).get("searched_splits", [])
         return tuple({str(name): int(seed) for name, seed in split.items()} for split in splits)
     except (AttributeError, TypeError, ValueError):  # a stranger's, or damaged: the check has nothing to say
@@ -205,31 +205,16 @@ def _named(client: MlflowClient, run_id: str, subject: Subject) -> Run:
     tags: Mapping[str, str] = run.data.tags
     role = tags.get(names.ROLE)
     if role != "search":
-        what = f"a run with the role {role}" if role else "a run of something else"
         owner = tags.get(names.PARENT_RUN_ID)
         fix = f"Its search is {owner}." if role == "trial" and owner else _command(subject)
-        raise ParameterError(_PARAMETER, run_id, f"must be the run of a search, and is {what}", fix)
+        allowed = f"must be the run of a search, and is a run with the role {role or 'none'}"
+        raise ParameterError(_PARAMETER, run_id, allowed, fix)
     state = tags.get(names.STATE)
     if state != "complete":
         successor = tags.get(names.SUPERSEDED_BY)
         fix = f"Run {successor} continued it." if successor else "The same command that began it continues it."
         raise ParameterError(_PARAMETER, run_id, f"is a search that did not finish ({state or 'no state'})", fix)
     return run
-
-
-def _document(client: MlflowClient, run: Run, text: str) -> dict[str, Any]:
-    run_id = str(run.info.run_id)
-    value = run_id if text == run_id else f"{text} (run {run_id})"
-    try:
-        document = fetch_document(client, run_id, names.HYPERPARAMETERS)
-    except (OSError, ValueError) as error:
-        allowed = f"its artifact {names.HYPERPARAMETERS} cannot be read ({error_line(error.__cause__ or error)})"
-        raise ParameterError(_PARAMETER, value, allowed) from error
-    if not isinstance(document, dict):
-        what = "has no" if document is None else "has no JSON object in its"
-        fix = "Search again, or give the values themselves."
-        raise ParameterError(_PARAMETER, value, f"{what} artifact {names.HYPERPARAMETERS}", fix)
-    return document
 
 
 def _command(subject: Subject) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import tempfile
 from collections.abc import Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -137,10 +136,7 @@ def cells_of_runs(runs: Iterable[Run]) -> pd.DataFrame:
         If a run's tags do not say which cell it is, or two finished runs without keys are the same cell.
     """
     rows: dict[str, dict[str, Any]] = {}
-    for run in runs:
-        if run.data.tags.get(names.ROLE) != "cell":
-            continue
-        row = _row(run)
+    for row in (_row(run) for run in runs if run.data.tags.get(names.ROLE) == "cell"):
         earlier = rows.get(place := row["cell_key"] or _place(row))
         if earlier is not None and row["cell_key"] is None and earlier["status"] == row["status"] == "FINISHED":
             where = ", ".join(f"{name} {row[name]}" for name in names.COORDINATES if row[name] is not None)
@@ -165,6 +161,7 @@ def _row(run: Run) -> dict[str, Any]:
     tags, finished = run.data.tags, run.info.status == "FINISHED"
     if not tags.get(names.PHASE):
         raise L3DError(f"Run {run.info.run_id}: the tag {names.PHASE} is missing. Set it to investigation or golden.")
+    of_factors = {name: _number(value) for name, value in run.data.params.items() if name.startswith(_OF_FACTORS)}
     return {
         "phase": tags.get(names.PHASE),
         # Phases of cells that belong to the table of no single factor.
@@ -176,11 +173,7 @@ def _row(run: Run) -> dict[str, Any]:
         "status": run.info.status,
         "artifact_uri": run.info.artifact_uri,
         **(own_metrics(run) if finished else {}),
-        **{
-            name: number
-            for name, value in run.data.params.items()
-            if name.startswith(_OF_FACTORS) and (number := _number(value)) is not None
-        },
+        **{name: number for name, number in of_factors.items() if number is not None},
     }
 
 
@@ -260,7 +253,7 @@ def read_predictions(
         run_ids = cells["run_id"].tolist()
         if run_ids and "/" in run_ids[0]:
             path = fetch_artifact(client, run_ids[0].partition("/")[0], names.PREDICTIONS, folder)
-            tables = {} if path is None else dict(rows_by_cell(path, cells["cell_key"], math.inf))
+            tables = {} if path is None else dict(rows_by_cell(path, cells["cell_key"]))
             yield from ((run_id, tables.get(at)) for at, run_id in enumerate(run_ids))
             return
         own_uris = dict(zip(run_ids, cells["artifact_uri"], strict=True)) if "artifact_uri" in cells else {}

@@ -119,12 +119,11 @@ def test_the_run_holds_everything(place: Place, parents: list[str], compared: Co
 def test_the_report_names_what_differs_and_the_commands_of_both(
     place: Place, parents: list[str], compared: ComparedRuns
 ) -> None:
-    first, second = (parent.side for parent in compared.parents)
+    first, second = compared.parents
     assert (first.choices, second.choices) == ({"a_data_order": "0.0"}, {"a_data_order": "3.0"})
     assert compared.report().notes[0] == "They differ in a_data_order (0.0 and 3.0)."
-    command = second.source.command(second.verb, **{second.runs_parameter: "40"})
-    sizes = "--executor inline --investigation-runs 2 --mitigation-runs 2 --golden-runs 40"
-    assert sorted(command.split()) == sorted(
+    sizes = "--executor inline --investigation-runs 2 --mitigation-runs 2 --golden-runs RUNS"
+    assert sorted(second.command.split()) == sorted(
         f"mlflow-l3d investigate synthetic --approach synthetic --metric accuracy {sizes} "
         "--hyperparameters a_data_order=3".split()
     )
@@ -174,16 +173,17 @@ def test_base_runs_and_studies_of_seeds_are_compared_too(place: Place, parents: 
     with place.entered():
         radial = {**SYSTEM, "design": "radial", "mitigation_runs": 3}
         found = compare(*[investigate(**radial, hyperparameters=each) for each in settings])
-        assert found.parents[0].side.runs_parameter == "mitigation_runs"
+        assert "--mitigation-runs RUNS" in found.parents[0].command
         assert found.comparison.differences[0].runs == (3, 3)
         assert found.importances["factor"].tolist() == ["data_order"]
         found = compare(*[seeds(**SYSTEM, seeds=3, hyperparameters=each).run_id for each in settings])
         assert found.comparison.differences[0].shared_factors == ("seed",)
-        side = found.parents[0].side
+        side = found.parents[0]
         first, other = (each.run_id for each in found.parents)
         evaluate(first)  # which writes its table of cells again
         assert compare(first, other).metrics() == found.metrics()
-        assert (side.verb, side.runs_parameter, side.source.given["seeds"]) == ("seeds", "seeds", "3")
+        assert side.command.startswith("mlflow-l3d seeds ")
+        assert "--seeds RUNS" in side.command
         # Its cells are those of the first parent.
         pooled = investigate(**{**COMMON, "golden_runs": "pooled"}).run_id
         with pytest.raises(ParameterError, match=f"runs={pooled}: has no golden runs"):
@@ -260,7 +260,7 @@ def test_bad_input_in_one_line(place: Place, parents: list[str], compared: Compa
             assert "\n" not in str(caught.value)
         with pytest.raises(ParameterError, match="must be a list of run ids"):
             compare(3)
-        with pytest.raises(ParameterError, match="must hold run ids, investigations, or objects"):
+        with pytest.raises(ParameterError, match="must be a list of run ids, investigations, or parameters"):
             compare([first, 3])
         with pytest.raises(ParameterError, match=r"metric='reward': must be one that the cells have: accuracy"):
             compare(first, second, metric="reward")

@@ -19,7 +19,7 @@ from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.comparison.report.page import comparison_document, first_table, score_strips
 from mlflow_l3d.studies.comparison.report.pairs import advice_on
 from mlflow_l3d.studies.comparison.report.tables import luck_table
-from mlflow_l3d.studies.comparison.report.words import Side, answers, differing_sentence, headline, steps
+from mlflow_l3d.studies.comparison.report.words import ComparedParent, answers, differing_sentence, headline, steps
 
 FIRST = (0.5, 0.6, 0.7, 0.8)
 SLIGHTLY, CLOSE, APART = (0.9, 0.3, 0.75, 0.55), (0.501, 0.6, 0.699, 0.8), (0.4, 0.51, 0.59, 0.7)
@@ -198,14 +198,14 @@ def test_advice_follows_the_verdict_and_what_the_difference_varies_by(changes, d
     assert luck_table(replace(found, differences=(one,))).rows[0][-1] == do
 
 
-SIDES = {
-    ("task", "A"): Side(source=Source(approach="head", given={"task": "reviews.csv", "golden_runs": "4"})),
-    ("task", "B"): Side(source=Source(given={"seeds": "4"}), verb="seeds", runs_parameter="seeds"),
-}
+PARENTS = [
+    ComparedParent("task", "A", "a", "0", {}, "mlflow-l3d investigate reviews.csv --golden-runs RUNS"),
+    ComparedParent("task", "B", "b", "0", {}, "mlflow-l3d seeds --seeds RUNS"),
+]
 
 
-def step_of(comparison, sides=SIDES, source=SOURCE):
-    return [(step.text, step.command) for step in steps(comparison, sides, source)]
+def step_of(comparison, parents=PARENTS, source=SOURCE):
+    return [(step.text, step.command) for step in steps(comparison, parents, source)]
 
 
 def opened(**changes):
@@ -223,7 +223,7 @@ def test_steps_are_the_commands_of_both_sides_for_the_runs_that_an_open_pair_nee
         ("The same for B; then compare again:", "mlflow-l3d seeds --seeds 44"),
     ]
     assert step_of(opened(runs_to_settle=44.0, runs=(4, 50)))[1:] == []
-    assert step_of(found, sides={}) == [
+    assert step_of(found, parents=[]) == [
         ("A against B takes about 44 runs of each (80 % power). Add runs, and compare again.", "")
     ]
 
@@ -265,10 +265,10 @@ def test_step_of_a_decided_comparison_is_the_check_of_its_claims():
 
 def test_in_what_the_systems_differ_is_said_in_one_sentence():
     def sides(*choices):
-        return {("task", name): Side(choices=each) for name, each in zip("ABC", choices, strict=False)}
+        return [ComparedParent("task", name, name, "0", each) for name, each in zip("ABC", choices, strict=False)]
 
     found = compared(APART)
-    assert differing_sentence(found, {}) == ""
+    assert differing_sentence(found, []) == ""
     assert differing_sentence(found, sides({}, {})) == "No recorded parameter of the two differs."
     two = sides({"approach": "head", "shots": "2"}, {"approach": "icl"})
     assert differing_sentence(found, two) == "They differ in approach (head and icl) and shots (2 and none)."
@@ -278,7 +278,7 @@ def test_in_what_the_systems_differ_is_said_in_one_sentence():
     assert differing_sentence(found, sized) == "They differ in rate (1 and 2) and golden_runs (9 and 3)."
     three = sides({"approach": "a"}, {"approach": "b"}, {"approach": "c", "shots": "1"})
     assert differing_sentence(found, three) == "They differ in approach and shots."
-    assert differing_sentence(found, two) in document(found, sides=two).notes
+    assert differing_sentence(found, two) in document(found, parents=two).notes
 
 
 def test_long_names_become_letters():
@@ -355,8 +355,8 @@ def test_a_self_check_that_holds_is_told_next_to_its_nominal_rate():
 
 def test_the_first_screen_is_short():
     found = among({"A": FIRST, "B": APART, "C": SLIGHTLY}, smallest_effect=0.02)
-    sides = {("task", name): SIDES["task", "A"] for name in "ABC"}
-    shown = document(found, sides=sides, source=SOURCE)
+    parents = [PARENTS[0]._replace(system=name) for name in "ABC"]
+    shown = document(found, parents=parents, source=SOURCE)
     assert len(shown.to_text().splitlines()) <= 25
     before, _, _ = Page(shown.to_html(folded=False)).text.partition("verdict")
     assert len(before.split()) <= 120

@@ -19,7 +19,7 @@ from mlflow import MlflowClient
 from run_helpers import Place, sqlite_place
 
 from mlflow_l3d import cli, load
-from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.evaluation import view as viewing
 from mlflow_l3d.studies.evaluation.view import view
 from mlflow_l3d.studies.helpers import PORT
@@ -155,7 +155,7 @@ def test_the_beginning_of_two_ids_lists_them(monkeypatch: pytest.MonkeyPatch) ->
     [
         ({"port": 70000}, "port=70000: must be a whole number from 0 to 65535"),
         ({"port": -1}, "port=-1: must be"),
-        ({"cite": True}, "parent_run_id=all: must be the study to cite. Name it: mlflow-l3d view RUN_ID"),
+        ({"cite": True}, "parent_run_id=all: must be the run of an investigation or a seeds study"),
         ({"cite": True, "bundle": "pages"}, "bundle=pages: has no effect with cite"),
         ({"cite": True, "parent_run_id": "a" * 32}, "parent_run_id=aaaa"),
     ],
@@ -168,10 +168,16 @@ def test_mistakes_are_one_line(studied: tuple[Place, str, str], options: dict[st
 
 def test_the_last_port_has_no_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
-    monkeypatch.setattr(viewing, "ThreadingHTTPServer", lambda place, _: tried.append(place[1]))
-    list(viewing._listening(65_530, viewing._Handler))
-    assert tried == list(range(65_530, 65_536))
-    list(viewing._listening(PORT, viewing._Handler))
+
+    def taken(place: tuple[str, int], _: object) -> None:
+        tried.append(place[1])
+        raise OSError
+
+    monkeypatch.setattr(viewing, "ThreadingHTTPServer", taken)
+    for port in (65_530, PORT):
+        with pytest.raises(L3DError, match=f"port={port}: none of the next 20 ports is free"):
+            viewing._listening(port, viewing._Handler)
+    assert tried[:7] == [*range(65_530, 65_536), PORT]
     assert not {5060, 5061} & {*tried}  # browsers open neither
 
 
@@ -227,10 +233,11 @@ def test_a_run_may_stand_behind_the_verb(verb: str, name: str) -> None:
 
 
 def test_the_next_port_is_taken_if_one_is_not_free() -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), viewing._Handler) as first:
-        second = next(viewing._listening(first.server_port, viewing._Handler))
-        with second:
-            assert first.server_port < second.server_port <= first.server_port + 20
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), viewing._Handler) as first,
+        viewing._listening(first.server_port, viewing._Handler) as second,
+    ):
+        assert first.server_port < second.server_port <= first.server_port + 20
 
 
 def test_client_is_that_of_the_server(studied: tuple[Place, str, str]) -> None:

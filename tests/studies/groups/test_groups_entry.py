@@ -237,7 +237,7 @@ def test_one_run_of_each_setting_says_what_to_do(place: Place) -> None:
     summary = evaluated(place).summary()
     assert summary.startswith("Every group has one run: how much of their differences is luck is not known.")
     assert "Next: No parameter looks like a seed." in summary
-    assert "mlflow-l3d evaluate experiment:tuning --group-by NAME" in summary
+    assert "mlflow-l3d evaluate experiment:tuning --group-by=NAME" in summary
 
 
 def test_runs_of_this_package_do_not_count(done: tuple[Place, Investigation]) -> None:
@@ -313,7 +313,7 @@ def test_other_files_and_missing_values_cost_their_runs_only(place: Place, tmp_p
     add_run(place, {"seed": 5}, {"accuracy": 0.5})
     result = evaluated(place)
     assert result.groups["compared"].tolist() == [4]
-    assert "2 runs of all runs without predictions of the same examples: not compared." in said(result)
+    assert "Predictions of 2 runs of all runs are not compared: not of the same examples." in said(result)
     assert "compared by position" in said(result)
 
 
@@ -387,7 +387,9 @@ def test_equal_scores_and_the_next_step_after_tags(place: Place) -> None:
     for model in "ab":
         for seed in range(3):
             add_run(place, {"model": model, "seed": seed + 5}, {"accuracy": 0.5 + 0.1 * (model == "a") + 0.001 * seed})
-    assert "--tag true" not in evaluated(place, log=True, tag=True).summary().split("Next:")[1].split("Seeds:")[0]
+    assert (
+        "Write to each run" not in evaluated(place, log=True, tag=True).summary().split("Next:")[1].split("Seeds:")[0]
+    )
 
 
 def test_a_commit_that_moves_the_score_withholds_the_verdict(place: Place) -> None:

@@ -283,7 +283,7 @@ def test_equal_means_are_no_difference() -> None:
     long = "learning_rate=3e-05, per_device_train_batch_size=32"
     other = replace(two, groups=two.groups.replace("model=a", long), pairs=two.pairs.replace("model=a", long))
     assert headline(other) == f"{long} and model=b have equal means."
-    assert "--tag true" in step(two, Source()).command
+    assert "--tag=true" in step(two, Source()).command
 
 
 def test_equal_scores_of_each_group_may_be_copies_of_one_run() -> None:

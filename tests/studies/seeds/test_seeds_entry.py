@@ -197,7 +197,7 @@ def test_counts_and_lists() -> None:
     assert parse_seeds("11")[10] == 142
     assert parse_seeds("2") == (42, 52)
     assert parse_seeds("[0, 7]") == (0, 7)
-    with pytest.raises(ParameterError, match="seeds=42,: has a comma without a seed"):
+    with pytest.raises(ParameterError, match="seeds=42,: must be a whole number"):
         parse_seeds("42,")
     assert parse_seeds("7,0") == (7, 0)
 
@@ -472,7 +472,7 @@ def toy_file(folder: Path, *, split: bool = True, number: bool = False) -> Path:
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (["--seeds", "1"], "seeds=1: must be two or more"),
+        (["--seeds", "1"], "seeds=1: must be a whole number from 2"),
         (["--seeds", "42,42"], "seeds=42: must occur once"),
         (["--validation-fraction", "1"], "validation_fraction=1: must be a number from 0 to below 1"),
         (["--validation-fraction", "some"], "validation_fraction=some: must be"),
@@ -578,7 +578,7 @@ def test_run_of_mlflow_that_is_refused_is_failed(place: Place, monkeypatch: pyte
         assert cli.main(["seeds", "--approach", "synthetic", "--seeds", "1"]) == 2
     run = place.client.get_run(project_run)
     assert run.info.status == "FAILED"
-    assert "must be two or more" in run.data.tags["l3d.error"]
+    assert "must be a whole number from 2" in run.data.tags["l3d.error"]
 
 
 @pytest.mark.slow

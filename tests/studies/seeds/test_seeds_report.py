@@ -239,7 +239,7 @@ def test_next_step_is_what_changes_the_answer_most(studies):
     (step,) = steps(studies[3], SOURCE, 0)
     assert step.text.endswith("Is the data split a larger one?")
     assert step.command == "mlflow-l3d investigate mrpc --hyperparameters epochs=2 --factor all"
-    failed, collapsed = steps(studies[2], SOURCE, 2)
+    failed, collapsed, *_ = steps(studies[2], SOURCE, 2)
     assert failed.command == "mlflow-l3d seeds mrpc --seeds 10 --hyperparameters epochs=2"
     assert collapsed.command.endswith("--hyperparameters epochs=2,NAME=VALUE")
     (same,) = steps(scored(0.8, 0.8), SOURCE, 0)
@@ -254,7 +254,7 @@ def test_next_step_is_what_changes_the_answer_most(studies):
     loss = seeds_study(losses, losses.iloc[:0], metric="loss")
     (gated,) = steps(loss, Source(run_id=RUN, approach="command", given=script), 0)
     assert gated.command.endswith(" --smallest-effect 0.05")  # a gate has a default in percentage points only
-    assert steps(studies[3], Source(), 0) == []
+    assert [*steps(studies[3], Source(), 0)] == []
     everything = replace(SOURCE, given=dict.fromkeys(PARAMETERS, "x"))
     options = re.findall(r"--([\w-]+)", investigate_command(everything))
     assert {name.replace("-", "_") for name in options} <= set(MAIN)

@@ -22,12 +22,10 @@ from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.studies.comparison.report import pairs as of
 from mlflow_l3d.studies.comparison.report import tables
 from mlflow_l3d.studies.comparison.report.pairs import change, judged, limits, overall_ranks, short_names
-from mlflow_l3d.studies.comparison.report.words import Sides, answers, differing_sentence, headline, steps
+from mlflow_l3d.studies.comparison.report.words import ComparedParent, answers, differing_sentence, headline, steps
 
 _MOST: Final = 5
 """Rows of the first table at most."""
-_WIDE: Final = 24
-"""Characters of a pair beyond which it has two lines."""
 
 
 def comparison_document(
@@ -36,7 +34,7 @@ def comparison_document(
     importances: pd.DataFrame,
     checks: Sequence[SelfCheck] = (),
     *,
-    sides: Sides = MappingProxyType({}),
+    parents: Sequence[ComparedParent] = (),
     source: Source | None = None,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Document:
@@ -52,7 +50,7 @@ def comparison_document(
         As :func:`mlflow_l3d.studies.comparison.report.tables.factor_table` has it.
     checks
         A/A comparisons.
-    sides
+    parents
         The compared runs.
     source
         The run that holds the comparison, and its command.
@@ -60,7 +58,7 @@ def comparison_document(
         As in :class:`mlflow_l3d.report.page.Document`.
     """
     source = source or Source()
-    notes = [*filter(None, [differing_sentence(comparison, sides)]), *_false_claims(checks), *comparison.notes]
+    notes = [*filter(None, [differing_sentence(comparison, parents)]), *_false_claims(checks), *comparison.notes]
     letters = ", ".join(f"{short}: {name}" for name, short in short_names(comparison).items() if len(short) < len(name))
     systems = letters or counted(len(comparison.systems), "system")
     return Document(
@@ -70,7 +68,7 @@ def comparison_document(
         place=source.place(counted(len(scores), "run")),
         answers=answers(comparison),
         table=first_table(comparison),
-        steps=[*steps(comparison, sides, source)],
+        steps=[*steps(comparison, parents, source)],
         legend=letters,
         lines=source.lines,
         notes=notes,
@@ -108,7 +106,7 @@ def first_table(comparison: Comparison) -> Table:
         shown, low, high = (change(comparison, number) for number in ends)
         task = pair.task if isinstance(pair, Difference) else "all tasks"
         called = f"{names[first]} - {names[second]}"
-        if len(called) > _WIDE:
+        if len(called) > 24:
             called = Drawn(Markup("{} \N{MINUS SIGN}<br>{}").format(names[first], names[second]), called)
         said = f"{shown}\n({low} to {high})"
         bar = difference_cell(value, start, end, axis, said.replace("\n", " "), margin=margin)
@@ -128,16 +126,17 @@ def first_table(comparison: Comparison) -> Table:
 
 def _false_claims(checks: Sequence[SelfCheck]) -> list[str]:
     """Return which verdicts are not to be trusted, or else the largest share of claims if nothing differs."""
-    failed, most = [each for each in checks if not each.holds], max(checks, key=lambda each: each.rate, default=None)
-    if most is not None and not failed:
-        rate, nominal, times = points(most.rate, 1), points(most.nominal, 1), f"{most.repeats:,} comparisons"
-        most_of = "at most " * (len(checks) > 1)
-        return [f"A/A: if nothing differs, {most_of}{rate} % of {times} claim a difference ({nominal} % may)."]
-    return [
+    failed = [
         f"Do not trust these verdicts: compared with itself, {each.what} differs in {points(each.rate, 1)} %, "
         f"not {points(each.nominal, 1)} %."
-        for each in failed
+        for each in checks
+        if not each.holds
     ]
+    if failed or not checks:
+        return failed
+    most = max(checks, key=lambda each: each.rate)
+    shares = f"{'at most ' * (len(checks) > 1)}{points(most.rate, 1)} % of {most.repeats:,} comparisons"
+    return [f"A/A: if nothing differs, {shares} claim a difference ({points(most.nominal, 1)} % may)."]
 
 
 def score_strips(comparison: Comparison, scores: pd.DataFrame) -> list[Drawing]:

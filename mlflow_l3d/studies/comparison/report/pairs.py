@@ -10,9 +10,6 @@ from mlflow_l3d.analysis.comparison.results import UNDECIDED, Comparison, Differ
 from mlflow_l3d.report.numbers import shorten_all, unit_of
 from mlflow_l3d.report.text import Answer, advice, advise
 
-_NAME: Final = 24
-"""Longest name of a system in a sentence."""
-
 SHARED: Final = "train both with the same root_seed and factors"
 """What makes the runs of two systems share their configurations."""
 
@@ -81,8 +78,8 @@ def overall_ranks(comparison: Comparison) -> list[Rank]:
 
 def short_names(comparison: Comparison) -> dict[str, str]:
     """Return each system's name as sentences have it: itself, or a letter for each if one is long."""
-    if max(map(len, comparison.systems)) <= _NAME or len(comparison.systems) > len(ascii_uppercase):
-        return shorten_all(comparison.systems, _NAME)
+    if max(map(len, comparison.systems)) <= 24 or len(comparison.systems) > len(ascii_uppercase):
+        return shorten_all(comparison.systems, 24)
     return dict(zip(comparison.systems, ascii_uppercase, strict=False))
 
 

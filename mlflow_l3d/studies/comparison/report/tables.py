@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import pandas as pd
 
@@ -24,17 +25,6 @@ from mlflow_l3d.report.numbers import (
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.comparison.report.pairs import advice_on, direction_sentence
 
-_TOGETHER = (
-    " All together, and the verdict: one error rate of {} for all pairs on all tasks (max-T; p-values are step-down, "
-    "and may claim a little more than intervals that hold together)."
-)
-_OVER_TASKS = (
-    " Over tasks: each with its own luck, and tasks that differ (Hartung and Knapp's interval). That is a question of "
-    "its own, with an error rate of its own for all pairs (Holm)."
-)
-_TEXTS = ("verdict", "configurations\nof shared runs", "of one\nsystem alone")
-_WHATEVER = "whatever the luck %"
-
 
 def difference_table(comparison: Comparison) -> Table:
     """Return every pair on every task, and over tasks: means, difference, intervals, p-values, verdict."""
@@ -43,8 +33,7 @@ def difference_table(comparison: Comparison) -> Table:
     for pair in pairs:
         one = pair if isinstance(pair, Difference) else pair.found
         row = {
-            "pair": f"{pair.first} - {pair.second}",
-            "task": pair.task if isinstance(pair, Difference) else f"over {pair.found.tasks} tasks",
+            **_who(pair),
             "means": " - ".join(map(unit.text, pair.means)) if isinstance(pair, Difference) else MISSING,
             f"difference ({unit.short})": unit.change(one.difference),
             percent(comparison.level): between(one.low, one.high, unit.change),
@@ -56,17 +45,31 @@ def difference_table(comparison: Comparison) -> Table:
         rows.append({**row, "verdict": pair.verdict})
     examples = " and of the test examples" if all(each.examples for each in comparison.differences) else ""
     note = f"{direction_sentence(comparison)} Intervals count the luck of every factor{examples}."
-    note += _TOGETHER.format(percent(1 - comparison.level)) if len(comparison.differences) > 1 else ""
-    return _table(comparison, rows, note + _OVER_TASKS * bool(comparison.over_tasks))
+    if len(comparison.differences) > 1:
+        note += (
+            f" All together, and the verdict: one error rate of {percent(1 - comparison.level)} for all pairs on all "
+            "tasks (max-T; p-values are step-down, and may claim a little more than intervals that hold together)."
+        )
+    if comparison.over_tasks:
+        note += (
+            " Over tasks: each with its own luck, and tasks that differ (Hartung and Knapp's interval). That is a "
+            "question of its own, with an error rate of its own for all pairs (Holm)."
+        )
+    return _table(comparison, rows, note)
+
+
+def _who(pair: Difference | TaskMean) -> dict[str, str]:
+    task = pair.task if isinstance(pair, Difference) else f"over {pair.found.tasks} tasks"
+    return {"pair": f"{pair.first} - {pair.second}", "task": task}
 
 
 def _table(comparison: Comparison, rows: Sequence[Mapping[str, str]], note: str) -> Table:
     """Return a table without the task, if there is only one."""
     several = len(comparison.tasks) > 1
     shown = [{name: text for name, text in row.items() if several or name != "task"} for row in rows]
-    keys = sum(name in ("factor", "pair", "system", "task") for name in shown[0])
-    words = (at for at, name in enumerate(shown[0]) if name in _TEXTS)
-    return Table.of(shown, note, texts=frozenset({*range(1, keys), *words})).without_empty(set(shown[0]))
+    words = ("pair", "task", "verdict", "configurations\nof shared runs", "of one\nsystem alone")
+    texts = frozenset(at for at, name in enumerate(shown[0]) if at and name in words)
+    return Table.of(shown, note, texts=texts).without_empty(set(shown[0]))
 
 
 def rank_table(comparison: Comparison) -> Table | None:
@@ -97,8 +100,7 @@ def luck_table(comparison: Comparison) -> Table:
     unit = unit_of(comparison.metric)
     rows = [
         {
-            "pair": f"{each.first} - {each.second}",
-            "task": each.task,
+            **_who(each),
             "runs": f"{each.runs[0]:,} / {each.runs[1]:,}",
             "shared\nruns": f"{each.shared_runs:,}",
             "test\nexamples": f"{each.examples:,}",
@@ -122,24 +124,17 @@ def luck_table(comparison: Comparison) -> Table:
 
 def wins_table(comparison: Comparison) -> Table:
     """Return how often single runs win, and on how many test examples."""
-
-    def share(value: float, low: float = math.nan, high: float = math.nan) -> str:
-        return with_limits(points(value, 1), between(low, high, lambda one: points(one, 1)))
-
-    rows = [
-        {
-            "pair": f"{each.first} - {each.second}",
-            "task": each.task,
-            "better on\naverage %": share(each.probability_better),
-            "one run,\nindependent %": share(*each.run_wins),
-            "one run,\nshared %": share(*each.pair_wins),
-            f"first wins\n{_WHATEVER}": share(*each.example_wins.first),
-            f"second wins\n{_WHATEVER}": share(*each.example_wins.second),
-            "first all right,\nsecond all wrong %": share(each.example_wins.first_always),
-            "second all right,\nfirst all wrong %": share(each.example_wins.second_always),
-        }
-        for each in comparison.differences
-    ]
+    shown = partial(points, digits=1)
+    rows = []
+    for each in comparison.differences:
+        wins = each.example_wins
+        shares = {"one run,\nindependent %": each.run_wins, "one run,\nshared %": each.pair_wins}
+        shares |= {f"{one} wins\nwhatever the luck %": getattr(wins, one) for one in ("first", "second")}
+        row = _who(each) | {"better on\naverage %": shown(each.probability_better)}
+        row |= {head: with_limits(shown(x.value), between(x.low, x.high, shown)) for head, x in shares.items()}
+        always = {"first all right,\nsecond all wrong %": shown(wins.first_always)}
+        always |= {"second all right,\nfirst all wrong %": shown(wins.second_always)}
+        rows.append(row | always)
     note = (
         "In %, for the first of a pair. Better on average: the share of the confidence distribution on its side, a "
         "posterior probability if all differences were equally probable before. One run: ties count half."
@@ -195,6 +190,7 @@ def check_table(checks: Sequence[SelfCheck]) -> Table | None:
     """Return false claims of comparisons without a difference."""
     if not checks:
         return None
+    verdicts = ("at most nominal", "repeat more often", "TOO MANY")
     rows = [
         {
             "compared with itself": each.what,
@@ -203,9 +199,7 @@ def check_table(checks: Sequence[SelfCheck]) -> Table | None:
             "false claims %": points(each.rate, 1),
             "95 %": between(*each.interval, lambda one: points(one, 1)),
             "nominal %": points(each.nominal, 1),
-            "verdict": ("at most nominal", "repeat more often", "TOO MANY")[
-                (each.rate > each.nominal) + (not each.holds)
-            ],
+            "verdict": verdicts[(each.rate > each.nominal) + (not each.holds)],
         }
         for each in checks
     ]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED, Comparison, Difference, TaskMean
 from mlflow_l3d.analysis.comparison.system import MOST_LOST
@@ -15,32 +14,28 @@ from mlflow_l3d.report.text import Answer, Step, all_of, effect_step
 from mlflow_l3d.studies.comparison.report import pairs as of
 from mlflow_l3d.studies.comparison.report.pairs import Lead, judged, leading, overall_ranks, short_names
 
-_AFFORDABLE: Final = 20
-"""More runs are the advice up to so many times as many as there are."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Side:
-    """A compared run, as a report names it.
+class ComparedParent(NamedTuple):
+    """A compared parent run, as a report names it.
 
     Attributes
     ----------
+    task, system
+        Its task, and its name in the comparison.
+    run_id, experiment_id
+        Where it is.
     choices
         Parameters and hyperparameters in which the runs of a task differ.
-    source, verb
-        Its command; that of runs of other code is not known.
-    runs_parameter
-        The parameter that says how many independent runs there are.
+    command
+        Its command with ``RUNS`` independent runs; empty if that is not known, as of runs of other code.
     """
 
-    choices: Mapping[str, str] = field(default_factory=dict)
-    source: Source = field(default_factory=Source)
-    verb: str = "investigate"
-    runs_parameter: str = "golden_runs"
-
-
-Sides = Mapping[tuple[str, str], Side]
-"""Task and system -> its run."""
+    task: str
+    system: str
+    run_id: str
+    experiment_id: str
+    choices: Mapping[str, str]
+    command: str = ""
 
 
 def headline(comparison: Comparison) -> str:
@@ -113,9 +108,8 @@ def _one_run(comparison: Comparison, lead: Lead) -> str:
         return "The runs are too few to show how often one beats another."
     texts = [points(share, 0) for share in shares]
     often = texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"
-    return (
-        f"One run of {lead.ahead} beats one of {lead.other} in **{often} %** of cases{', by task' * (len(texts) > 1)}."
-    )
+    by_task = ", by task" * (len(texts) > 1)
+    return f"One run of {lead.ahead} beats one of {lead.other} in **{often} %** of cases{by_task}."
 
 
 def _open(comparison: Comparison) -> str:
@@ -146,7 +140,7 @@ def nearest_pair(comparison: Comparison) -> Difference | None:
     return min(undecided, key=lambda each: (not {each.first, each.second} <= best, each.runs_to_settle), default=None)
 
 
-def steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step]:
+def steps(comparison: Comparison, parents: Sequence[ComparedParent], source: Source) -> Iterator[Step]:
     """Yield what to do next: two commands at most."""
     names, one = short_names(comparison), nearest_pair(comparison)
     if comparison.lossy:
@@ -161,8 +155,8 @@ def steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step
     is_named = not math.isnan(comparison.smallest_effect)
     if {*one.runs} == {of.runs_to_have(one)}:
         yield Step(f"{pair}: {of.SHARED}, so that all runs share their configurations. Then compare again.")
-    elif math.isfinite(one.runs_to_settle) and (is_named or one.runs_to_settle <= _AFFORDABLE * max(one.runs)):
-        yield from _more_runs(one, pair, names, sides)
+    elif math.isfinite(one.runs_to_settle) and (is_named or one.runs_to_settle <= 20 * max(one.runs)):
+        yield from _more_runs(one, pair, names, parents)
     elif math.isfinite(one.examples_needed) and not math.isfinite(one.runs_to_settle):
         needed, used = roughly(one.examples_needed), f"{one.examples:,}"
         yield Step(
@@ -174,20 +168,21 @@ def steps(comparison: Comparison, sides: Sides, source: Source) -> Iterator[Step
         yield from effect_step(ends, unit, lambda effect: source.command("compare", smallest_effect=effect))
 
 
-def _more_runs(one: Difference, pair: str, names: Mapping[str, str], sides: Sides) -> Iterator[Step]:
-    needed = of.runs_to_have(one)
+def _more_runs(
+    one: Difference, pair: str, names: Mapping[str, str], parents: Sequence[ComparedParent]
+) -> Iterator[Step]:
+    needed, commands = of.runs_to_have(one), {each.system: each.command for each in parents if each.task == one.task}
     texts = [f"{pair} takes about {needed:,.0f} runs of each (80 % power). Finished ones count:"]
     for system, there in zip((one.first, one.second), one.runs, strict=True):
-        side = sides.get((one.task, system), Side())
-        command = side.source.command(side.verb, **{side.runs_parameter: f"{needed:.0f}"})
-        if there < needed and command:
-            yield Step(texts.pop() if texts else f"The same for {names[system]}; then compare again:", command)
+        if there < needed and (command := commands.get(system, "")):
+            text = texts.pop() if texts else f"The same for {names[system]}; then compare again:"
+            yield Step(text, command.replace("RUNS", f"{needed:.0f}"))
     yield from (Step(text.replace("Finished ones count:", "Add runs, and compare again.")) for text in texts)
 
 
-def differing_sentence(comparison: Comparison, sides: Sides) -> str:
+def differing_sentence(comparison: Comparison, parents: Sequence[ComparedParent]) -> str:
     """Return in what the systems differ, in one sentence; empty if their parameters are not known."""
-    choices = [side.choices for (task, _), side in sides.items() if task == comparison.tasks[0]]
+    choices = [each.choices for each in parents if each.task == comparison.tasks[0]]
     names = dict.fromkeys(name for each in choices for name in each)
     varied = sorted(names, key=lambda name: name.endswith("_runs"))  # how much was trained comes last
     if not varied:

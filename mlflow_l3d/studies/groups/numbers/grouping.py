@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,8 +29,6 @@ _SEED: Final = re.compile(
 """Names of seeds: others with such words are settings, as seed_fraction, fold_dim and repetition_penalty."""
 _PERHAPS: Final = re.compile("(.*_)?(repeat|rep|repetition|replication|run|trial|attempt)(_(id|idx|index|number))?")
 """Names of numbers that are seeds if they differ in all runs of every group: repeat=3 may be a setting."""
-_COUNTS: Final = frozenset(["n", "num", "number", "count", "total", "k", "use", "rate", "lr"])
-"""Words in names of counts, rates and switches, which are settings: n_seed, k_fold, use_seed."""
 _OF_MACHINE: Final = re.compile(
     r"(.*[_.\-/])?(time_?stamp|date_?time|(start|end)(_?time|_at|ed)|(created|started)(_?(time|at|on))?|uu?id|host(_?name)?|pid"
     r"|local_rank|gpu_id)",
@@ -43,12 +42,7 @@ _WRITES: Final = re.compile(
     re.IGNORECASE,
 )
 """Names of what a run writes, and of runs: settings only if each value is in two runs or more."""
-_EXACT: Final = frozenset(["version", "id", "commit", "hash", "sha", "revision", "release", "code"])
-"""Words in names of texts that may look like numbers: version 1.10 is not 1.1."""
-_OF_MLFLOW: Final = "tags.mlflow."
-_INNER_SEED: Final = re.compile(r"((?:\w*seed|random_state)['\"]?\s*[=:]\s*)(?:\d+|None|null)")
 _WHOLE: Final = re.compile(r"-?(?:0|[1-9]\d*)")
-_NUMBER: Final = re.compile(r"[-+.e\d]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +88,15 @@ def canonical(text: str) -> str:
     text = text.strip()
     if _WHOLE.fullmatch(text):
         return text
-    try:
-        number = np.nan if re.match(r"-?0\d", text) else float(text)
-    except ValueError:
-        number = np.nan
-    if np.isfinite(number):
-        return f"{number:.15g}"
-    if text.lower() in ("", "none", "null", "nan", "true", "false"):
-        return text.capitalize() if text.lower() in ("true", "false") else NO_VALUE
-    return re.sub(r"\bcuda:\d+\b", "cuda", _INNER_SEED.sub(r"\1*", text))
+    if text.lower() in ("true", "false"):
+        return text.capitalize()
+    if text.lower() in ("", "none", "null", "nan"):
+        return NO_VALUE
+    with suppress(ValueError):
+        if not re.match(r"-?0\d", text) and np.isfinite(number := float(text)):
+            return f"{number:.15g}"
+    seedless = re.sub(r"((?:\w*seed|random_state)['\"]?\s*[=:]\s*)(?:\d+|None|null)", r"\1*", text)
+    return re.sub(r"\bcuda:\d+\b", "cuda", seedless)
 
 
 def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, seed: str = AUTO) -> Grouping:
@@ -140,18 +134,18 @@ def group_runs(params: pd.DataFrame, names: pd.Series, *, group_by: str = AUTO, 
     if group_by == AUTO:
         keys = [name for name in varying if name.startswith("params.") and name not in (*seeds, *writes)]
         perhaps = [name for name in keys if _sounds_like(_PERHAPS, name) and _are_whole(values[name])]
-        perhaps = perhaps if seed == AUTO else []
-        group = _numbered(values[[key for key in keys if key not in perhaps]])
-        seeds += [name for name in perhaps if _differs_in_groups(group, values[name])]
+        if seed == AUTO:
+            surely = pd.Series(_numbered(values[[key for key in keys if key not in perhaps]]), values.index)
+            seeds += [name for name in perhaps if _differs_in_groups(surely, values[name])]
+        settings = values[[name for name in keys if name not in seeds]].copy()
+        tags = [name for name in varying if name.startswith("tags.") and not name.startswith("tags.mlflow.")]
+        schemes = {"run name": names.str.replace(r"\d+", "#", regex=True)}
+        schemes |= {name: values[name] for name in dict.fromkeys([*writes, *tags]) if not _OF_MACHINE.fullmatch(name)}
+        for name, texts in schemes.items():
+            if name not in seeds and _splits(_numbered(settings), texts):
+                settings[name] = texts
     else:
-        keys = asked_keys
-    settings = values[[name for name in keys if name not in seeds]].copy()
-    tags = [name for name in varying if name.startswith("tags.") and not name.startswith(_OF_MLFLOW)]
-    schemes = {"run name": names.str.replace(r"\d+", "#", regex=True)}
-    schemes |= {name: values[name] for name in dict.fromkeys([*writes, *tags]) if not _OF_MACHINE.fullmatch(name)}
-    for name, texts in schemes.items() if group_by == AUTO else ():
-        if name not in seeds and _splits(_numbered(settings), texts):
-            settings[name] = texts
+        settings = values[[name for name in asked_keys if name not in seeds]]
     group = _numbered(settings)
     labels = pd.Series(_labels(settings.iloc[np.unique(group, return_index=True)[1]]))
     again = labels.groupby(labels).cumcount()  # long values may be cut to the same text
@@ -181,7 +175,9 @@ def chosen_runs(params: pd.DataFrame, only: Mapping[str, str]) -> npt.NDArray[np
 
 def _canonical_of(name: object) -> Callable[[str], str]:
     """Return what equal values of a column have in common."""
-    return str.strip if _words(str(name)) & _EXACT else canonical
+    # Texts that may look like numbers: version 1.10 is not 1.1.
+    exact = {"version", "id", "commit", "hash", "sha", "revision", "release", "code"}
+    return canonical if exact.isdisjoint(_snake(str(name)).split("_")) else str.strip
 
 
 def _texts(column: pd.Series) -> npt.NDArray[np.object_]:
@@ -199,18 +195,15 @@ def _columns(parameter: str, text: str, there: Sequence[str]) -> list[str]:
     return names
 
 
-def _words(name: str) -> set[str]:
-    """Return the words of a name."""
-    return {*_snake(name).split("_")}
-
-
 def _snake(name: str) -> str:
     """Return a name without prefix and digits, as ``model_random_state`` of ``params.model.randomState2``."""
     return "_".join(re.findall("[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", short_name(name)).lower()))
 
 
 def _sounds_like(names: re.Pattern[str], name: str) -> bool:
-    return bool(names.fullmatch(_snake(name))) and not _words(name) & _COUNTS
+    # Counts, rates and switches are settings: n_seed, k_fold, use_seed.
+    settings = {"n", "num", "number", "count", "total", "k", "use", "rate", "lr"}
+    return bool(names.fullmatch(words := _snake(name))) and settings.isdisjoint(words.split("_"))
 
 
 def is_seed(name: str) -> bool:
@@ -229,10 +222,9 @@ def _numbered(settings: pd.DataFrame) -> IntArray:
     return np.asarray(settings.groupby([*settings], sort=False).ngroup(), dtype=np.int64)
 
 
-def _differs_in_groups(group: IntArray, values: pd.Series) -> bool:
+def _differs_in_groups(group: pd.Series, values: pd.Series) -> bool:
     """Return whether runs of one group always have different values, and some group has several runs."""
-    pairs = pd.DataFrame({"group": group, "value": values})
-    return bool(pairs["group"].duplicated().any() and not pairs.duplicated().any())
+    return bool(group.duplicated().any() and not pd.concat([group, values], axis=1).duplicated().any())
 
 
 def _splits(group: IntArray, scheme: pd.Series) -> bool:
@@ -250,7 +242,7 @@ def _labels(settings: pd.DataFrame) -> Iterator[str]:
     varying = [name.split(JOINED)[0] for name in varying_settings(settings)[0]] or [*settings][:1]
     for row in settings[varying].itertuples(index=False, name=None):
         parts = [f"{short_name(name)}={shorten(value, 40)}" for name, value in zip(varying, row, strict=True)]
-        is_plain = all(_NUMBER.fullmatch(value) for value in row)
+        is_plain = all(re.fullmatch(r"[-+.e\d]+", value) for value in row)
         yield ", ".join(parts if is_plain else map(public_text, parts))
 
 

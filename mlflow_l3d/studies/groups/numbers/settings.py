@@ -98,36 +98,23 @@ def settings_study(scores: npt.ArrayLike, settings: pd.DataFrame) -> SettingsStu
     """
     values = np.asarray(scores, dtype=np.float64)
     present = np.isfinite(values)
-    values = values[present]
-    varying, constant = varying_settings(settings[present])
-    runs = len(values)
-    per_run = tuple(name for name, levels in varying.items() if levels.max() + 1 == runs)
+    values, settings = values[present], settings[present]
+    varying, constant = varying_settings(settings)
+    per_run = tuple(name for name, levels in varying.items() if levels.max() + 1 == len(values))
     tested = {name: levels for name, levels in varying.items() if name not in per_run}
-    parts, residual = _variances(values - values.mean(), tested) if runs else ({}, math.nan)
+    parts, residual = _variances(values - values.mean(), tested) if len(values) else ({}, math.nan)
     total = sum(variance for _, _, variance in parts.values() if variance > 0) + residual
     rows = []
     for name, levels in tested.items():
         degrees, p, variance = parts[name]
         means = np.bincount(levels, values) / np.bincount(levels)
-        low, high = int(means.argmin()), int(means.argmax())
-        of_first = settings[present][name.split(JOINED)[0]]  # of several that change together
-        lowest, highest = (str(of_first.iloc[np.flatnonzero(levels == level)[0]]) for level in (low, high))
-        rows.append(
-            {
-                "setting": name,
-                "levels": len(means),
-                "std": math.sqrt(variance),
-                "share": variance / total if total > 0 else math.nan,
-                "degrees": degrees,
-                "p": p,
-                "lowest": lowest,
-                "lowest_mean": means[low],
-                "highest": highest,
-                "highest_mean": means[high],
-            }
-        )
-    columns = ["setting", "levels", "std", "share", "degrees", "p"]
-    columns += ["lowest", "lowest_mean", "highest", "highest_mean"]
+        of_first = settings[name.split(JOINED)[0]]  # of several that change together
+        share = variance / total if total > 0 else math.nan
+        row = [name, len(means), math.sqrt(variance), share, degrees, p]
+        for level in (means.argmin(), means.argmax()):
+            row += [str(of_first[levels == level].iloc[0]), means[level]]
+        rows.append(row)
+    columns = ["setting", "levels", "std", "share", "degrees", "p", "lowest", "lowest_mean", "highest", "highest_mean"]
     frame = pd.DataFrame(rows, columns=columns).sort_values("std", ascending=False, ignore_index=True)
     frame["p_holm"] = holm(frame["p"].to_numpy(dtype=np.float64))
     sentences = tuple(_cannot_tell(varying, {name: part[0] for name, part in parts.items()}, residual))

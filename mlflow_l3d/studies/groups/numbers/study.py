@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Final
 
 import numpy as np
@@ -28,15 +28,6 @@ from mlflow_l3d.studies.seeds.numbers.spread import metric_spread
 
 MOST_GROUPS: Final = 30
 """Of more groups each is compared with the best one alone."""
-_DIFFERENT: Final = 0.01
-"""Groups whose variances differ so significantly (Bartlett's test) have no standard deviation in common."""
-_FEW: Final = 4
-"""A seed with so many values that moves the score may be a setting."""
-_WORK: Final = 1e10
-"""Operations that the study of settings may take: those with most values are left out beyond it."""
-_NUMBERS: Final = ("runs", *with_interval("mean"), *with_interval("std"), "lowest", "highest")
-_WHO: Final = ("first", "second", "runs_first", "runs_second", "shared")
-_PAIR: Final = [*_WHO, *with_interval("difference"), "p", "runs_needed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +124,16 @@ def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, met
     groups = [[each[name] for each in of_axes] for name in of_axes[0]]
     groups.sort(key=lambda each: -metric.sign * float(each[0].scores.mean()))
     scored = dict([*runs.groupby("group")["score"]])
-    parts = {each[0].name: Part(scored[each[0].name].to_numpy(), each) for each in groups}
+    frame = _groups(groups, scored, metric)
     hidden, along = hidden_settings(runs, seeds, grouping.ignored.set_axis(numbers))
     pairs = _pairs([] if hidden else [each for each in groups if min(one.runs for one in each) >= FEWEST])
-    std, luck = _pooled([part for part in parts.values() if part.degrees], metric.span)
+    std, luck = _pooled(frame[frame["independent"] > 1], scored, metric.span)
+    # A seed with so few values that moves the score may be a setting.
+    few = [axis for axis in axes if is_averaged and seeds[axis[0]].nunique() <= 4]
+    suspects = [hidden_settings(runs, seeds.drop(columns=axis), seeds[axis[:1]])[0] for axis in few]
     recorded = pd.concat([grouping.settings.set_axis(numbers), seeds], axis=1).loc[units[0].index]
-    if len(axes) > 1 or not any(part.std > 0 for part in parts.values()):
+    if len(axes) > 1 or not frame["std"].gt(0).any():
         recorded = recorded.iloc[:, :0]  # of crossed seeds runs have more luck in common; equal runs show none
-    suspects = [hidden_settings(runs, seeds.drop(columns=axis), seeds[axis[:1]])[0] for axis in axes if is_averaged]
     short = short_names(map(str, recorded))
     studied, left_out = _studied(recorded.rename(columns=short))
     settings = settings_study(units[0]["score"], studied)
@@ -151,7 +144,7 @@ def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, met
     return GroupsStudy(
         metric=metric,
         runs=runs,
-        groups=_groups(parts, pairs, metric),
+        groups=_against_best(frame, pairs),
         pairs=pairs,
         settings=settings,
         std=std,
@@ -161,7 +154,7 @@ def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, met
         ignored=tuple(map(str, grouping.ignored)),
         left_out=left_out,
         averaged=tuple(axis[0] for axis in axes) if is_averaged else (),
-        suspects=tuple(name for names in suspects for name in names if seeds[name].nunique() <= _FEW),
+        suspects=tuple(chain.from_iterable(suspects)),
         hidden=hidden,
         along=along,
     )
@@ -187,7 +180,8 @@ def _pairs(groups: Sequence[Sequence[System]]) -> pd.DataFrame:
                 variance = replace(variance, a_run=max(variance.a_run, a_run))
             needed = runs_to_settle(difference, variance, math.nan, 1 - (1 - LEVEL) / every)
         rows.append((one[0].name, other[0].name, one[0].runs, other[0].runs, shared, difference, *limits, p, needed))
-    frame = pd.DataFrame(rows, columns=_PAIR).fillna({"p": 1.0})  # of unknown variance
+    columns = ["first", "second", "runs_first", "runs_second", "shared", *with_interval("difference")]
+    frame = pd.DataFrame(rows, columns=[*columns, "p", "runs_needed"]).fillna({"p": 1.0})  # of unknown variance
     # Pairs that are not compared count as compared without a finding.
     adjusted = holm([*frame["p"], *[1.0] * (every - len(frame))])[: len(frame)]
     is_found = adjusted <= 1 - LEVEL
@@ -212,38 +206,16 @@ def _careful(variance: Spread, one: System, other: System) -> Spread:
     return replace(variance, degrees_runs=fewer - 1.0) if more > 2 * fewer else variance
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The runs of one group: their scores, and averages over the runs that share each of the crossed seeds."""
-
-    scores: FloatArray
-    systems: Sequence[System]
-
-    @property
-    def degrees(self) -> int:
-        """Degrees of freedom of the spread of runs."""
-        return min(each.runs for each in self.systems) - 1
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of a run: that of averages, and that of runs around the average of their seed."""
-        averages = self.systems[0].scores
-        if not self.degrees:
-            return math.nan
-        within = self.scores.var() - averages.var() if len(averages) < len(self.scores) else 0.0
-        return math.hypot(known_std(averages, ddof=1), math.sqrt(max(0.0, float(within))))
-
-
-def _pooled(parts: Sequence[Part], span: float) -> tuple[float, float]:
-    """Return standard deviation and luck that groups have in common; nan if they have none."""
-    spreads = np.array([part.std for part in parts])
-    degrees = np.array([part.degrees for part in parts], dtype=np.float64)
+def _pooled(groups: pd.DataFrame, scored: Mapping[str, pd.Series], span: float) -> tuple[float, float]:
+    """Return standard deviation and luck that groups have in common; nan if they have none, as Bartlett's test says."""
+    spreads, degrees = groups["std"].to_numpy(), groups["independent"].to_numpy() - 1.0
     moving = spreads > 0
     is_still = bool((degrees[~moving] >= FEWEST - 1).any())
-    if not moving.any() or is_still or _bartlett(np.square(spreads)[moving], degrees[moving]) <= _DIFFERENT:
+    if not moving.any() or is_still or _bartlett(np.square(spreads)[moving], degrees[moving]) <= 0.01:
         return math.nan, math.nan
     std = math.sqrt(float(np.average(np.square(spreads), weights=degrees)))
-    rest = [(part.scores - part.scores.mean()) * math.sqrt(1 + 1 / part.degrees) for part in parts]
+    parts = [scored[name].to_numpy() for name in groups["group"]]
+    rest = [(part - part.mean()) * math.sqrt(1 + 1 / each) for part, each in zip(parts, degrees, strict=True)]
     return std, single_run_limit(np.concatenate(rest), std, degrees.sum(), span=span)
 
 
@@ -258,30 +230,41 @@ def _bartlett(variances: FloatArray, degrees: FloatArray) -> float:
     return float(chdtrc(len(degrees) - 1, statistic / correction))
 
 
-def _groups(parts: Mapping[str, Part], pairs: pd.DataFrame, metric: Metric) -> pd.DataFrame:
-    best = pairs["first"].iloc[0] if len(pairs) else ""
-    against = pairs[pairs["first"].eq(best)].set_index("second")
+def _groups(groups: Sequence[Sequence[System]], scored: Mapping[str, pd.Series], metric: Metric) -> pd.DataFrame:
+    """Return one row per group: of crossed seeds only the first has a spread, and none an interval of the mean."""
     rows = []
-    for name, part in parts.items():
-        degrees = part.degrees
-        one, mean = (metric_spread(scores, metric) for scores in (part.scores, part.systems[0].scores))
-        row = {"group": name, "independent": degrees + 1, **{number: getattr(one, number) for number in _NUMBERS}}
-        row |= {each: getattr(mean, each) for each in with_interval("mean")} | {"std": part.std}
-        row |= dict.fromkeys(with_interval("mean")[1:], math.nan) if part.systems[1:] else {}
-        row |= dict.fromkeys(with_interval("std")[1:], math.nan) if degrees + 1 < one.runs else {}
-        row["luck"] = single_run_limit(part.scores, part.std, degrees, span=metric.span) if part.std > 0 else math.nan
-        row |= {"verdict": "", "runs_needed": FEWEST if degrees + 1 < FEWEST else math.nan}
-        if name == best:
-            row |= {"verdict": "best", "runs_needed": against["runs_needed"].iloc[0]}
-        elif name in against.index:
-            row |= {each: against.loc[name, each] for each in ("verdict", "runs_needed")}
+    for each in groups:
+        scores, averages = scored[each[0].name].to_numpy(), each[0].scores
+        independent, runs = min(one.runs for one in each), len(scores)
+        one, of_means = vars(metric_spread(scores, metric)), vars(metric_spread(averages, metric))
+        row = {"group": each[0].name, "independent": independent, "runs": runs, "mean": of_means["mean"]}
+        row |= {end: math.nan if each[1:] else of_means[end] for end in with_interval("mean")[1:]}
+        # That of averages, and that of runs around the average of their seed.
+        within = max(0.0, float(scores.var() - averages.var())) if len(averages) < runs else 0.0
+        row["std"] = math.hypot(known_std(averages, ddof=1), math.sqrt(within)) if independent > 1 else math.nan
+        row |= {end: math.nan if independent < runs else one[end] for end in with_interval("std")[1:]}
+        row |= {"lowest": one["lowest"], "highest": one["highest"], "luck": math.nan}
+        if row["std"] > 0:
+            row["luck"] = single_run_limit(scores, row["std"], independent - 1, span=metric.span)
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _against_best(groups: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return the groups with the verdict of the best against each, and the runs that settle it."""
+    few = pd.Series(float(FEWEST), groups.index).where(groups["independent"] < FEWEST)
+    if pairs.empty:
+        return groups.assign(verdict="", runs_needed=few)
+    best = pairs["first"].iloc[0]
+    against = pairs[pairs["first"].eq(best)].set_index("second")[["verdict", "runs_needed"]]
+    against.loc[best] = ["best", against["runs_needed"].iloc[0]]
+    groups = groups.merge(against, left_on="group", right_index=True, how="left").fillna({"verdict": ""})
+    return groups.assign(runs_needed=groups["runs_needed"].fillna(few))
 
 
 def _studied(settings: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """Return the settings that can be studied in a moment, those with fewest values first, and names of the rest."""
     levels = settings.nunique(dropna=False).sort_values(kind="stable")
     total = np.where(levels < len(settings), levels, 0).cumsum()
-    fits = np.arange(1, len(levels) + 1) * len(settings) * np.square(total, dtype=np.float64) <= _WORK
+    fits = np.arange(1, len(levels) + 1) * len(settings) * np.square(total, dtype=np.float64) <= 1e10  # operations
     return settings[levels.index[fits]], tuple(levels.index[~fits])

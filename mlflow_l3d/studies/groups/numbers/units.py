@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.studies.groups.numbers.grouping import NO_VALUE, NOT_LOGGED, Grouping
 
-_SURE: Final = 0.001
-"""A parameter that was left out moves the score if luck does as much this rarely, of all of them together."""
-
 
 def known_seeds(grouping: Grouping) -> pd.DataFrame:
     """Return the seeds of each run; a missing one is like no other."""
     seeds = grouping.seed_values.reset_index(drop=True)
-    unknown = pd.Series([f"run {number}" for number in seeds.index])
-    is_missing = seeds.isin([NO_VALUE, NOT_LOGGED])
-    return pd.DataFrame({name: seeds[name].mask(is_missing[name], unknown) for name in seeds}, seeds.index)
+    unknown = "run " + pd.Series(seeds.index, dtype=str)
+    return seeds.mask(seeds.isin([NO_VALUE, NOT_LOGGED]), unknown, axis=0)
 
 
 def seed_axes(group: pd.Series, seeds: pd.DataFrame) -> list[list[str]]:
@@ -87,14 +82,13 @@ def hidden_settings(
 
     Notes
     -----
-    The F test of groups that are divided by the parameter against groups, Bonferroni. Parameters that seeds decide,
-    if seeds occur in several runs, are luck.
+    The F test of groups that are divided by the parameter against groups, at 0.1 % (Bonferroni). Parameters that seeds
+    decide, if seeds occur in several runs, are luck.
     """
     from scipy.special import fdtrc
 
     group, moving, along = runs["group"], [], []
-    seed = pd.Series(range(len(runs)), runs.index)
-    seed = seeds.groupby([*seeds], sort=False).ngroup() if len(seeds.columns) else seed
+    seed = seeds.groupby([*seeds], sort=False).ngroup() if len(seeds.columns) else pd.Series(range(len(runs)))
     for name in map(str, ignored):
         cells = ignored.groupby([group, ignored[name]], sort=False).ngroup()
         left, between = len(runs) - cells.nunique(), cells.nunique() - group.nunique()
@@ -104,7 +98,7 @@ def hidden_settings(
         elif left and not is_of_seed:
             rest, total = (_around(runs["score"], part) for part in (cells, group))
             ratio = (total - rest) / between / max(rest / left, 1e-12 * total) if total > 0 else 0.0
-            moving += [name] * int(fdtrc(between, left, ratio) < _SURE / len(ignored.columns))
+            moving += [name] * int(fdtrc(between, left, ratio) < 0.001 / len(ignored.columns))
     return tuple(moving), tuple(along)
 
 

@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, dot, drawn_line, svg, text, whisker
 from mlflow_l3d.report.examples import fragile_examples
 from mlflow_l3d.report.numbers import UNITS, cell_of, counted, metric_text, plain, points, probability, shorten, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
-from mlflow_l3d.studies.groups.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
 from mlflow_l3d.studies.groups.report import words
 
-Row: TypeAlias = Mapping[Any, Any]
 _FIRST: Final = 6
 _MOST: Final = 200
 """Rows of a first table, and of any."""
-_NOTES: Final = 3
-"""Notes on a first screen."""
-_DRAWN: Final = 12
-_DOTS: Final = 300
-"""Groups that are drawn, and runs of each."""
-_SETTINGS: Final = (
-    "A linear mixed model with a random effect for each setting. std: of that effect; share: of all variance. p: of no "
-    "effect in addition to the other settings (F test), p Holm: adjusted for their number. A setting that alone forms "
-    "the groups has the smallest p Holm of their pairs."
-)
 
 
 def groups_document(
@@ -69,13 +56,13 @@ def groups_document(
         table=_groups_table(study, _FIRST),
         steps=[words.step(study, source, can_tag=not lines)],
         lines=lines or source.lines,
-        notes=said[:_NOTES],
+        notes=said[:3],
         remarks=said,
-        in_full=said[_NOTES:],
+        in_full=said[3:],
         sections=[
             Section("Groups", [_groups_table(study, _MOST)]),
             Section("Pairs of groups", [_pairs_table(study)]),
-            Section("Settings of the runs", [_settings_table(study.settings, study.metric)]),
+            Section("Settings of the runs", [_settings_table(study)]),
             Section("Single predictions", [fragile_examples(examples, classes=source.classes)]),
         ],
         settings=settings,
@@ -85,23 +72,18 @@ def groups_document(
 def _strips(study: GroupsStudy) -> Drawing:
     """Return one line per group: a dot per run, the mean and its interval."""
     unit, parts, y = unit_of(study.metric), [], 0
-    groups = study.groups.head(_DRAWN)
-    runs = study.runs[study.runs["group"].isin(groups["group"])]
-    axis = Axis.over(
-        unit.scale * np.concatenate([runs["score"], *(groups[f"mean_ci_{end}"] for end in ("low", "high"))])
-    )
-
-    def at(value: float) -> float:
-        return axis.at(unit.scale * value)
-
-    for row in groups.to_dict("records"):
-        parts.append(text(0, y + 12, shorten(row["group"], 60), kind="strong", anchor="start"))
-        for one in runs[runs["group"].eq(row["group"])].head(_DOTS).to_dict("records"):
-            said = f"{one['seeds'] or one['run_id']}: {unit.text(one['score'])}"
-            parts.append(dot(at(one["score"]), y + 23, said))
-        if math.isfinite(row["mean_ci_low"]):
-            parts += whisker(at(row["mean_ci_low"]), at(row["mean_ci_high"]), y + 34)
-        parts.append(drawn_line("mean", at(row["mean"]), at(row["mean"]), y + 28, y + 40))
+    groups = study.groups.head(12)
+    runs = study.runs[study.runs["group"].isin(groups["group"])].assign(at=unit.scale * study.runs["score"])
+    means = unit.scale * groups.set_index("group")[["mean", "mean_ci_low", "mean_ci_high"]]
+    axis = Axis.over(np.concatenate([runs["at"], means["mean_ci_low"], means["mean_ci_high"]]))
+    for name, mean, low, high in means.itertuples():
+        parts.append(text(0, y + 12, shorten(str(name), 60), kind="strong", anchor="start"))
+        parts += [
+            dot(axis.at(one["at"]), y + 23, f"{one['seeds'] or one['run_id']}: {unit.text(one['score'])}")
+            for one in runs[runs["group"].eq(name)].head(300).to_dict("records")
+        ]
+        parts += whisker(axis.at(low), axis.at(high), y + 34) if math.isfinite(low) else []
+        parts.append(drawn_line("mean", axis.at(mean), axis.at(mean), y + 28, y + 40))
         y += 48
     label = f"{metric_text(study.metric)} of {counted(len(groups), 'group')}, best mean first"
     more = f" The best {len(groups)} of {len(study.groups)} groups." if len(groups) < len(study.groups) else ""
@@ -110,67 +92,55 @@ def _strips(study: GroupsStudy) -> Drawing:
     return Drawing(svg(y + 24, label, *parts, axis.drawn(y)), caption)
 
 
-def _table(frame: pd.DataFrame, cells: Mapping[str, Callable[[Row], str]], note: str = "", **more: Any) -> Table | None:
-    """Return a table by head -> text of a cell of a row; None without rows."""
-    rows = [{head: cell(row) for head, cell in cells.items()} for row in frame.to_dict("records")]
-    return Table.of(rows, note, **more) if rows else None
-
-
-def _number(name: str, shown: Callable[[float], str]) -> Callable[[Row], str]:
-    """Return what writes a number of a row, with its interval if it has one."""
-    return lambda row: cell_of(row, name, shown)
-
-
-def _groups_table(study: GroupsStudy, most: int) -> Table | None:
-    shown = unit_of(study.metric).text
+def _groups_table(study: GroupsStudy, most: int) -> Table:
+    shown, tied, rows = unit_of(study.metric).text, study.tied, []
     against = {"better": "worse than the best", "undecided": "may be as good", "": "not tested", "best": "best mean"}
-    cells: dict[str, Callable[[Row], str]] = {
-        "group": lambda row: shorten(row["group"], 120),
-        "verdict": lambda row: "equal mean" if row["group"] in study.tied else against[row["verdict"]],
-        "runs": lambda row: str(row["runs"]),
-        "seeds": lambda row: str(row["independent"]),
-        "mean": _number("mean", shown),
-        "[[typically ±|std]]": _number("std", shown),
-        "[[luck up to|luck]]": _number("luck", shown),
-        "runs needed": lambda row: plain(row["runs_needed"], 0),
-        "lowest": _number("lowest", shown),
-        "highest": _number("highest", shown),
-        "[[two runs agree|agree]] (%)": _number("consistency", points),
-        "fragile (%)": _number("fragile_share", points),
-        "predictions differ by": _number("absolute_difference", UNITS.text),
-    }
-    if most == _FIRST:
-        cells["[[typically ±|std]]"] = lambda row: shown(row["std"])
-        del cells["lowest"], cells["highest"], cells["[[luck up to|luck]]"]
-    if (study.groups["independent"] == study.groups["runs"]).all():
-        del cells["seeds"]
+    left_out = {"lowest", "highest", "[[luck up to|luck]]"} if most == _FIRST else set()
+    left_out |= {"seeds"} if (study.groups["independent"] == study.groups["runs"]).all() else set()
+    for row in study.groups.head(most).to_dict("records"):
+        cells = {
+            "group": shorten(row["group"], 120),
+            "verdict": "equal mean" if row["group"] in tied else against[row["verdict"]],
+            "runs": str(row["runs"]),
+            "seeds": str(row["independent"]),
+            "mean": cell_of(row, "mean", shown),
+            "[[typically ±|std]]": shown(row["std"]) if most == _FIRST else cell_of(row, "std", shown),
+            "[[luck up to|luck]]": shown(row["luck"]),
+            "runs needed": plain(row["runs_needed"], 0),
+            "lowest": shown(row["lowest"]),
+            "highest": shown(row["highest"]),
+            "[[two runs agree|agree]] (%)": cell_of(row, "consistency", points),
+            "fragile (%)": points(row["fragile_share"]),
+            "predictions differ by": cell_of(row, "absolute_difference", UNITS.text),
+        }
+        rows.append({head: text for head, text in cells.items() if head not in left_out})
     hidden = f" The best {most} of {len(study.groups)} groups." if len(study.groups) > most else ""
     needed = " runs needed: to distinguish it and the best." if study.groups["runs_needed"].lt(math.inf).any() else ""
-    note = f"{metric_text(study.metric)}. In brackets: 95 % intervals.{needed}"
-    table = _table(study.groups.head(most), cells, note + hidden, texts=frozenset({1}))
-    return table and table.without_empty([*cells][4:])
+    note = f"{metric_text(study.metric)}. In brackets: 95 % intervals.{needed}{hidden}"
+    return Table.of(rows, note, texts=frozenset({1})).without_empty([*rows[0]][4:])
 
 
 def _pairs_table(study: GroupsStudy) -> Table | None:
-    cells: dict[str, Callable[[Row], str]] = {
-        "pair": lambda row: f"{shorten(row['first'], 40)} - {shorten(row['second'], 40)}",
-        "runs": lambda row: f"{row['runs_first']}, {row['runs_second']}",
-        "paired": lambda row: str(row["shared"]),
-        "difference": _number("difference", unit_of(study.metric).change),
-        "p": lambda row: probability(row["p"]),
-        "p Holm": lambda row: probability(row["p_holm"]),
-        "the first is": lambda row: str(row["verdict"]),
-        "runs needed": lambda row: plain(row["runs_needed"], 0),
-    }
+    rows = [
+        {
+            "pair": f"{shorten(row['first'], 40)} - {shorten(row['second'], 40)}",
+            "runs": f"{row['runs_first']}, {row['runs_second']}",
+            "paired": str(row["shared"]),
+            "difference": cell_of(row, "difference", unit_of(study.metric).change),
+            "p": probability(row["p"]),
+            "p Holm": probability(row["p_holm"]),
+            "the first is": str(row["verdict"]),
+            "runs needed": plain(row["runs_needed"], 0),
+        }
+        for row in study.pairs.head(_MOST).to_dict("records")
+    ]
     note = "Interval and p are of each pair alone; p Holm is for all pairs. paired: runs of both with the same seeds."
-    return _table(study.pairs.head(_MOST), cells, note)
+    return Table.of(rows, note) if rows else None
 
 
-def _settings_table(settings: SettingsStudy, metric: Metric) -> Table | None:
+def _settings_table(study: GroupsStudy) -> Table | None:
     """Return what each recorded setting moves, largest first; None if there are none."""
-    if settings.frame.empty:
-        return None
-    shown = unit_of(metric).text
+    shown = unit_of(study.metric).text
     rows = [
         {
             "setting": shorten(row["setting"], 40),
@@ -182,8 +152,14 @@ def _settings_table(settings: SettingsStudy, metric: Metric) -> Table | None:
             "lowest mean": f"{shown(row['lowest_mean'])}\n{shorten(row['lowest'], 24)}",
             "highest mean": f"{shown(row['highest_mean'])}\n{shorten(row['highest'], 24)}",
         }
-        for row in settings.frame.to_dict("records")
+        for row in study.settings.frame.to_dict("records")
     ]
-    rest = {"setting": "the rest", "levels": "", "std": shown(settings.residual_std)}
-    rows.append({**dict.fromkeys(rows[0], ""), **rest})
-    return Table.of(rows, _SETTINGS, title="Which setting moves the score")
+    if not rows:
+        return None
+    rest = {"setting": "the rest", "std": shown(study.settings.residual_std)}
+    note = (
+        "A linear mixed model with a random effect for each setting. std: of that effect; share: of all variance. p: "
+        "of no effect in addition to the other settings (F test), p Holm: adjusted for their number. A setting that "
+        "alone forms the groups has the smallest p Holm of their pairs."
+    )
+    return Table.of([*rows, dict.fromkeys(rows[0], "") | rest], note, title="Which setting moves the score")

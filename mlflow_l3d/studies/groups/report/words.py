@@ -5,23 +5,14 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import Final
 
 from mlflow_l3d.analysis.comparison.results import BETTER, UNDECIDED
 from mlflow_l3d.analysis.importance.checks.shape import tails
-from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import counted, listed, probability, shorten, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of, few_runs, may_be_luck
 from mlflow_l3d.studies.groups.numbers.grouping import short_name, short_names
-from mlflow_l3d.studies.groups.numbers.settings import SettingsStudy
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
-
-_ALL_TOGETHER: Final = " This test uses all runs at once, so it can see what no single pair settles."
-_COMBINED: Final = " Some of their combinations differ: see the pairs of groups."
-_LISTED: Final = 8
-"""Names of parameters that a sentence has at most."""
 
 
 def headline(study: GroupsStudy) -> str:
@@ -56,70 +47,74 @@ def headline(study: GroupsStudy) -> str:
 
 def answers(study: GroupsStudy) -> tuple[Answer, Answer, Answer]:
     """Return what the runs say about luck, about groups, and about settings."""
-    frame, is_decided = study.settings.frame, study.pairs["verdict"].eq(BETTER).any()
-    is_seed = frame["setting"].isin({*study.seeds, *map(short_name, study.seeds)})
-    settings = replace(study.settings, frame=frame[~is_seed])
-    more = "" if is_decided or not settings.found or study.pairs.empty else _ALL_TOGETHER
-    more = _COMBINED if is_decided and not settings.found and settings.frame["p"].notna().any() else more
-    return _luck(study), _differences(study), _moving(settings, study.metric, more)
+    return (
+        Answer("How much is luck?", "", tuple(_luck(study))),
+        Answer("Which groups differ?", "", tuple(_differences(study))),
+        Answer("Which setting moves the score?", "", tuple(_moving(study))),
+    )
 
 
-def _moving(settings: SettingsStudy, metric: Metric, more: str) -> Answer:
-    """Return which recorded settings move the score, and what the runs cannot separate; `more` follows the answer."""
-    shown, tested = unit_of(metric).text, settings.frame.loc[settings.frame["p_holm"].notna(), "setting"]
-    sentences = [
-        f"{row['setting']} moves the score (p {probability(row['p_holm'])}): {shown(row['highest_mean'], 1)} at "
-        f"{shorten(row['highest'], 40)}, {shown(row['lowest_mean'], 1)} at {shorten(row['lowest'], 40)}."
-        for row in settings.frame[settings.frame["setting"].isin(settings.found)].to_dict("records")
-    ]
-    others = [name for name in tested if name not in settings.found]
+def _moving(study: GroupsStudy) -> Iterator[str]:
+    """Yield which recorded settings move the score, and what the runs cannot separate."""
+    frame, is_decided, shown = study.settings.frame, study.pairs["verdict"].eq(BETTER).any(), unit_of(study.metric).text
+    settings = frame[~frame["setting"].isin({*study.seeds, *map(short_name, study.seeds)})]
+    is_moving = settings["setting"].isin(study.settings.found)
+    tested, moving = settings[settings["p_holm"].notna()], settings[is_moving]
+    others = [*tested["setting"][~is_moving]]
     none = f"Of {', '.join(others)} no effect is found." if others else "The settings of these runs cannot be tested."
-    among = "the only one tested" if len(tested) == 1 else f"of {len(tested)} tested"
-    lead = f"**{listed([*settings.found])}**, {among}." if sentences else none
-    if sentences:
-        sentences += [none] * bool(others)
-        sentences.append("Intervals assume independent runs, which runs that share such a setting are not.")
-    return Answer("Which setting moves the score?", "", (lead + more, *sentences, *settings.cannot_tell))
+    if moving.empty:
+        combined = " Some of their combinations differ: see the pairs of groups."
+        yield none + combined * bool(is_decided and settings["p"].notna().any())
+    else:
+        among = "the only one tested" if len(tested) == 1 else f"of {len(tested)} tested"
+        together = " This test uses all runs at once, so it can see what no single pair settles."
+        yield f"**{listed([*moving['setting']])}**, {among}.{together * (not is_decided and len(study.pairs) > 0)}"
+        for row in moving.to_dict("records"):
+            ends = (f"{shown(row[f'{end}_mean'], 1)} at {shorten(row[end], 40)}" for end in ("highest", "lowest"))
+            yield f"{row['setting']} moves the score (p {probability(row['p_holm'])}): {', '.join(ends)}."
+        yield from [none] * bool(others)
+        yield "Intervals assume independent runs, which runs that share such a setting are not."
+    yield from study.settings.cannot_tell
 
 
 def _size(study: GroupsStudy, value: float) -> str:
     return unit_of(study.metric).size(value)
 
 
-def _luck(study: GroupsStudy) -> Answer:
-    question, several = "How much is luck?", study.several
-    if several["luck"].isna().all():
-        why = "Not known: it takes two runs that differ by a seed alone. Equal scores may be copies of one run."
-        return Answer(question, "", (why,))
-    if math.isfinite(study.luck):
+def _luck(study: GroupsStudy) -> Iterator[str]:
+    several = study.several.dropna(subset="luck").sort_values("luck")
+    if several.empty:
+        yield "Not known: it takes two runs that differ by a seed alone. Equal scores may be copies of one run."
+    elif math.isfinite(study.luck):
         typical = unit_of(study.metric).typical(study.std)
         lead = may_be_luck("runs of a group", f"**{_size(study, study.luck)}**")
-        few = few_runs((several["independent"] - 1).sum())
-        return Answer(question, "", (f"{lead} A run is [[typically|std]] **{typical}**.{few}",))
-    rows = several.dropna(subset="luck").sort_values("luck").iloc[[0, -1]].to_dict("records")
-    ends = dict.fromkeys(f"**{_size(study, row['luck'])}** ({shorten(row['group'], 40)})" for row in rows)
-    varies = "Groups differ significantly in their spread (Bartlett's test), so they have no number in common."
-    return Answer(question, "", (may_be_luck("runs of a group", " to ".join(ends)), varies))
+        yield f"{lead} A run is [[typically|std]] **{typical}**.{few_runs((study.several['independent'] - 1).sum())}"
+    else:
+        rows = several.iloc[[0, -1]].to_dict("records")
+        ends = dict.fromkeys(f"**{_size(study, row['luck'])}** ({shorten(row['group'], 40)})" for row in rows)
+        yield may_be_luck("runs of a group", " to ".join(ends))
+        yield "Groups differ significantly in their spread (Bartlett's test), so they have no number in common."
 
 
-def _differences(study: GroupsStudy) -> Answer:
-    question, pairs = "Which groups differ?", study.pairs
+def _differences(study: GroupsStudy) -> Iterator[str]:
+    pairs = study.pairs
     if study.hidden:
-        why = f"Not decided: {_names(study.hidden)} distinguishes no groups here, but moves the score within them."
-        return Answer(question, "", (why, "Add settings to --group-by, and name seeds by --seed."))
+        yield f"Not decided: {_names(study.hidden)} distinguishes no groups here, but moves the score within them."
+        yield "Add settings to --group-by, and name seeds by --seed."
+        return
     if pairs.empty or study.several["luck"].isna().all():
-        return Answer(question, "", ("Not known: it takes two groups with three seeds or more.",))
+        yield "Not known: it takes two groups with three seeds or more."
+        return
     is_found, groups = pairs["verdict"].eq(BETTER), len({*pairs["first"], *pairs["second"]})
     kind = "pairs" if 2 * len(pairs) == groups * (groups - 1) else "pairs with the best group"
     lead = f"**{int(is_found.sum())} of {len(pairs)} {kind}** differ beyond luck (95 %, Holm)."
     if len(pairs) == 1:
         lead = f"**The two{' do not' * (not is_found.all())}** differ beyond luck (95 %)."
+    yield lead
     paired, needed = int(pairs["shared"].gt(0).sum()), pairs["runs_needed"].iloc[0]
-    details = [f"{paired} of {len(pairs)} pairs share seeds and are paired; the others: Welch's test."]
+    yield f"{paired} of {len(pairs)} pairs share seeds and are paired; the others: Welch's test."
     if math.isfinite(needed):
-        more = f"About {needed:,.0f} runs of each settle the best two with 80 %, if they differ as much as here."
-        details.append(more)
-    return Answer(question, "", (lead, *details))
+        yield f"About {needed:,.0f} runs of each settle the best two with 80 %, if they differ as much as here."
 
 
 def notes(study: GroupsStudy, counts: Mapping[str, int]) -> Iterator[str]:
@@ -164,39 +159,32 @@ def _named(what: str, names: tuple[str, ...]) -> str:
 
 
 def _names(names: tuple[str, ...]) -> str:
-    short = [*short_names(names[:_LISTED]).values()]
-    return listed([*short, *([f"{len(names) - _LISTED} more"] if len(names) > _LISTED else [])])
+    """Return names as a sentence has them, eight at most."""
+    return listed([*short_names(names[:8]).values(), *[f"{len(names) - 8} more"] * (len(names) > 8)])
 
 
 def step(study: GroupsStudy, source: Source, *, can_tag: bool = True) -> Step:
     """Return what to do next; runs that were read from files are not tagged."""
     options = {name: text for name, text in source.given.items() if name != "source"}
     own = [name for name in study.settings.per_run if name not in map(short_name, study.seeds)]
+    text = "Evaluate them again when there are more runs:"
     if study.hidden or (study.several.empty and (own or not study.seeds)):
-        which = (
+        options["group_by"] = "NAME"
+        text = (
             f"All have the same {_names(study.fixed_seeds)}" if study.fixed_seeds else "No parameter looks like a seed"
         )
-        why = f"{which}. Name the seed (--seed), or what distinguishes groups:"
+        text += ". Name the seed (--seed), or what distinguishes groups:"
         if study.seeds and own:
-            why = f"Each run has another {own[0]}. Name what distinguishes groups, or train again with other seeds:"
+            text = f"Each run has another {own[0]}. Name what distinguishes groups, or train again with other seeds:"
         if study.hidden:
-            why = "Name what distinguishes groups, with these parameters if they are settings:"
-        options.pop("group_by", None)
-        return Step(why, f"{_command(source, options)} --group-by NAME")
-    command = _command(source, options)
-    if study.several.empty:
-        return Step("Train the best settings again with other seeds, at least three, then evaluate all:", command)
-    if study.groups["runs_needed"].lt(math.inf).any():
-        return Step("Train the groups that need more runs with more seeds, then evaluate all:", command)
-    if study.several["luck"].isna().all():
-        return Step("Make the seed reach the training, train again, then evaluate all:", command)
-    if not can_tag:
-        return Step("Evaluate them again when there are more runs:", command)
-    if "tag" in source.given:
-        return Step("The runs have their luck as tags. Evaluate them again when there are more:", command)
-    return Step("Write to each run how large a difference may be luck:", f"{command} --tag true")
-
-
-def _command(source: Source, options: Mapping[str, str]) -> str:
-    typed = [f"--{name.rstrip('_').replace('_', '-')}={text}" for name, text in options.items()]
-    return shlex.join(["mlflow-l3d", "evaluate", source.task, *typed])
+            text = "Name what distinguishes groups, with these parameters if they are settings:"
+    elif study.several.empty:
+        text = "Train the best settings again with other seeds, at least three, then evaluate all:"
+    elif study.groups["runs_needed"].lt(math.inf).any():
+        text = "Train the groups that need more runs with more seeds, then evaluate all:"
+    elif study.several["luck"].isna().all():
+        text = "Make the seed reach the training, train again, then evaluate all:"
+    elif can_tag and "tag" not in options:
+        text, options["tag"] = "Write to each run how large a difference may be luck:", "true"
+    typed = [f"--{name.rstrip('_').replace('_', '-')}={value}" for name, value in options.items()]
+    return Step(text, shlex.join(["mlflow-l3d", "evaluate", source.task, *typed]))

@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import sounds_like_metric
 from mlflow_l3d.parameters.values import check_names, pairs, public_name
@@ -21,34 +20,29 @@ from mlflow_l3d.tasks.table import read_columns, roles_of
 
 _OWN: Final = ("example_id", "label", "prediction")
 _KNOWN: Final = (*_OWN, "score", "task", "settings")
-_NUMBERED: Final = re.compile(r"(?:prediction[_.])?([A-Za-z]\w*?)_?(\d+)")
 _RUN: Final = re.compile(r"(?i)(random_?)?(seed|state)|run|pred(iction)?|trial|rep(eat|etition|licate)?|model")
 """Usual words for runs in names of columns."""
-_INDEX: Final = re.compile(r"Unnamed: \d+|__index_level_\d+__|")
-"""Names under which pandas writes or reads the index of a frame."""
-_OF_EXAMPLES: Final = re.compile(
-    r"(?i)id|gold|target|answer|output|response|reference|truth|y_?true|y_?pred|pred|text|question"
-)
+_OF_EXAMPLES: Final = "id|gold|target|answer|output|response|reference|truth|y_?true|y_?pred|pred|text|question"
 """Names in tables of predictions: with two of them, rows are examples and not runs."""
 _SETTING: Final = re.compile(r"(?i).*(seed|rate|decay|lr|dropout|temperature|momentum|alpha|beta).*")
 """Names of settings, also of those with decimals."""
-_FILE: Final = re.compile(r"(?i)(.*?)[_.-]?(seed|run)[_=-]?(\d+)")
-"""Name of a file of one run: task, and the name and number of its seed."""
 Runs = list[tuple[dict[str, str], pd.DataFrame]]
 
 
 def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
     """Return the runs of one file; `columns` names the roles of its columns, see ``--columns``."""
     check_names("columns", columns, _KNOWN)
-    values = {name: map(text_of, each) for name, each in read_columns(path).items() if not _INDEX.fullmatch(name)}
-    frame = pd.DataFrame({name: [text or "" for text in each] for name, each in values.items()}, dtype=object)
+    values = {name: [text_of(value) or "" for value in each] for name, each in read_columns(path).items()}
+    index = r"Unnamed: \d+|__index_level_\d+__|"  # names under which pandas writes or reads the index of a frame
+    frame = pd.DataFrame({name: each for name, each in values.items() if not re.fullmatch(index, name)}, dtype=object)
     listed = [name for name in columns.get("settings", "").split("+") if name]
     renamed = {column: name for name, column in columns.items() if name != "settings"}
     for column in (*renamed, *listed):
         if column not in frame:
             raise ParameterError("columns", column, f"{path.name} has no such column, but {', '.join(map(str, frame))}")
     frame = frame.rename(columns=renamed)
-    of_examples = not {*_OWN}.isdisjoint(frame) or sum(map(bool, map(_OF_EXAMPLES.fullmatch, map(str, frame)))) > 1
+    usual = [name for name in map(str, frame) if re.fullmatch(_OF_EXAMPLES, name, re.IGNORECASE)]
+    of_examples = len(usual) > 1 or not {*_OWN}.isdisjoint(frame)
     if not of_examples and (runs := _scores(path, frame, listed, metric)):
         return runs
     frame = frame.rename(columns={column: name for name, column in roles_of(frame).items() if column not in listed})
@@ -72,39 +66,42 @@ def _scores(path: Path, frame: pd.DataFrame, listed: Sequence[str], metric: str)
     A metric is a column of numbers that has the name of one, or decimals that differ in most rows; `listed` and all
     others are settings.
     """
-    scores: dict[str, tuple[bool, FloatArray]] = {}
-    for name in map(str, frame):
-        plain = frame[name].str.strip().str.replace(r"^(-?\d+),(\d+)(%?)$", r"\1.\2\3", regex=True)
-        numbers = pd.to_numeric(plain.str.removesuffix("%"), errors="coerce").to_numpy(dtype=np.float64)
-        thousands = frame[name].str.fullmatch(r"\s*[1-9]\d{0,2}(,\d{3})+\s*")
-        if name not in listed and thousands.any() and (thousands | (frame[name].str.strip() == "")).all():
-            shown = frame[name][thousands].iloc[0].strip()
+    scores: dict[str, pd.Series] = {}
+    named = []
+    for name in [each for each in map(str, frame) if each not in listed]:
+        text = frame[name].str.strip()
+        thousands = text.str.fullmatch(r"[1-9]\d{0,2}(,\d{3})+")
+        if thousands.any() and (thousands | (text == "")).all():
             fix = "Write it without the comma, or with a point for decimals."
-            raise L3DError(f"{path.name}: {shown} in column {name} may be a thousand or a decimal. {fix}")
-        if name in listed or np.isnan(numbers).sum() > (plain == "").sum() or np.isnan(numbers).all():
+            raise L3DError(
+                f"{path.name}: {text[thousands].iloc[0]} in column {name} may be a thousand or a decimal. {fix}"
+            )
+        plain = text.str.replace(r"^(-?\d+),(\d+)(%?)$", r"\1.\2\3", regex=True)
+        numbers = pd.to_numeric(plain.str.removesuffix("%"), errors="coerce").astype(np.float64)
+        if numbers.isna().sum() > (text == "").sum() or numbers.isna().all():
             continue
-        asked = sounds_like_metric(name) or name == metric
-        decimals = np.nanmax(numbers % 1) > 0 and frame[name].nunique() > len(frame) / 2
-        if asked or (decimals and not _SETTING.fullmatch(name)):
-            scores[name] = (asked, np.where(plain.str.endswith("%"), numbers / 100, numbers))
-    named = [name for name, (asked, _) in scores.items() if asked]
+        if sounds_like_metric(name) or name == metric:
+            named.append(name)
+        elif _SETTING.fullmatch(name) or not (numbers % 1).max() > 0 or frame[name].nunique() <= len(frame) / 2:
+            continue
+        scores[name] = numbers.where(~plain.str.endswith("%"), numbers / 100)
     if metric == "auto" and not named and len(scores) > 1:
         fix = f"Name it: --metric {next(iter(scores))}."
         raise L3DError(f"{path.name}: which of {', '.join(scores)} is the metric is not known. {fix}")
+    table = pd.DataFrame(scores)[list(dict.fromkeys((*named, *scores)))]
     settings = [str(name) for name in frame if name not in (*scores, "task")]
     # Rows without a seed are runs of their own, even if all their settings are the same.
     seedless = not any(map(is_seed, settings))
     again = frame.groupby(settings).cumcount() if settings else pd.Series(range(len(frame)))
     runs = []
-    for row, values in enumerate(frame.to_dict("records")):
+    for row, values in enumerate(frame.to_dict("records") if scores else ()):
         own_settings = {name: public_name(values[name]) for name in settings if values[name]}
         own_settings |= {"run": str(again[row] + 1)} if seedless and again.any() else {}
         how = ", ".join(f"{name}={value}" for name, value in own_settings.items())
-        own_scores = {name: float(scores[name][1][row]) for name in dict.fromkeys((*named, *scores))}
-        own_scores = {name: value for name, value in own_scores.items() if np.isfinite(value)}
+        of_run = {str(name): float(table[name][row]) for name in table if np.isfinite(table[name][row])}
         source, task = f"{path.name} ({how or f'row {row + 1}'})", values.get("task") or path.stem
-        runs.append(RecordedRun(source=source, task=task, kind="", settings=own_settings, scores=own_scores))
-    return runs if scores else []
+        runs.append(RecordedRun(source=source, task=task, kind="", settings=own_settings, scores=of_run))
+    return runs
 
 
 def _wide(source: str, frame: pd.DataFrame) -> Runs:
@@ -121,7 +118,7 @@ def _wide(source: str, frame: pd.DataFrame) -> Runs:
     columns = {name: pairs(name.replace(";", ",")) for name in map(str, frame) if "=" in name}
     words: dict[str, dict[str, dict[str, str]]] = {}
     for name in map(str, frame):
-        if name not in _KNOWN and (match := _NUMBERED.fullmatch(name)):
+        if name not in _KNOWN and (match := re.fullmatch(r"(?:prediction[_.])?([A-Za-z]\w*?)_?(\d+)", name)):
             words.setdefault(match[1], {})[name] = {match[1]: match[2]}
     if columns:
         named = {name for settings in columns.values() for name in settings}
@@ -158,9 +155,7 @@ def _long(source: str, frame: pd.DataFrame, listed: Sequence[str]) -> Runs:
     # Settings are columns that are constant, or in which an example has two values.
     varied = (name for name in others if frame[name].nunique() == 1 or examples[name].nunique().max() > 1)
     names = list(listed or varied)
-    if not names:
-        return [({}, frame)]
-    groups = list(frame.groupby(names, sort=False))
+    groups = list(frame.groupby(names, sort=False)) if names else [((), frame)]
     if len(groups) > max(1, len(frame) // 2):
         each = max(names, key=lambda name: frame[name].nunique())
         fix = "Name the columns that are settings: --columns settings=seed+shots."
@@ -174,8 +169,8 @@ def _run(path: Path, settings: Mapping[str, str], rows: pd.DataFrame) -> Recorde
     if "score" in rows:
         scores["score_mean"] = float(pd.to_numeric(rows["score"], errors="coerce").to_numpy(dtype=np.float64).mean())
     how = ", ".join(f"{name}={value}" for name, value in settings.items())
-    task = path.stem
-    if (named := _FILE.fullmatch(task)) and not any(map(is_seed, settings)):
+    task = path.stem  # of one run it may be: task, and the name and number of its seed
+    if (named := re.fullmatch(r"(?i)(.*?)[_.-]?(seed|run)[_=-]?(\d+)", task)) and not any(map(is_seed, settings)):
         settings, task = {**settings, named[2].lower(): named[3]}, named[1] or path.absolute().parent.name
     tasks = sorted(set(rows["task"])) if "task" in rows else [task]
     if len(tasks) > 1:

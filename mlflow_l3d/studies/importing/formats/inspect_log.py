@@ -5,18 +5,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
-
-import numpy as np
+from typing import Any
 
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import public_name
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_each, settled, texts
-
-_VALUES: Final = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
-"""Inspect's letters for correct, partially correct, incorrect and no answer."""
+from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_each
 
 
 def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun | L3DError]:
@@ -37,21 +31,14 @@ def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[
         epochs[sample.epoch].append(sample)
     if not epochs:
         raise L3DError(f"{path.name}: holds no samples.")
-    several, settings = len(epochs) > 1, _settings(log)
-    parts = (
-        (
-            f"{path.name} (epoch {epoch})",
-            log.eval,
-            samples,
-            settings | ({"epoch": str(epoch)} if several else {}),
-            metric,
-        )
-        for epoch, samples in sorted(epochs.items())
-    )
+    parts = []
+    for epoch, samples in sorted(epochs.items()):
+        settings = _settings(log) | ({"epoch": str(epoch)} if len(epochs) > 1 else {})
+        parts.append((f"{path.name} (epoch {epoch})", public_name(log.eval.task), samples, settings, metric))
     return read_each(_run, parts)
 
 
-def _run(source: str, about: Any, samples: list[Any], settings: Mapping[str, str], metric: str) -> RecordedRun:
+def _run(source: str, task: str, samples: list[Any], settings: Mapping[str, str], metric: str) -> RecordedRun:
     """Return a run; the scorer that `metric` names, else the first one, decides which answers are right."""
     scorers = _scorers(source, samples)
     if not scorers:
@@ -66,17 +53,14 @@ def _run(source: str, about: Any, samples: list[Any], settings: Mapping[str, str
     # A scorer that the user names keeps its name; the first one gets the name of its mean.
     names = {name: usual if name == first != metric else name for name in (first, *numbers)}
     scores = {names[name]: math.fsum(numbers[name]) / len(samples) for name in names}
-    run = RecordedRun(
-        source=source, task=public_name(about.task), kind="multiple_choice", settings=settings, scores=scores
-    )
+    run = RecordedRun(source=source, task=task, kind="multiple_choice", settings=settings, scores=scores)
     if right is None:
         return run
-    labels = texts([each.target if isinstance(each.target, str) else ", ".join(each.target) for each in samples])
+    labels = [each.target if isinstance(each.target, str) else ", ".join(each.target) for each in samples]
     scored = [each.scores[first if first in each.scores else first.partition(".")[0]].answer for each in samples]
     pairs = zip(scored, samples, strict=True)
-    answers = texts([each.output.completion if answer is None else answer for answer, each in pairs])
-    ids = np.array([str(each.id) for each in samples])
-    return replace(run, ids=ids, labels=labels, predictions=settled(answers, labels, right))
+    answers = [each.output.completion if answer is None else answer for answer, each in pairs]
+    return run.answered((each.id for each in samples), labels, answers, right)
 
 
 def _scorers(source: str, samples: list[Any]) -> dict[str, list[Any]]:
@@ -96,7 +80,8 @@ def _scorers(source: str, samples: list[Any]) -> dict[str, list[Any]]:
 
 
 def _number(source: str, scorer: str, value: Any) -> float:
-    number = _VALUES.get(value, value) if isinstance(value, str) else value
+    # Inspect's letters for correct, partially correct, incorrect and no answer.
+    number = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}.get(value, value) if isinstance(value, str) else value
     if not isinstance(number, int | float):
         raise L3DError(f"{source}: a score of {scorer} is {value!r}, no number and no C, P, I or N.")
     return float(number)

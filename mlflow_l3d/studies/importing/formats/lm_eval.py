@@ -10,10 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
+from mlflow_l3d.analysis.intervals import known
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import pairs, public_name
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_json, settled, texts
+from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_json
 
 LOG_SAMPLES: Final = "Use lm_eval --log_samples and name the folder of samples_*.jsonl, or write a CSV: seed,acc."
 _DATE: Final = -len("2026-11-23T03-12-47.657677.jsonl")
@@ -22,13 +24,8 @@ _NOT_SETTINGS: Final = (
     "verbosity write_out"
 )
 """Entries of the tool's ``config`` that do not affect the score, or repeat another entry."""
-_SCORES: Final = {"acc": "accuracy", "perplexity": "log_likelihood"}
-"""Metric of the tool, by its name in samples -> our metric."""
 _RIGHT: Final = ("acc", "exact_match")
 """Metrics that are 1 for a sample with a right answer."""
-_RULES: Final = ("acc_norm", "acc_mutual_info")
-"""Metrics that choose otherwise than ``acc``: their runs have other predictions."""
-_NEEDED: Final = ("doc_id", "target", "filtered_resps", "metrics")
 
 
 def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
@@ -37,74 +34,67 @@ def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[
     if not about.is_file():
         raise L3DError(f"{path.name}: {about.name}, which has the settings, is not next to it. Put it there.")
     document = read_json(about)
-    rule = metric if metric in _RULES else ""
+    # Metrics that choose otherwise than ``acc``: their runs have other predictions.
+    rule = metric if metric in ("acc_norm", "acc_mutual_info") else ""
     samples = _samples(path, ["arguments"] * bool(rule))
-    if not samples:
+    if samples.empty:
         raise L3DError(f"{path.name}: holds no samples.")
-    filters: dict[str, list[int]] = {}
-    for place, name in enumerate(samples["filter"]):
-        filters.setdefault(str(name or "none"), []).append(place)
     config, of_task = document.get("configs", {}).get(task, {}), document.get("results", {}).get(task, {})
-    seconds = float(document.get("total_evaluation_time_seconds") or 0.0)
-    settings = _settings(document, task)
+    seconds, settings = float(document.get("total_evaluation_time_seconds") or 0.0), _settings(document, task)
+    filters = [str(name or "none") for name in samples["filter"]]
     runs = []
-    for name, places in filters.items():
-        how = {**settings, "filter": name} if len(filters) > 1 else settings
+    for name, rows in samples.groupby(filters, sort=False):
+        how = {**settings, "filter": str(name)} if len({*filters}) > 1 else settings
         run = RecordedRun(source=path.name, task=task, kind="", settings=how, scores={}, duration_seconds=seconds)
-        rows = {key: [values[place] for place in places] for key, values in samples.items()}
         results = {key.partition(",")[0]: value for key, value in of_task.items() if key.endswith(f",{name}")}
-        runs.append(_with_samples(run, rows, config, results, rule))
+        runs.append(_with_samples(run, rows.reset_index(drop=True), config, results, rule))
     return runs
 
 
-def _samples(path: Path, more: list[str]) -> dict[str, list[Any]]:
-    """Return the samples of a file by column, without the texts of documents, and of prompts if `more` lacks them.
+def _samples(path: Path, more: list[str]) -> pd.DataFrame:
+    """Return the samples of a file, without the texts of documents, and of prompts if `more` lacks them.
 
     Raises
     ------
     L3DError
         If a line is not JSON, or lacks an entry that the tool always writes.
     """
-    columns: dict[str, list[Any]] = {}
+    needed, rows = ("doc_id", "target", "filtered_resps", "metrics"), []
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             sample = read_json(path, line, number)
-            for name in _NEEDED:
-                if sample.get(name) is None:
-                    raise L3DError(f"{path.name}, line {number}: has no {name}; is it written by lm_eval?")
-            columns = columns or {name: [] for name in (*_NEEDED, "doc_hash", "filter", *more, *sample["metrics"])}
-            for name, values in columns.items():
-                values.append(sample.get(name))
-    return columns
+            if lacking := [name for name in needed if sample.get(name) is None]:
+                raise L3DError(f"{path.name}, line {number}: has no {lacking[0]}; is it written by lm_eval?")
+            rows.append({name: sample.get(name) for name in (*needed, "doc_hash", "filter", *more, *sample["metrics"])})
+    return pd.DataFrame(rows, dtype=object)
 
 
 def _with_samples(
-    run: RecordedRun, samples: Mapping[str, list[Any]], config: Mapping[str, Any], results: Mapping[str, Any], rule: str
+    run: RecordedRun, samples: pd.DataFrame, config: Mapping[str, Any], results: Mapping[str, Any], rule: str
 ) -> RecordedRun:
     """Return a run with its scores, and with its predictions if there are any."""
     metrics = samples["metrics"][0]
     with_numbers = [name for name in metrics if isinstance(samples[name][0], int | float)]
     with_numbers.sort(key=lambda name: (name != rule, name not in _RIGHT))
     means = {name: math.fsum(map(_number, samples[name])) / len(samples[name]) for name in with_numbers}
-    scores = {_SCORES.get(name, name): mean for name, mean in means.items()}
+    right, own_names = None, {"acc": "accuracy", "perplexity": "log_likelihood"}
+    if with_numbers:
+        usual, right = graded(list(map(_number, samples[with_numbers[0]])))
+        if right is None and with_numbers[0] in _RIGHT:  # partial credit, as of truthfulqa_mc2
+            own_names[with_numbers[0]] = usual
+    scores = {own_names.get(name, name): mean for name, mean in means.items()}
     # Of mcc or f1 the tool has one number for all samples.
     whole = {name: _number(results.get(name)) for name in metrics if name not in means}
-    scores |= {name: value for name, value in whole.items() if math.isfinite(value)}
+    scores |= known(whole)
     if not scores:
         raise L3DError(f"{run.source}: no metric has a number for each sample, or for all ({', '.join(metrics)}).")
-    right = None
-    if with_numbers:
-        first = with_numbers[0]
-        usual, right = graded(list(map(_number, samples[first])))
-        if right is None and first in _RIGHT:  # partial credit, as of truthfulqa_mc2
-            scores = {usual if name == _SCORES.get(first, first) else name: value for name, value in scores.items()}
     run, targets, likely = replace(run, scores=scores), samples["target"], None
     if with_numbers and right is None:
         return run
     documents = zip(samples["doc_id"], samples["doc_hash"], strict=True)
-    ids = np.array([f"{number}:{str(text or '')[:8]}" for number, text in documents])
+    ids = [f"{number}:{str(text or '')[:8]}" for number, text in documents]
     if config.get("output_type", "") in ("multiple_choice", "loglikelihood") or "acc" in with_numbers:
         likely = _likely(samples, rule)
         if likely is not None and all(str(target).isdigit() for target in targets):
@@ -114,16 +104,14 @@ def _with_samples(
             labels = np.array([int(target) for target in targets], dtype=np.int64)
             if right is not None and not np.array_equal(likely == labels, right):  # the tool chose by another rule
                 return run
-            return replace(run, kind=kind, ids=ids, labels=labels, predictions=likely, classes=classes)
+            return replace(run, kind=kind, ids=np.array(ids), labels=labels, predictions=likely, classes=classes)
     if right is None or (rule and likely is None):
         return run
-    resps = samples["filtered_resps"] if likely is None else []
-    answers = texts([f"choice {place}" for place in likely] if likely is not None else [*map(_answer, resps)])
-    predictions = settled(answers, texts(targets), right)
-    return replace(run, kind="multiple_choice", ids=ids, labels=texts(targets), predictions=predictions)
+    answers = [*map(_answer, samples["filtered_resps"])] if likely is None else [f"choice {place}" for place in likely]
+    return replace(run, kind="multiple_choice").answered(ids, targets, answers, right)
 
 
-def _likely(samples: Mapping[str, list[Any]], rule: str) -> npt.NDArray[np.int64] | None:
+def _likely(samples: pd.DataFrame, rule: str) -> npt.NDArray[np.int64] | None:
     """Return the place of the choice that each sample has by a rule, else the likeliest; None if this is unknown."""
     if any(len(each) < 2 for each in samples["filtered_resps"]):
         return None
@@ -159,9 +147,8 @@ def _settings(document: Mapping[str, Any], task: str) -> dict[str, str]:
     of_task = document.get("configs", {}).get(task, {})
     shots = document.get("n-shot", {}).get(task, of_task.get("num_fewshot"))
     prompt = {name: of_task.get(name) for name in ("doc_to_text", "description") if isinstance(of_task.get(name), str)}
-    chat = {
-        name: document.get(name) for name in ("chat_template_sha", "system_instruction_sha", "fewshot_as_multiturn")
-    }
+    of_chat = ("chat_template_sha", "system_instruction_sha", "fewshot_as_multiturn")
+    chat = {name: document.get(name) for name in of_chat}
     rest = {name: value for name, value in config.items() if name not in _NOT_SETTINGS.split()}
     about = {"model": public_name(str(model)), "backend": kind, "num_fewshot": shots, **chat, **prompt}
     return flat({**about, **rest, "model_args": arguments})

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, read_each, read_json, settled, texts
+from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, read_each, read_json
 
 
 def read(path: Path, _columns: Mapping[str, str], _metric: str = "auto") -> list[RecordedRun | L3DError]:
@@ -42,22 +40,11 @@ def _run(source: str, task: str, rows: list[Mapping[str, Any]], settings: dict[s
         if row.get("failureReason") == 2 or not isinstance(row.get("score"), int | float):
             reason = " ".join(str(row.get("error") or "no error named").split())[:100]
             raise L3DError(f"{source}: test {row.get('testIdx')} has no answer ({reason}). Run the failed tests again.")
-    labels = texts([_expected(row) for row in rows])
-    answers = texts([(row.get("response") or {}).get("output") for row in rows])
-    right = [bool(row.get("success")) for row in rows]
-    return RecordedRun(
-        source=f"{source} ({', '.join(settings.values())})",
-        task=task,
-        kind="multiple_choice",
-        settings=settings,
-        scores={
-            "accuracy": sum(right) / len(right),
-            "score_mean": sum(float(row["score"]) for row in rows) / len(rows),
-        },
-        ids=np.array([_example(row) for row in rows]),
-        labels=labels,
-        predictions=settled(answers, labels, right),
-    )
+    answers = [(row.get("response") or {}).get("output") for row in rows]
+    right, total = [bool(row.get("success")) for row in rows], sum(float(row["score"]) for row in rows)
+    scores, how = {"accuracy": sum(right) / len(rows), "score_mean": total / len(rows)}, ", ".join(settings.values())
+    run = RecordedRun(source=f"{source} ({how})", task=task, kind="multiple_choice", settings=settings, scores=scores)
+    return run.answered(map(_example, rows), [*map(_expected, rows)], answers, right)
 
 
 def _settings(row: Mapping[str, Any]) -> dict[str, str]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_each, read_json, texts
+from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_each, read_json
 
 
 def read(path: Path, _columns: Mapping[str, str], _metric: str = "auto") -> list[RecordedRun | L3DError]:
@@ -37,25 +34,17 @@ def _run(source: str, task: str, results: list[Mapping[str, Any]], settings: Map
     ids = [str(result.get("task_id")) for result in results]
     if len({*ids}) < len(ids):
         raise L3DError(f"{source}: a task has two results in trial {settings['trial']}. Take one away.")
-    run = RecordedRun(
-        source=f"{source} (trial {settings['trial']})",
-        task=task,
-        kind="multiple_choice",
-        settings=settings,
-        scores={name: sum(rewards) / len(rewards)},
-    )
+    source, scores = f"{source} (trial {settings['trial']})", {name: sum(rewards) / len(rewards)}
+    run = RecordedRun(source=source, task=task, kind="multiple_choice", settings=settings, scores=scores)
     if right is None:
         return run
-    answers = texts(["solved" if each else "not solved" for each in right])
-    return replace(run, ids=np.array(ids), labels=texts(["solved"] * len(ids)), predictions=answers)
+    return run.answered(ids, ["solved"] * len(ids), ["not solved"] * len(ids), right)
 
 
 def _reward(source: str, result: Mapping[str, Any]) -> float:
     """Return the reward of one result; tau2-bench nests it."""
     reward = result["reward"] if "reward" in result else (result.get("reward_info") or {}).get("reward")
     if not isinstance(reward, int | float):
-        raise L3DError(
-            f"{source}: task {result.get('task_id')} of trial {result.get('trial')} has no reward. Run it again, or "
-            "take it away from all trials."
-        )
+        which, fix = f"task {result.get('task_id')} of trial {result.get('trial')}", "take it away from all trials"
+        raise L3DError(f"{source}: {which} has no reward. Run it again, or {fix}.")
     return float(round(reward, 6))

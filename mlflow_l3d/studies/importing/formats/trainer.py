@@ -16,10 +16,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.studies.importing.formats import csv_file
 from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, read_json
 
-_PREFIX: Final = "eval_"
 _NOT_SCORES: Final = ("runtime", "samples", "samples_per_second", "steps_per_second", "model_preparation_time")
-_OF_CARD: Final = re.compile(r"^- (\w+): (.+)$", re.MULTILINE)
-_PREDICTIONS: Final = "predictions.csv"
 
 
 def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
@@ -28,27 +25,22 @@ def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[R
     if folder.name.startswith("checkpoint-"):
         return []
     state = read_json(path)
-    results = next(
-        (folder / name for name in ("eval_results.json", "all_results.json") if (folder / name).is_file()), None
-    )
-    logged = [entry for entry in state.get("log_history", ()) if any(name.startswith(_PREFIX) for name in entry)]
-    evaluation: Mapping[str, Any] = read_json(results) if results else logged[-1] if logged else {}
-    scores = {
-        name.removeprefix(_PREFIX): float(value)
-        for name, value in evaluation.items()
-        if name.startswith(_PREFIX) and name.removeprefix(_PREFIX) not in _NOT_SCORES and isinstance(value, int | float)
-    }
-    scores = {name: scores[name] for name in sorted(scores, key=lambda name: name == "loss")}
+    results = [folder / name for name in ("eval_results.json", "all_results.json") if (folder / name).is_file()]
+    logged = [entry for entry in state.get("log_history", ()) if any(name.startswith("eval_") for name in entry)]
+    evaluation: Mapping[str, Any] = read_json(results[0]) if results else logged[-1] if logged else {}
+    numbers = {name: value for name, value in evaluation.items() if isinstance(value, int | float)}
+    named = {name.removeprefix("eval_"): float(value) for name, value in numbers.items() if name.startswith("eval_")}
+    scores = {name: named[name] for name in sorted(named, key=lambda name: name == "loss") if name not in _NOT_SCORES}
     if not scores:
         raise L3DError(f"{folder.name}/{path.name}: has no evaluation. Evaluate the run: trainer.evaluate().")
     settings = _settings(folder, state)
     run = RecordedRun(source=folder.name, task=folder.parent.name, kind="", settings=settings, scores=scores)
-    predictions = folder / _PREDICTIONS
+    predictions = folder / "predictions.csv"
     if not predictions.is_file():
         return [run]
     runs = csv_file.read(predictions, columns, metric)
     if len(runs) > 1:
-        raise L3DError(f"{folder.name}/{_PREDICTIONS}: holds {len(runs)} runs, and the folder is of one.")
+        raise L3DError(f"{folder.name}/{predictions.name}: holds {len(runs)} runs, and the folder is of one.")
     one = runs[0]
     return [replace(run, kind=one.kind, ids=one.ids, labels=one.labels, predictions=one.predictions)]
 
@@ -58,7 +50,7 @@ def _settings(folder: Path, state: Mapping[str, Any]) -> dict[str, str]:
     model = read_json(config).get("_name_or_path") if config.is_file() else None
     card = folder / "README.md"
     text = card.read_text(encoding="utf-8") if card.is_file() else ""
-    listed = dict(_OF_CARD.findall(text.partition("hyperparameters")[2]))
+    listed = dict(re.findall(r"(?m)^- (\w+): (.+)$", text.partition("hyperparameters")[2]))
     numbers = {name: state.get(name) for name in ("num_train_epochs", "train_batch_size", "max_steps")}
     settings = flat({"model": model, **numbers, **listed})
     # Without a card only the name of the folder identifies the run.

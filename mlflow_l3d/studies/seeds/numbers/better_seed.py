@@ -10,10 +10,8 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, jackknife_variance, known, t_quantile
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, jackknife_variance, known, t_quantile, with_interval
 
-NAMED_SEED: Final = 42
-"""The seed that people choose."""
 MOST_ORDERS: Final = 20_000
 
 
@@ -35,8 +33,6 @@ class BetterSeed:
     of_seeds
         One row per seed, best first: ``seed``, ``mean_rank`` (1 is best), ``mean_z`` (normalised score), ``first``
         (tasks on which it alone is best).
-    level
-        Confidence level.
     """
 
     tasks: tuple[str, ...]
@@ -50,16 +46,15 @@ class BetterSeed:
     rank_correlation_ci_low: float
     rank_correlation_ci_high: float
     of_seeds: pd.DataFrame
-    level: float
 
     @property
     def found(self) -> bool:
         """Whether the test rejects that all seeds are alike."""
-        return self.p <= 1 - self.level
+        return self.p <= 1 - LEVEL
 
     def metrics(self) -> dict[str, float]:
         """Return the single numbers by name; those that are nan are left out."""
-        names = ("kendall_w", "kendall_w_ci_low", "kendall_w_ci_high", "rank_correlation")
+        names = (*with_interval("kendall_w"), "rank_correlation")
         return known({"friedman_p": self.p, **{name: getattr(self, name) for name in names}})
 
 
@@ -76,16 +71,14 @@ def normalised(matrix: pd.DataFrame) -> pd.DataFrame:
     return centred.div(matrix.std(axis=1, ddof=0).mask(flat, math.inf), axis=0) + 0.0  # no score of -0
 
 
-def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL) -> BetterSeed:
-    """Test whether a seed is better than others over tasks.
+def better_seed(matrix: pd.DataFrame) -> BetterSeed:
+    """Test at 5 % whether a seed is better than others over tasks.
 
     Parameters
     ----------
     matrix
         One row per task, one column per seed, two at least: scores, higher is better, each in its task's own metric:
         only ranks within a task are used.
-    level
-        Confidence level of intervals; the test is at ``1 - level``.
 
     Notes
     -----
@@ -98,48 +91,30 @@ def better_seed(matrix: pd.DataFrame, *, level: float = LEVEL) -> BetterSeed:
     Pairs are compared by the difference of their rank sums, which under "no better seed" has variance
     ``2 sum_t c_t^2 / (k - 1)``, ties and all.
     """
-    from scipy.stats import rankdata
-
-    scores = matrix.to_numpy(dtype=np.float64)
-    complete = np.isfinite(scores).all(axis=1)
-    ranks: FloatArray = rankdata(-scores[complete], axis=1)
-    centred = ranks - (matrix.shape[1] + 1) / 2
-    differ = np.abs(centred).sum(axis=1) > 0
-    tasks = tuple(str(name) for name in matrix.index[complete][differ])
-    seeds = tuple(int(name) for name in matrix.columns)
-    w, p = friedman(centred[differ])
-    correlation, low, high = _correlation_interval(centred[differ], level)
-    left_out = tuple(str(name) for name in matrix.index if str(name) not in tasks)
-    w_low, w_high = ((1 + (len(tasks) - 1) * end) / len(tasks) if tasks else math.nan for end in (low, high))
-    of_seeds = _of_seeds(seeds, ranks[differ], normalised(matrix.loc[complete])[differ])
-    return BetterSeed(tasks, seeds, left_out, p, w, w_low, w_high, correlation, low, high, of_seeds, level)
-
-
-def _correlation_interval(centred: FloatArray, level: float) -> tuple[float, float, float]:
-    """Return the mean rank correlation between two tasks and its interval."""
-    tasks = len(centred)
-    whole = _rank_correlation(centred) if tasks > 1 else math.nan
-    if tasks < 4:
-        return whole, math.nan, math.nan
+    ranks = matrix.where(np.isfinite(matrix)).dropna().rank(axis=1, ascending=False)
+    ranks = ranks[ranks.nunique(axis=1) > 1]
+    tasks, centred = len(ranks), ranks.to_numpy() - (matrix.shape[1] + 1) / 2
+    w, p = friedman(centred)
+    correlation = _rank_correlation(centred)
     without = np.array([_rank_correlation(np.delete(centred, task, axis=0)) for task in range(tasks)])
-    error = math.sqrt(jackknife_variance(without))
-    if error <= 1e-12:
-        return whole, math.nan, math.nan
-    half = t_quantile(tasks - 1, level) * error
-    return whole, max(-1 / (tasks - 1), whole - half), min(1.0, whole + half)
+    low, high = math.nan, math.nan
+    if tasks >= 4 and (error := math.sqrt(jackknife_variance(without))) > 1e-12:
+        half = t_quantile(tasks - 1) * error
+        low, high = max(-1 / (tasks - 1), correlation - half), min(1.0, correlation + half)
+    w_low, w_high = ((1 + (tasks - 1) * end) / max(1, tasks) for end in (low, high))
+    numbers = {"mean_rank": ranks.mean(), "mean_z": normalised(matrix.loc[ranks.index]).mean()}
+    of_seeds = pd.DataFrame({**numbers, "first": ranks.eq(1).sum()}).rename_axis("seed").reset_index()
+    of_seeds = of_seeds.sort_values("mean_rank", kind="stable", ignore_index=True)
+    named, left_out = (
+        tuple(map(str, names)) for names in (ranks.index, matrix.index.difference(ranks.index, sort=False))
+    )
+    seeds = tuple(map(int, matrix.columns))
+    return BetterSeed(named, seeds, left_out, p, w, w_low, w_high, correlation, low, high, of_seeds)
 
 
 def _rank_correlation(centred: FloatArray) -> float:
-    return (len(centred) * kendall_w(centred) - 1) / (len(centred) - 1)
-
-
-def _of_seeds(seeds: tuple[int, ...], ranks: FloatArray, scaled: pd.DataFrame) -> pd.DataFrame:
-    frame = pd.DataFrame({"seed": list(seeds)})
-    empty = not len(ranks)
-    frame["mean_rank"] = math.nan if empty else ranks.mean(axis=0)
-    frame["mean_z"] = math.nan if empty else scaled.to_numpy().mean(axis=0)
-    frame["first"] = (ranks == 1).sum(axis=0)
-    return frame.sort_values("mean_rank", kind="stable", ignore_index=True)
+    """Return the mean rank correlation between two tasks."""
+    return (len(centred) * kendall_w(centred) - 1) / (len(centred) - 1) if len(centred) > 1 else math.nan
 
 
 def kendall_w(centred: FloatArray) -> float:
@@ -176,9 +151,7 @@ def friedman(centred: FloatArray) -> tuple[float, float]:
     if null is not None:
         return w, float((null >= float(sums @ sums) - 1e-9).mean())
     degrees = seeds - 1 - 2 / tasks
-    ratio = (tasks - 1) * w / (1 - w) if w < 1 - 1e-12 else math.inf
-    p = float(fdtrc(degrees, (tasks - 1) * degrees, ratio)) if math.isfinite(ratio) else 0.0
-    return w, p
+    return w, float(fdtrc(degrees, (tasks - 1) * degrees, (tasks - 1) * w / (1 - w))) if w < 1 - 1e-12 else 0.0
 
 
 def exact_squares(centred: FloatArray) -> FloatArray | None:

@@ -35,10 +35,10 @@ def check_seeds(given: list[Any]) -> tuple[int, ...]:
     for seed in given:
         if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or not 0 <= seed < 2**63:
             raise ParameterError("seeds", repr(seed), "must be whole numbers from 0 to 2**63 - 1")
-    seeds = tuple(int(seed) for seed in given)
-    repeated = [seed for at, seed in enumerate(seeds) if seed in seeds[:at]]
-    if repeated:
-        raise ParameterError("seeds", repeated[0], "must occur once", "A seed that is repeated repeats its run.")
+    seeds = tuple(map(int, given))
+    if len({*seeds}) < len(seeds):
+        repeated = max(seeds, key=seeds.count)
+        raise ParameterError("seeds", repeated, "must occur once", "A seed that is repeated repeats its run.")
     if len(seeds) < 2:
         listed = ", ".join(map(str, seeds)) or "(none)"
         raise ParameterError("seeds", listed, "must be at least two", "One seed has no spread; the papers' are ten.")
@@ -81,20 +81,19 @@ def prediction_matrix(
     compared = tuple(seed for seed in seeds if seed in seeds_with_predictions)
     form = form_of("regression" if kind == "regression" else "classification")
     truth, guess = form.labels(predictions["label"].to_numpy()), form.predictions(predictions["prediction"].to_numpy())
-    rows = predictions["seed"].map({seed: at for at, seed in enumerate(compared)}).to_numpy()
-    columns, ids = pd.factorize(predictions["example_id"])
-    if (twice := pd.Series(rows * max(1, len(ids)) + columns).duplicated()).any():
-        example = ids[columns[int(np.flatnonzero(twice)[0])]]
+    table = predictions[["seed", "example_id"]].assign(label=truth, prediction=guess)
+    if (twice := table.duplicated(["seed", "example_id"])).any():
+        example = table["example_id"][twice.to_numpy()].iloc[0]
         raise ParameterError("example_id", example, "must occur once in the predictions of a seed")
-    labels = np.zeros(len(ids), dtype=truth.dtype)
-    labels[columns] = truth
-    if len(different := np.flatnonzero(labels[columns] != truth)):
-        at = different[0]
-        raise ParameterError("label", truth[at], f"example_id {ids[columns[at]]} must have one true value")
-    matrix = np.empty((len(compared), len(ids)), dtype=guess.dtype)
-    matrix[rows, columns] = guess
-    shared = np.bincount(columns, minlength=len(ids)) == len(compared)
-    return compared, matrix[:, shared], labels[shared], np.asarray(ids)[shared]
+    examples = table.groupby("example_id", sort=False)
+    if len(different := table[table["label"] != examples["label"].transform("last")]):
+        first = different.iloc[0]
+        raise ParameterError("label", first["label"], f"example_id {first['example_id']} must have one true value")
+    shared = table[examples["seed"].transform("size") == len(compared)]
+    labels = shared.drop_duplicates("example_id").set_index("example_id")["label"]
+    matrix = shared.pivot(index="seed", columns="example_id", values="prediction")
+    matrix = matrix.reindex(index=compared, columns=labels.index)
+    return compared, matrix.to_numpy(dtype=guess.dtype), labels.to_numpy(), labels.index.to_numpy()
 
 
 def numbered(predictions: pd.DataFrame, kind: Kind) -> pd.DataFrame:
@@ -191,6 +190,14 @@ class ComparedSeeds:
     def votes(self) -> ExampleVotes | None:
         """Return the robust and the fragile examples; None if no prediction is simply right or wrong."""
         return example_votes(self.matrix, self.labels, self.ids) if self.has_right_answers else None
+
+    def found(self) -> dict[str, Any]:
+        """Return what a study says of the predictions, by the names of its fields; nothing without shared examples."""
+        if not len(self.ids):
+            return {}
+        agreement, seeds = self.agreement(), {"constant_seeds": self.constant(), "unanswered_seeds": self.unanswered()}
+        numbers = {"pairs": agreement.pairs, "together": agreement.together, "intervals": agreement.intervals}
+        return {"compared": self.seeds, "examples": self.votes(), **numbers, **seeds}
 
     @property
     def classes(self) -> int | None:

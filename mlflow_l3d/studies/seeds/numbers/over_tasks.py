@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.intervals import LEVEL, known, with_interval
+from mlflow_l3d.analysis.intervals import known, with_interval
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed, better_seed
 from mlflow_l3d.studies.seeds.numbers.spread import size_correlations
@@ -53,15 +54,13 @@ class ModelOverTasks:
         return known(metrics)
 
 
-def over_tasks(studies: Sequence[SeedsStudy], *, level: float = LEVEL) -> tuple[ModelOverTasks, ...]:
+def over_tasks(studies: Sequence[SeedsStudy]) -> tuple[ModelOverTasks, ...]:
     """Compare studies over tasks, each model by itself, in the order in which models come.
 
     Parameters
     ----------
     studies
         One for each task and model.
-    level
-        Confidence level of test and intervals.
 
     Raises
     ------
@@ -74,9 +73,9 @@ def over_tasks(studies: Sequence[SeedsStudy], *, level: float = LEVEL) -> tuple[
     for name in dict.fromkeys(study.model for study in studies):
         of_model = [study for study in studies if study.model == name]
         rows, matrix = study_rows(of_model), seed_matrix(of_model)
-        better = better_seed(matrix, level=level) if min(matrix.shape) >= 2 else None
-        correlations = size_correlations(rows, level=level)
-        models.append(ModelOverTasks(name, rows, matrix, better, correlations, tuple(_notes(of_model, matrix, better))))
+        better = better_seed(matrix) if min(matrix.shape) >= 2 else None
+        notes = tuple(_notes(of_model, matrix, better))
+        models.append(ModelOverTasks(name, rows, matrix, better, size_correlations(rows), notes))
     return tuple(models)
 
 
@@ -93,12 +92,8 @@ def seed_matrix(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
     if repeated := [label for at, label in enumerate(labels) if label in labels[:at]]:
         raise ParameterError("task", repeated[0], "must have one study for each model")
     shared = [seed for seed in studies[0].seeds if all(seed in study.seeds for study in studies)]
-    rows = [
-        study.metric.sign * study.scores[study.metric.name].reindex(shared).to_numpy(dtype=np.float64)
-        for study in studies
-    ]
-    values = np.array(rows, dtype=np.float64).reshape(len(studies), len(shared))
-    return pd.DataFrame(values, index=pd.Index(labels, name="task"), columns=pd.Index(shared, name="seed"))
+    rows = [study.metric.sign * study.scores[study.metric.name].reindex(shared).astype(float) for study in studies]
+    return pd.concat(rows, axis=1, keys=pd.Index(labels, name="task")).T.rename_axis(columns="seed")
 
 
 def _notes(studies: Sequence[SeedsStudy], matrix: pd.DataFrame, better: BetterSeed | None) -> Iterator[str]:
@@ -128,18 +123,6 @@ TABLE_7: Final = {
     "CON": ("con", "con_std"),
     "CCON": ("ccon", "ccon_std"),
 }
-_COLUMNS: Final = {
-    **{"seeds": ("own", "runs"), "metric_mean": ("own", "mean"), "var": ("own", "var")},
-    **{"con": ("con", "mean"), "ccon": ("ccon", "mean"), "con_std": ("con", "std"), "ccon_std": ("ccon", "std")},
-    **{
-        name: (measure, value)
-        for measure in ("precision", "recall", "f1")
-        for name, value in ((measure, "mean"), (f"{measure}_std", "var"))
-    },
-    **{f"{name}_ci_{end}": ("own", f"{name}_ci_{end}") for name in ("mean", "std") for end in ("low", "high")},
-    **{f"{name}_ci_{end}": (name, f"mean_ci_{end}") for name in ("con", "ccon") for end in ("low", "high")},
-}
-"""Column -> which record of a study holds it, and where; nan in studies without the record."""
 
 
 def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
@@ -155,30 +138,28 @@ def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:
         have ddof=0 (equation 1), the interval is of the standard deviation over all seeds. Of regression ``con`` is
         CON-PEAR; ccon, precision, recall and f1 are nan.
     """
-    return pd.DataFrame([_row(study) for study in studies])
-
-
-def _row(study: SeedsStudy) -> dict[str, object]:
-    records = {
-        "own": study.own,
-        "con": study.pairs.get("consistency", study.pairs.get("consistency_pearson")),
-        "ccon": study.pairs.get("correct_consistency"),
-        **{name: study.spreads.get(f"{name}_macro") for name in ("precision", "recall", "f1")},
-    }
-    row: dict[str, object] = {
-        "model": study.model,
-        "benchmark": study.benchmark,
-        "task": study.task,
-        "metric": study.metric.name,
-        "training_size": math.nan if study.training_size is None else float(study.training_size),
-    }
-    for column, (record, value) in _COLUMNS.items():
-        row[column] = getattr(records[record], value, math.nan)
-    row["kappa"] = study.together.get("fleiss_kappa", math.nan)
-    row |= {name: getattr(study.examples, name, math.nan) for name in ("robust_share", "fragile_share")}
-    for short, name in (("kappa", "fleiss_kappa"), ("robust", "robust_share"), ("fragile", "fragile_share")):
-        row[f"{short}_ci_low"], row[f"{short}_ci_high"] = study.intervals.get(name, (math.nan, math.nan))
-    return row | {"constant_seeds": len(study.constant_seeds)}
+    rows = []
+    for study in studies:
+        scores, pairs = study.own, study.pairs
+        con, ccon = pairs.get("consistency", pairs.get("consistency_pearson")), pairs.get("correct_consistency")
+        columns: list[tuple[str, object, str]] = [("seeds", scores, "runs"), ("metric_mean", scores, "mean")]
+        columns += [("var", scores, "var"), ("con", con, "mean"), ("ccon", ccon, "mean")]
+        columns += [("con_std", con, "std"), ("ccon_std", ccon, "std")]
+        for name in ("precision", "recall", "f1"):
+            macro = study.spreads.get(f"{name}_macro")
+            columns += [(name, macro, "mean"), (f"{name}_std", macro, "var")]
+        columns += [(end, scores, end) for name in ("mean", "std") for end in with_interval(name)[1:]]
+        columns += [(f"con_{end}", con, f"mean_{end}") for end in ("ci_low", "ci_high")]
+        columns += [(f"ccon_{end}", ccon, f"mean_{end}") for end in ("ci_low", "ci_high")]
+        row: dict[str, object] = {name: getattr(study, name) for name in ("model", "benchmark", "task")}
+        row |= {"metric": study.metric.name, "training_size": float(study.training_size or math.nan)}
+        row |= {column: getattr(record, number, math.nan) for column, record, number in columns}
+        row["kappa"] = study.together.get("fleiss_kappa", math.nan)
+        row |= {name: getattr(study.examples, name, math.nan) for name in ("robust_share", "fragile_share")}
+        for short, name in (("kappa", "fleiss_kappa"), ("robust", "robust_share"), ("fragile", "fragile_share")):
+            row[f"{short}_ci_low"], row[f"{short}_ci_high"] = study.intervals.get(name, (math.nan, math.nan))
+        rows.append({**row, "constant_seeds": len(study.constant_seeds)})
+    return pd.DataFrame(rows)
 
 
 def table_7(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
@@ -189,10 +170,9 @@ def table_7(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
     rows
         As :func:`study_rows` gives, or the papers' own numbers in the same columns; in whatever unit.
     """
-    tables = {}
     columns = pd.MultiIndex.from_product([TABLE_7, ("mean", "std")])
-    names = [name for pair in TABLE_7.values() for name in pair]
-    for (model, benchmark), part in rows.groupby(["model", "benchmark"], sort=False):
-        values = part.set_index("task")[names].astype(np.float64)
-        tables[str(model), str(benchmark)] = values.set_axis(columns, axis=1)
-    return tables
+    values = (
+        rows.set_index("task")[[*chain.from_iterable(TABLE_7.values())]].astype(np.float64).set_axis(columns, axis=1)
+    )
+    groups = rows.reset_index().groupby(["model", "benchmark"], sort=False)["index"]
+    return {(str(model), str(benchmark)): values.loc[rows.index.isin(part)] for (model, benchmark), part in groups}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.regression import unit_length
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MetricSpread:
     """One score over S seeds, in the unit of the score.
 
@@ -62,34 +62,28 @@ def metric_spread(scores: npt.ArrayLike, metric: Metric, *, level: float = LEVEL
     level
         Confidence level of both intervals.
     """
-    usable_scores = usable(scores)
-    finite_scores = usable_scores[np.isfinite(usable_scores)]
-    several = len(finite_scores) >= 2
-    lowest, highest = metric.range
-    mean_low, mean_high = mean_interval(finite_scores, level=level)
-    std_low, std_high = std_interval(finite_scores, level=level)
+    finite = usable(scores)
+    finite = finite[np.isfinite(finite)]
+    runs, (lowest, highest) = len(finite), metric.range
+    mean, least, most = (finite.mean(), finite.min(), finite.max()) if runs else (math.nan,) * 3
+    var, std = (known_std(finite), known_std(finite, ddof=1)) if runs > 1 else (math.nan,) * 2
+    mean_low, mean_high = np.clip(mean_interval(finite, level), lowest, highest).tolist()
+    std_low, std_high = std_interval(finite, level=level)
+    std_high = float(np.minimum(std_high, (highest - lowest) / 2))
     return MetricSpread(
-        metric=metric,
-        runs=len(finite_scores),
-        mean=float(finite_scores.mean()) if len(finite_scores) else math.nan,
-        mean_ci_low=mean_low if math.isnan(mean_low) else max(mean_low, lowest),
-        mean_ci_high=mean_high if math.isnan(mean_high) else min(mean_high, highest),
-        var=known_std(finite_scores) if several else math.nan,
-        std=known_std(finite_scores, ddof=1) if several else math.nan,
-        std_ci_low=std_low,
-        std_ci_high=std_high if math.isnan(std_high) else min(std_high, (highest - lowest) / 2),
-        lowest=float(finite_scores.min()) if len(finite_scores) else math.nan,
-        highest=float(finite_scores.max()) if len(finite_scores) else math.nan,
+        metric, runs, float(mean), mean_low, mean_high, var, std, std_low, std_high, float(least), float(most)
     )
 
 
-def mean_interval(scores: FloatArray, *, level: float = LEVEL) -> tuple[float, float]:
+def mean_interval(scores: FloatArray, level: float = LEVEL) -> tuple[float, float]:
     """Return the t interval of the mean over all seeds.
 
     Parameters
     ----------
     scores
         Shape (S,), finite.
+    level
+        Confidence level.
 
     Returns
     -------
@@ -104,19 +98,14 @@ def mean_interval(scores: FloatArray, *, level: float = LEVEL) -> tuple[float, f
     none. A bootstrapped t covers no better there, and is up to four times as wide.
     """
     count = len(scores)
-    spread = known_std(scores, ddof=1) if count >= 2 else 0.0
-    if not spread:
+    if count < 2 or not (spread := known_std(scores, ddof=1)):
         return math.nan, math.nan
     half = t_quantile(count - 1, level) * spread / math.sqrt(count)
-    mean = float(scores.mean())
-    return mean - half, mean + half
-
-
-MEASURES: Final = ("var", "con", "ccon")
+    return float(scores.mean()) - half, float(scores.mean()) + half
 
 
 def size_correlation(
-    sizes: npt.ArrayLike, values: npt.ArrayLike, *, scale: Literal["log", "size"] = "log", level: float = LEVEL
+    sizes: npt.ArrayLike, values: npt.ArrayLike, *, scale: Literal["log", "size"] = "log"
 ) -> dict[str, float]:
     """Return the correlation of training size with a measure, over tasks.
 
@@ -128,8 +117,6 @@ def size_correlation(
         Shape (n,): the measure; nan if a task has none.
     scale
         ``log``: of the logarithm of the size (the axis of Figure 2 of Zhou et al. 2025); ``size``: of the size itself.
-    level
-        Confidence level.
 
     Returns
     -------
@@ -148,6 +135,7 @@ def size_correlation(
     data (RTE is in both benchmarks) count as two. A task with one huge training set rules the correlation with the
     size itself.
     """
+    from scipy.special import ndtri
     from scipy.stats import rankdata
 
     size, value = usable(sizes), usable(values)
@@ -156,46 +144,29 @@ def size_correlation(
     both = np.isfinite(size) & np.isfinite(value)
     size, value = np.log10(size[both]) if scale == "log" else size[both], value[both]
     numbers: dict[str, float] = {"tasks": len(size)}
-    for name, correlation in (
-        ("pearson", _correlation(size, value)),
-        ("spearman", _correlation(rankdata(size), rankdata(value))),
-    ):
-        inflation = 1.0 if name == "pearson" else 1 + correlation**2 / 2
-        interval = _fisher(correlation, len(size), inflation, level)
-        numbers |= dict(zip(with_interval(name), (correlation, *interval), strict=True))
+    for name, pair in (("pearson", (size, value)), ("spearman", (rankdata(size), rankdata(value)))):
+        units = unit_length(np.stack(pair))
+        correlation = float(np.clip(units[0] @ units[1], -1.0, 1.0)) if len(size) > 1 else math.nan
+        low, high = math.nan, math.nan
+        if len(size) > 3 and abs(correlation) < 1:
+            inflation = 1 if name == "pearson" else 1 + correlation**2 / 2
+            half = float(ndtri((1 + LEVEL) / 2)) * math.sqrt(inflation / (len(size) - 3))
+            low, high = (math.tanh(math.atanh(correlation) + end) for end in (-half, half))
+        numbers |= dict(zip(with_interval(name), (correlation, low, high), strict=True))
     return numbers
 
 
-def size_correlations(rows: pd.DataFrame, *, level: float = LEVEL) -> pd.DataFrame:
+def size_correlations(rows: pd.DataFrame) -> pd.DataFrame:
     """Return one row per scale and measure: ``measure``, ``scale``, and what :func:`size_correlation` returns.
 
     Parameters
     ----------
     rows
         One row per task, as :func:`mlflow_l3d.studies.seeds.numbers.over_tasks.study_rows` returns them.
-    level
-        Confidence level.
     """
     scales: tuple[Literal["log", "size"], ...] = ("log", "size")
     return pd.DataFrame(
-        {"measure": measure, "scale": scale}
-        | size_correlation(rows["training_size"], rows[measure], scale=scale, level=level)
+        {"measure": measure, "scale": scale} | size_correlation(rows["training_size"], rows[measure], scale=scale)
         for scale in scales
-        for measure in MEASURES
+        for measure in ("var", "con", "ccon")
     )
-
-
-def _correlation(one: FloatArray, other: FloatArray) -> float:
-    """Return Pearson's correlation; nan below two values, or where one side is one number only."""
-    units = unit_length(np.stack((one, other)))
-    return float(np.clip(units[0] @ units[1], -1.0, 1.0)) if len(one) > 1 else math.nan
-
-
-def _fisher(correlation: float, tasks: int, inflation: float, level: float) -> tuple[float, float]:
-    from scipy.special import ndtri
-
-    if tasks < 4 or math.isnan(correlation) or abs(correlation) >= 1:
-        return math.nan, math.nan
-    half = float(ndtri((1 + level) / 2)) * math.sqrt(inflation / (tasks - 3))
-    centre = math.atanh(correlation)
-    return math.tanh(centre - half), math.tanh(centre + half)

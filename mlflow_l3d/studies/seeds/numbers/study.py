@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, get_args
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -19,10 +19,6 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import as_metric, named, of_kind
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges, Kind, answer_changes, check_seeds, compare_seeds
 from mlflow_l3d.studies.seeds.numbers.spread import MetricSpread, metric_spread
-
-_ROUNDING: Final = 1e-12
-_REPEATS: Final = frozenset({"trial", "epoch", "repeat"})
-"""Settings that number repeats of one thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +80,15 @@ class SeedsStudy:
     seeds: tuple[int, ...]
     scores: pd.DataFrame
     spreads: dict[str, MetricSpread]
-    pairs: dict[str, PairSpread]
-    compared: tuple[int, ...]
-    examples: ExampleVotes | None
-    together: dict[str, float]
-    intervals: dict[str, Interval]
-    constant_seeds: tuple[int, ...]
     chance: float | None
     collapsed_seeds: tuple[int, ...]
-    unanswered_seeds: tuple[int, ...]
+    pairs: dict[str, PairSpread] = field(default_factory=dict)
+    compared: tuple[int, ...] = ()
+    examples: ExampleVotes | None = None
+    together: dict[str, float] = field(default_factory=dict)
+    intervals: dict[str, Interval] = field(default_factory=dict)
+    constant_seeds: tuple[int, ...] = ()
+    unanswered_seeds: tuple[int, ...] = ()
     recorded: pd.DataFrame | None = None
     changes: AnswerChanges | None = None
     unshared: int = 0
@@ -118,7 +114,7 @@ class SeedsStudy:
         if self.examples is None or self.recorded is None:
             return None
         varying = {str(name) for name in self.recorded if self.recorded[name].nunique(dropna=False) > 1}
-        if not varying or varying - _REPEATS:
+        if not varying or varying - {"trial", "epoch", "repeat"}:
             return None
         runs = self.examples.frame["runs"].to_numpy()
         right = np.rint(self.examples.frame["share_right"].to_numpy() * runs).astype(np.int64)
@@ -234,7 +230,7 @@ def seeds_study(
     headline = as_metric(metric or usual[0])
     names = [name for name in dict.fromkeys((headline.name, *usual, *others)) if name in scores]
     table = scores.set_index("seed")[names].astype(np.float64)
-    compared, unshared = None, 0
+    agreement: dict[str, Any] = {}
     if predictions is not None and len(predictions):
         compared = compare_seeds(predictions, seeds, kind, classes, headline)
         tested = predictions
@@ -245,17 +241,16 @@ def seeds_study(
         names = [name for name in dict.fromkeys((*names, *usual)) if name in table or name in computed]
         table = table.reindex(columns=names).astype(np.float64).combine_first(computed)[names]
         table = table.reindex(index=pd.Index(seeds, name="seed"))
-        unshared = predictions["example_id"].nunique() - len(compared.ids)
-        compared = compared if len(compared.ids) else None
+        agreement = compared.found()
+        classes = compared.classes if agreement else classes
+        agreement["changes"] = answer_changes(compared.frame, kind, headline) if repeats and agreement else None
+        agreement["unshared"] = predictions["example_id"].nunique() - len(compared.ids)
     if headline.name not in table:
         raise unknown_name("metric", headline.name, [str(name) for name in table], "one that the runs have:")
-    chance = headline.chance_level(classes if compared is None else compared.classes)
-    constant = () if compared is None else compared.constant()
-    votes = None if compared is None else compared.votes()
-    few = votes is not None and 0 < len(votes.frame) < FEWEST_EXAMPLES
-    low = () if chance is None or few else _low(table[headline.name], chance, constant)
-    unanswered = () if compared is None else compared.unanswered()
-    agreement = SeedAgreement({}, {}, {}) if compared is None else compared.agreement()
+    chance, votes = headline.chance_level(classes), agreement.get("examples")
+    low: set[int] = {*agreement.get("constant_seeds", ())}
+    if chance is not None and (votes is None or len(votes.frame) >= FEWEST_EXAMPLES):
+        low |= _low(table[headline.name], chance, low)
     return SeedsStudy(
         task=task,
         model=model,
@@ -266,24 +261,16 @@ def seeds_study(
         seeds=seeds,
         scores=table,
         spreads={str(name): metric_spread(table[name].to_numpy(), named(str(name)), level=level) for name in table},
-        pairs=agreement.pairs,
-        compared=() if compared is None else compared.seeds,
-        examples=votes,
-        together=agreement.together,
-        intervals=agreement.intervals,
-        constant_seeds=constant,
         chance=chance,
-        collapsed_seeds=tuple(seed for seed in seeds if seed in {*low, *constant} - {*unanswered}),
-        unanswered_seeds=unanswered,
+        collapsed_seeds=tuple(seed for seed in seeds if seed in low - {*agreement.get("unanswered_seeds", ())}),
         recorded=None if recorded is None else recorded.set_index(pd.Index(seeds)),
-        changes=answer_changes(compared.frame, kind, headline) if repeats and compared is not None else None,
-        unshared=unshared,
+        **agreement,
     )
 
 
-def _low(scores: pd.Series, chance: float, constant: Sequence[int]) -> list[int]:
+def _low(scores: pd.Series, chance: float, constant: Collection[int]) -> set[int]:
     """Return the seeds whose scores say that they collapsed, by the rule of investigations."""
     known_scores = scores.dropna()
-    low = known_scores <= chance + _ROUNDING
+    low = known_scores <= chance + 1e-12
     down = (low | known_scores.index.isin(constant)).to_numpy()
-    return known_scores.index[low].tolist() if many_or_apart(known_scores.to_numpy(), down, chance) else []
+    return {*known_scores.index[low]} if many_or_apart(known_scores.to_numpy(), down, chance) else set()

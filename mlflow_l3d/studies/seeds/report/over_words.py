@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report.numbers import between, percent, plain, probability, signed, unit_of
+from mlflow_l3d.report.numbers import between, plain, probability, signed, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed
@@ -26,7 +27,7 @@ def over_headline(models: Sequence[ModelOverTasks]) -> str:
     if not rows:
         return "Too few seeds have a score to compare tasks."
     most = " most" if len(rows) > 1 else ""
-    return f"The seed moves the score{most} on {rows[0]['name']}: VAR {_var(rows[0])}."
+    return f"The seed moves the score{most} on {rows[0]['name']}: VAR {rows[0]['size']}."
 
 
 def _tests(models: Sequence[ModelOverTasks]) -> list[BetterSeed]:
@@ -38,20 +39,17 @@ def task_rows(models: Sequence[ModelOverTasks]) -> list[dict[Any, Any]]:
     """Return the tasks of all models whose spread is known, the largest first, errors in their own unit last.
 
     A row is one of :func:`~mlflow_l3d.studies.seeds.numbers.over_tasks.study_rows`, with the metric as an object,
-    a name, and the scores of the seeds around their mean, in per cent.
+    a name, the scores of the seeds around their mean, in per cent, and the size of VAR as text.
     """
     rows: list[dict[Any, Any]] = []
     for model in models:
         for row, (label, scores) in zip(model.rows.to_dict("records"), model.matrix.iterrows(), strict=True):
             name = f"{label}, {model.model}" if len(models) > 1 and model.model else str(label)
-            around = 100 * (scores - scores.mean()).dropna()
-            rows.append({**row, "name": name, "metric": named(row["metric"]), "around": around})
+            around, metric = 100 * (scores - scores.mean()).dropna(), named(row["metric"])
+            size = unit_of(metric).size(row["var"])
+            rows.append({**row, "name": name, "metric": metric, "around": around, "size": size})
     rows = [row for row in rows if not math.isnan(row["var"])]
     return sorted(rows, key=lambda row: (not row["metric"].percent, -row["var"]))
-
-
-def _var(row: Mapping[Any, Any]) -> str:
-    return unit_of(row["metric"]).size(row["var"])
 
 
 def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answer]:
@@ -59,30 +57,25 @@ def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answ
     rows, tests = task_rows(models), _tests(models)
     where = "Too few seeds have a score."
     if rows:
-        least = f" Least: **{rows[-1]['name']}**, {_var(rows[-1])}." if len(rows) > 1 else ""
-        where = f"On **{rows[0]['name']}**: [[VAR|var]] is **{_var(rows[0])}**.{least}"
-    better, size, slopes = [], [], []
+        least = f" Least: **{rows[-1]['name']}**, {rows[-1]['size']}." if len(rows) > 1 else ""
+        where = f"On **{rows[0]['name']}**: [[VAR|var]] is **{rows[0]['size']}**.{least}"
+    better, size, falls = [], [], set()
     for model in models:
         name = f"{model.model}: " if len(models) > 1 and model.model else ""
         better += [name + " ".join(better_sentences(model))] if _tests([model]) else []
         slope = model.correlations.query("measure == 'var' and scale == 'log'").iloc[0]
         low, high = float(slope["pearson_ci_low"]), float(slope["pearson_ci_high"])
         if not math.isnan(low):
-            slopes.append(slope["pearson"] if high < 0 or low > 0 else math.nan)
+            falls.add("Yes" if high < 0 else "No" if low > 0 else "Undecided")
             numbers = f"{signed(slope['pearson'])} ({between(low, high)}), over {slope['tasks']} tasks"
             size.append(f"{name}VAR correlates with the log of the size at {numbers}.")
-    falls = [slope < 0 for slope in slopes if not math.isnan(slope)]
-    settled = "It depends on the model" if any(falls) else "Undecided"
-    if len(falls) == len(slopes) and len(set(falls)) == 1:
-        settled = "Yes" if falls[0] else "No"
+    settled = "It depends on the model" if "Yes" in falls else "Undecided"
+    settled = falls.pop() if len(falls) == 1 else settled
+    unknown = ("Too few tasks have a known training size.",)
     return (
         Answer("Where does the seed matter most?", "", (where,)),
         Answer("Is there a better seed?", "", (_better(tests), *better)),
-        Answer(
-            "Do larger training sets make it matter less?",
-            settled if size else "",
-            tuple(size) or ("Too few tasks have a known training size.",),
-        ),
+        Answer("Do larger training sets make it matter less?", settled if size else "", tuple(size) or unknown),
     )
 
 
@@ -116,11 +109,11 @@ def better_sentences(model: ModelOverTasks) -> tuple[str, ...]:
     sentences = [
         f"Over {len(better.tasks)} tasks and {len(better.seeds)} seeds, {verdict} (Friedman's test, p "
         f"{probability(better.p)}).",
-        f"Effect size: Kendall's W {plain(better.kendall_w)} ({percent(better.level)}: {limits}); chance alone gives "
+        f"Effect size: Kendall's W {plain(better.kendall_w)} (95 %: {limits}); chance alone gives "
         f"{plain(1 / len(better.tasks))}. The rankings of two tasks correlate with {signed(better.rank_correlation)} "
         "on average.",
     ]
     orders = (len(better.tasks) - 1) * math.lgamma(len(better.seeds) + 1)
-    if orders < -math.log(1 - better.level):  # the smallest p-value there is
+    if orders < -math.log(1 - LEVEL):  # the smallest p-value there is
         sentences.append("So few tasks and seeds cannot show a better seed, however good it is.")
     return tuple(sentences)

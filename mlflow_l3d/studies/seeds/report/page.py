@@ -15,12 +15,11 @@ from markupsafe import Markup
 from mlflow_l3d.report.draw import WIDTH, sheet, short, text
 from mlflow_l3d.report.examples import MOST, fragile_examples, shares_bar
 from mlflow_l3d.report.html import Snippet, prose
-from mlflow_l3d.report.numbers import counted, plain, probability, shorten
+from mlflow_l3d.report.numbers import between, counted, plain, probability, shorten
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.strip import score_strip
-from mlflow_l3d.report.table import Table
-from mlflow_l3d.studies.seeds.numbers.better_seed import NAMED_SEED, BetterSeed, normalised
+from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed, normalised
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.report import cite, over_words, tables, words
@@ -33,22 +32,12 @@ _HEAT: Final = (
     "Colours: distance from the task's mean in its own standard deviations (z), blue better. Numbers: the same in "
     "percentage points."
 )
-_NAMED: Final = 20
-"""More dots than this have no names."""
-_METRICS, _TASKS = 5, 8
-"""Rows of a first table."""
-_NOTES: Final = 3
-"""More notes are on the page alone."""
-LARGEST_Z: Final = 2.5
-"""Colours end here: of ten seeds none can be further than 3 from the mean."""
-MOST_TASKS, MOST_SEEDS = 14, 40
 _LEFT: Final = 12.0
 """Room for the names of seeds, in per cent."""
 _CELL: Final = Markup(
     '<rect x="{}%" y="{}" width="{}%" height="{}" fill="{}" fill-opacity="{:.3f}"><title>{}</title></rect>'
 )
 _TURNED: Final = Markup('<text transform="translate({} {}) rotate(-35)" text-anchor="end">{}</text>')
-_BETTER, _WORSE, _ABSENT = "#0072b2", "#d55e00", "#9aa3b0"
 
 
 def seeds_document(
@@ -79,9 +68,8 @@ def seeds_document(
     short = [*words.short_notes(study, failed)]
     worst = None if study.examples is None else study.examples.most_fragile(MOST)
     fragile = fragile_examples(worst, classes=source.classes, runs=f"{unit}s", are_rows=source.are_numbered)
-    first_notes = [shorten(note, 200) for note in notes[:_NOTES]]
-    if len(notes) > _NOTES:
-        first_notes.append(f"{counted(len(notes) - _NOTES, 'more note')} in the report.")
+    first_notes = [shorten(note, 200) for note in notes[:3]]
+    first_notes += [f"{counted(len(notes) - 3, 'more note')} in the report."] if len(notes) > 3 else []
     named = replace(source, task=source.task or study.task, model=study.model)
     behind = [run for run, score in zip(runs, study.scores[study.metric.name], strict=False) if math.isfinite(score)]
     return Document(
@@ -91,8 +79,8 @@ def seeds_document(
         place=source.place(counted(len(study.seeds), unit)),
         answers=words.study_answers(study, is_typed=source.is_typed),
         drawing=_strip(study),
-        table=tables.metric_table(study, _METRICS),
-        steps=words.steps(study, source, failed),
+        table=tables.metric_table(study, most=5),
+        steps=[*words.steps(study, source, failed)][:2],
         lines=lines,
         remarks=[*short, *first_notes],
         notes=short,
@@ -119,7 +107,7 @@ def _strip(study: SeedsStudy) -> Drawing | None:
         std=study.own.std,
         run=study.unit,
         names=[f"{study.unit} {seed}" for seed in scores.index],
-        dot_labels=[str(seed) for seed in scores.index] if len(scores) <= _NAMED else (),
+        dot_labels=[str(seed) for seed in scores.index] if len(scores) <= 20 else (),
         collapsed=[at for at, seed in enumerate(scores.index) if seed in study.collapsed_seeds],
     )
     parts = [drawn.html, Markup('<p class="note">{}</p>').format(prose(drawn.caption))]
@@ -147,7 +135,6 @@ def over_tasks_document(
     title, lines
         As in :class:`mlflow_l3d.report.page.Document`.
     """
-    several, source = len(models) > 1, source or Source()
     rows = pd.concat([model.rows for model in models], ignore_index=True)
     sections = [
         Section("All tasks", [tables.tasks_table(models)]),
@@ -155,11 +142,9 @@ def over_tasks_document(
     ]
     files = []
     for number, model in enumerate(models):
-        name, ending = f" ({model.model})" if model.model else "", f"-{number}" if several else ""
+        name, ending = f" ({model.model})" if model.model else "", f"-{number}" if models[1:] else ""
         heat = Drawing(seed_heatmap(model.matrix, model.better_seed, title=model.model), _HEAT, f"seed_by_task{ending}")
-        tested: list[Drawing | Table | None] = []
-        if model.better_seed is not None:
-            tested = [heat, tables.rank_table(model.better_seed)]
+        tested = (heat, tables.rank_table(model.better_seed)) if model.better_seed else ()
         files += [] if tested else [heat]
         notes = [Item(note) for note in model.notes]
         sections += [
@@ -170,9 +155,9 @@ def over_tasks_document(
         title=title,
         headline=over_words.over_headline(models),
         about=" · ".join(filter(None, (model.model for model in models))),
-        place=source.place(counted(len(rows), "task")),
+        place=(source or Source()).place(counted(len(rows), "task")),
         answers=over_words.over_answers(models),
-        table=tables.tasks_table(models, _TASKS),
+        table=tables.tasks_table(models, most=8),
         steps=over_words.over_steps(models, sources),
         lines=lines,
         sections=sections,
@@ -201,35 +186,30 @@ def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, titl
     scaled = normalised(matrix).to_numpy().T
     distance = 100 * matrix.sub(matrix.mean(axis=1), axis=0).to_numpy(dtype=np.float64).T
     seeds, tasks = scaled.shape
-    has_numbers = tasks <= MOST_TASKS and seeds <= MOST_SEEDS
+    has_numbers = tasks <= 14 and seeds <= 40
     lines = [shorten(title, 60)] if title else []
     if better is not None:
-        limits = f"{plain(better.kendall_w_ci_low)} to {plain(better.kendall_w_ci_high)}"
+        limits = between(better.kendall_w_ci_low, better.kendall_w_ci_high, plain)
         lines.append(f"Friedman p {probability(better.p)}, Kendall's W {plain(better.kendall_w)} ({limits})")
     parts = [text(0, 16 + 18 * at, line, kind="strong", anchor="start") for at, line in enumerate(lines)]
     top, row, width = 12 + 18 * len(lines), 22 if has_numbers else 10, (100 - _LEFT) / max(1, tasks)
     names = [shorten(str(name), 20) for name in matrix.index]
     for (at, task), z in np.ndenumerate(scaled):
         x, y = _LEFT + width * task, top + row * at
-        where, is_known = f"{names[task]}, seed {matrix.columns[at]}", np.isfinite(z)
-        colour = _ABSENT if not is_known else _BETTER if z > 0 else _WORSE
-        depth = 0.75 * min(abs(z) / LARGEST_Z, 1.0) if is_known else 1.0
-        told = f"{where}: z {z:+.2f}" if is_known else f"{where}: no score"
-        parts.append(_CELL.format(short(x), y, short(width), row, colour, depth, told))
-        if has_numbers and np.isfinite(distance[at, task]):
-            moved = float(distance[at, task])
+        where = f"{names[task]}, seed {matrix.columns[at]}"
+        colour, depth, said = "#9aa3b0", 1.0, f"{where}: no score"
+        if np.isfinite(z):  # of ten seeds none can be further than 3 from the mean
+            colour, depth = "#0072b2" if z > 0 else "#d55e00", 0.75 * min(abs(z) / 2.5, 1.0)
+            said = f"{where}: z {z:+.2f}"
+        parts.append(_CELL.format(short(x), y, short(width), row, colour, depth, said))
+        if has_numbers and np.isfinite(moved := distance[at, task]):
             digits = 1 if abs(moved) < 99.95 else 0
-            words = f"{round(moved, digits) + 0.0:+.{digits}f}"
-            parts.append(text(x + width / 2, y + 15, words, kind="strong", anchor="middle"))
+            number = f"{round(float(moved), digits) + 0.0:+.{digits}f}"
+            parts.append(text(x + width / 2, y + 15, number, kind="strong", anchor="middle"))
     for at in range(0, seeds, 1 if has_numbers else max(1, seeds // 30)):
-        kind = "strong" if int(matrix.columns[at]) == NAMED_SEED else ""
+        kind = "strong" if int(matrix.columns[at]) == 42 else ""  # the seed that people choose
         parts.append(text(_LEFT - 1, top + row * at + row / 2 + 4, str(matrix.columns[at]), kind=kind, anchor="end"))
-    bottom, is_turned = top + row * seeds + 18, tasks > 6 or max(map(len, names), default=0) > 10
+    bottom = top + row * seeds + 14
     for task, name in enumerate(names):
-        x = _LEFT + width * (task + 0.5)
-        parts.append(
-            _TURNED.format(short(WIDTH * x / 100 + 4), bottom - 4, name)
-            if is_turned
-            else text(x, bottom, name, anchor="middle")
-        )
-    return sheet(bottom + (76 if is_turned else 8), "Normalised scores of seeds on tasks", *parts)
+        parts.append(_TURNED.format(short(WIDTH * (_LEFT + width * (task + 0.5)) / 100 + 4), bottom, name))
+    return sheet(bottom + 80, "Normalised scores of seeds on tasks", *parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -17,6 +17,8 @@ from mlflow_l3d.report.numbers import (
     POINTS,
     UNITS,
     between,
+    cell_of,
+    interval_of,
     plain,
     points,
     shorten,
@@ -60,9 +62,6 @@ PAIR_NOTE: Final = (
     "some, none (of as many seeds as here). Intervals leave out one seed at a time, with all its pairs; those of a std "
     "are rough."
 )
-TABLE_7_NOTE: Final = (
-    "Mean (and std with ddof=0) in %: over seeds; of CON and CCON over pairs. P, R, F1: macro averages."
-)
 
 
 def in_unit(study: SeedsStudy, text: str) -> str:
@@ -74,15 +73,15 @@ def metric_table(study: SeedsStudy, most: int | None = None) -> Table | None:
     """Return mean and standard deviation of each metric of one study, the task's own first; a short form of `most`."""
     if study.own.runs < 2:
         return None
-    columns = ("metric", "mean", "[[typically ±|std]]", f"worst {study.unit}", f"best {study.unit}")
-    head = columns if most else (*columns, "[[VAR|var]]", f"{study.unit}s")
     rows = []
     for name in list(dict.fromkeys((study.metric.name, *study.spreads)))[:most]:
         one, shown = study.spreads[name], unit_of(study.spreads[name].metric).text
-        cells = ["\n".join(_with_interval(one, number, shown, "({} to {})")) for number in ("mean", "std")]
-        ends = map(shown, [one.lowest, one.highest][:: int(one.metric.sign)])
-        rows.append((name, *cells, *ends, shown(one.var), str(one.runs))[: len(head)])
-    return Table(head, tuple(rows), in_unit(study, NOTE))
+        worst, best = map(shown, [one.lowest, one.highest][:: int(one.metric.sign)])
+        cells = {"metric": name, "mean": cell_of(vars(one), "mean", shown)}
+        cells |= {"[[typically ±|std]]": cell_of(vars(one), "std", shown)}
+        cells |= {f"worst {study.unit}": worst, f"best {study.unit}": best}
+        rows.append(cells if most else cells | {"[[VAR|var]]": shown(one.var), f"{study.unit}s": str(one.runs)})
+    return Table.of(rows, in_unit(study, NOTE))
 
 
 def shares(study: SeedsStudy) -> list[tuple[str, float]]:
@@ -104,8 +103,7 @@ def tasks_table(models: Sequence[ModelOverTasks], most: int | None = None) -> Ta
         cells = {"task": shorten(row["name"], 40), "mean": "", scale: Drawn(dots_bar(around, axis, row["name"]))}
         for head, (value, start) in list(_COLUMNS.items())[: 3 if most else None]:
             shown = unit_of(row["metric"]).text if value in ("metric_mean", "var") else points
-            limits = between(row[f"{start}_ci_low"], row[f"{start}_ci_high"], shown, "({} to {})")
-            cells[head] = "\n".join(part for part in (shown(row[value]), limits) if part != MISSING) or "-"
+            cells[head] = with_limits(shown(row[value]), interval_of(row, start, shown), "({})").replace(MISSING, "-")
         size = {"training\nexamples": plain(row["training_size"], 0), "metric": row["metric"].name}
         body.append(cells if most else cells | size)
     if not body:
@@ -115,6 +113,7 @@ def tasks_table(models: Sequence[ModelOverTasks], most: int | None = None) -> Ta
 
 def published_tables(rows: pd.DataFrame) -> list[Table]:
     """Return Tables 7 and 8 of Zhou et al. 2025, for each model and benchmark; the std in a second line."""
+    note = "Mean (and std with ddof=0) in %: over seeds; of CON and CCON over pairs. P, R, F1: macro averages."
     shown: list[Table] = []
     for names, part in table_7(rows).items():
         body = []
@@ -123,41 +122,33 @@ def published_tables(rows: pd.DataFrame) -> list[Table]:
             texts = ["-" if math.isnan(mean) else f"{points(mean)}\n(±{points(std)})" for mean, std in pairs]
             body.append((shorten(str(task), 20), *texts))
         title = ", ".join(shorten(name, 60) for name in names if name) or "all tasks"
-        shown.append(Table(("", *part.columns.get_level_values(0).unique()), tuple(body), TABLE_7_NOTE, title=title))
+        shown.append(Table(("", *part.columns.get_level_values(0).unique()), tuple(body), note, title=title))
     return shown
-
-
-def _with_interval(one: object, name: str, shown: Callable[[float], str], form: str = "{} to {}") -> list[str]:
-    """Return a number of a record of spread, and its interval; the empty text if it has none."""
-    limits = between(getattr(one, f"{name}_ci_low"), getattr(one, f"{name}_ci_high"), shown, form)
-    return [shown(getattr(one, name)), "" if limits == MISSING else limits]
 
 
 def pair_table(study: SeedsStudy) -> Table | None:
     """Return agreement over pairs of seeds; None without predictions."""
     if not study.pairs:
         return None
-    rows = [
-        (NAMES[name], *_with_interval(one, "mean", points), *_with_interval(one, "std", points))
-        for name, one in study.pairs.items()
-    ]
+    rows = []
+    for name, one in study.pairs.items():
+        mean, std = (interval_of(vars(one), number, points) for number in ("mean", "std"))
+        rows.append((NAMES[name], points(one.mean), mean, points(one.std), std))
     for name in [name for name in TOGETHER if name in study.intervals]:
         shown = UNITS.text if name == "absolute_difference" else points
         rows.append((TOGETHER[name], shown(study.together[name]), between(*study.intervals[name], shown), "", ""))
-    return Table(
-        ("agreement (%)", "mean", "95 %", "std of pairs", "95 % of std"), tuple(rows), in_unit(study, PAIR_NOTE)
-    )
+    head = ("agreement (%)", "mean", "95 %", "std of pairs", "95 % of std")
+    return Table(head, tuple(rows), in_unit(study, PAIR_NOTE))
 
 
 def passes_table(study: SeedsStudy) -> Table | None:
     """Return pass^k and pass@k of repeats; None if the runs are none."""
     if (passes := study.passes) is None:
         return None
-    heads = {"all": "all right: pass^k (%)", "any": "one right: pass@k (%)"}
     shown, rows = partial(points, digits=1), []
     for row in passes.to_dict("records"):
         cells = {"k runs": str(row["k"])}
-        for name, head in heads.items():
+        for name, head in {"all": "all right: pass^k (%)", "any": "one right: pass@k (%)"}.items():
             limits = between(row[f"{name}_low"], row[f"{name}_high"], shown, "({} to {})")
             cells[head] = with_limits(shown(row[f"{name}_pass"]), limits)
         rows.append(cells)
@@ -168,17 +159,14 @@ def passes_table(study: SeedsStudy) -> Table | None:
 def seed_table(study: SeedsStudy) -> Table:
     """Return the own metric of each seed, and its mean agreement with the others; of runs their settings, too."""
     frame, score = study.to_frame(), unit_of(study.metric).text
-    recorded = pd.DataFrame() if study.recorded is None else study.recorded
-    differ = [str(name) for name in recorded if recorded[name].nunique() > 1]
-    agreement = [name for name in NAMES if name in frame]
+    settings = frame.filter(regex=r"^setting\.").nunique()
     rows = []
     for row in frame.to_dict("records"):
         cells = {study.unit: str(row["seed"]), study.metric.name: score(row[study.metric.name])}
-        cells |= {name: shorten(str(row[f"setting.{name}"]), 24) for name in differ}
-        cells |= {f"{NAMES[name]} with the others": points(row[name]) for name in agreement}
-        if "collapsed" in frame:
-            constant = "constant" in frame and row["constant"]
-            cells[""] = "one prediction only" if constant else "collapsed" if row["collapsed"] else ""
+        cells |= {str(name)[8:]: shorten(str(row[name]), 24) for name in settings.index[settings > 1]}
+        cells |= {f"{short} with the others": points(row[name]) for name, short in NAMES.items() if name in row}
+        if "collapsed" in row:
+            cells[""] = "one prediction only" if row.get("constant") else "collapsed" * row["collapsed"]
         rows.append(cells)
     return Table.of(rows)
 
@@ -193,11 +181,11 @@ def seed_frame(study: SeedsStudy) -> pd.DataFrame:
 
 def rank_table(better: BetterSeed) -> Table:
     """Return the seeds, best mean rank first."""
-    rows = tuple(
-        (str(int(row["seed"])), plain(row["mean_rank"]), signed(row["mean_z"]), str(int(row["first"])))
-        for row in better.of_seeds.to_dict("records")
-    )
-    return Table(("seed", "mean rank", "mean z", "best on tasks"), rows, "Rank 1 is the best seed of a task.")
+    rows = [
+        {"seed": str(seed), "mean rank": plain(rank), "mean z": signed(z), "best on tasks": str(first)}
+        for seed, rank, z, first in better.of_seeds.itertuples(index=False)
+    ]
+    return Table.of(rows, "Rank 1 is the best seed of a task.")
 
 
 def correlation_table(correlations: pd.DataFrame) -> Table:
@@ -207,7 +195,7 @@ def correlation_table(correlations: pd.DataFrame) -> Table:
         scale = "log size" if row["scale"] == "log" else "size"
         cells = [f"{row['measure'].upper()}, {scale}", str(row["tasks"])]
         for name in ("pearson", "spearman"):
-            cells += [signed(row[name]), between(row[f"{name}_ci_low"], row[f"{name}_ci_high"])]
+            cells += [signed(row[name]), interval_of(row, name)]
         rows.append(tuple(cells))
     head = ("training size with", "tasks", "Pearson", "95 %", "Spearman", "95 %")
     return Table(head, tuple(rows), "Intervals by Fisher's z.")

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
 import pandas as pd
 
@@ -21,14 +20,6 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import RETRY, Answer, Step, few_runs, may_be_luck
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
-
-ONLY_OF_SEEDS: Final = frozenset({"seeds", "validation_fraction", "self_test"})
-"""Parameters that `investigate` does not have, or not with the same meaning."""
-_MOVED_BY_FEW: Final = (
-    "VAR then says how often training fails, and the interval of robust examples is too narrow: it covers about 70 %."
-)
-_LISTED: Final = 6
-"""Seeds that a first screen names at most."""
 
 
 def headline(study: SeedsStudy) -> str:
@@ -79,154 +70,128 @@ def _changed_rows(changes: AnswerChanges, whom: str = "") -> str:
     requests, rows = f"{changes.repeats} identical requests{whom}", f"{changes.rows:,} rows"
     if not changes.changed:
         return f"{requests} gave the same answer for each of {rows}."
-    scored = f"{changes.score_changed:,} of these change{'s' * (changes.score_changed == 1)} the score"
+    parts = f"; {changes.score_changed:,} of these change{'s' * (changes.score_changed == 1)} the score."
     if changes.unread:
-        each = f"{changes.changed - changes.unread:,} change the answer, {changes.unread:,} are sometimes unreadable"
-        if not whom:
-            return f"{requests}: of {rows} {each}."
-        return f"{requests} gave different answers for {changes.changed:,} of {rows}: {each}."
-    return f"{requests} gave different answers for {changes.changed:,} of {rows}; {scored}."
-
-
-def _changes(study: SeedsStudy, changes: AnswerChanges) -> Answer:
-    """Return how many rows have more than one answer, and how many others may."""
-    limits = between(*changes.interval, partial(points, digits=1))
-    lead = f"{_changed_rows(changes, f' to {study.model}')} Of all such rows, {limits} % may change (95 %)."
-    what = (
-        f"The interval is exactly binomial. An answer is the class or text of a reply; its score: {changes.scored_by}."
-    )
-    others = "A server that answers several requests at once may answer otherwise: compare concurrency=1."
-    return Answer("Does the same request get the same answer?", "", (lead, what, others))
+        read = changes.changed - changes.unread
+        parts = f": {read:,} change the answer, {changes.unread:,} are sometimes unreadable."
+    return f"{requests} gave different answers for {changes.changed:,} of {rows}{parts}"
 
 
 def study_answers(study: SeedsStudy, *, is_typed: bool = True) -> tuple[Answer, ...]:
     """Return what one study says about the score, about the seeds themselves, and about single predictions."""
+    luck = Answer("How much is luck?", "", tuple(_luck(study)))
+    stable = Answer("Are single predictions stable?", "", tuple(_stable(study, is_typed)))
     if study.changes is not None:
-        return _changes(study, study.changes), _luck(study), _stable(study, is_typed)
-    second = _lucky(study) if study.passes is None else _every_time(study, study.passes)
-    return _luck(study), second, _stable(study, is_typed)
-
-
-def _every_time(study: SeedsStudy, passes: pd.DataFrame) -> Answer:
-    """Return how many examples are right in all runs."""
+        same = tuple(_changes(study, study.changes))
+        return Answer("Does the same request get the same answer?", "", same), luck, stable
+    if (passes := study.passes) is None:
+        return luck, Answer(f"Was a {study.unit} lucky?", "", tuple(_lucky(study))), stable
     last = passes.iloc[-1]
     every, some = (points(last[name], 1) for name in ("all_pass", "any_pass"))
     lead = f"**{every} %** of the examples are right in all {last['k']:.0f} runs, {some} % in at least one."
-    return Answer("Is it right every time?", "", (lead + _collapses(study),))
+    return luck, Answer("Is it right every time?", "", (lead + _collapses(study),)), stable
 
 
-def _luck(study: SeedsStudy) -> Answer:
-    question, scores, unit = "How much is luck?", study.own, study.unit
+def _changes(study: SeedsStudy, changes: AnswerChanges) -> Iterator[str]:
+    """Yield how many rows have more than one answer, and how many others may."""
+    limits = between(*changes.interval, partial(points, digits=1))
+    yield f"{_changed_rows(changes, f' to {study.model}')} Of all such rows, {limits} % may change (95 %)."
+    yield f"The interval is exactly binomial. An answer is the class or text of a reply, scored by {changes.scored_by}."
+    yield "A server that answers several requests at once may answer otherwise: compare concurrency=1."
+
+
+def _luck(study: SeedsStudy) -> Iterator[str]:
+    scores, unit = study.own, study.unit
     if scores.runs < 2:
-        return Answer(question, "", (f"{counted(scores.runs, unit)} with a score; at least 2 are needed.",))
-    shown, values = unit_of(study.metric).text, unit_of(study.metric).scale * scored(study)
-    written = unit_of(study.metric).written
-    numbers = (values.min(), values.max(), values.mean(), unit_of(study.metric).scale * scores.std)
-    low, high, mean, std = (written(each, digits(study)) for each in numbers)
-    metric = f"{study.metric}, %" if study.metric.percent else f"{study.metric}"
-    lead = (
-        f"**{scores.runs} {unit}s** scored **{low} to {high}** ({metric}), on average **{mean}**, [[typically|std]] "
-        f"**± {std}**."
-    )
-    lead += few_runs(scores.runs - 1)
-    details = [f"With ddof=0, as published, the standard deviation (VAR) is {shown(scores.var)}."]
+        yield f"{counted(scores.runs, unit)} with a score; at least 2 are needed."
+        return
+    shown, metric = unit_of(study.metric).text, f"{study.metric}{', %' * study.metric.percent}"
+    numbers = (scores.lowest, scores.highest, scores.mean, scores.std)
+    low, high, mean, std = (shown(each, digits(study)) for each in numbers)
+    lead = f"**{scores.runs} {unit}s** scored **{low} to {high}** ({metric}), on average **{mean}**, [[typically|std]] "
+    yield f"{lead}**± {std}**.{few_runs(scores.runs - 1)}"
+    yield f"With ddof=0, as published, the standard deviation (VAR) is {shown(scores.var)}."
     if (spread := between(scores.std_ci_low, scores.std_ci_high, shown)) != MISSING:
-        details.append(f"All {unit}s would have a standard deviation of {spread} (95 %, normal scores or not).")
+        yield f"All {unit}s would have a standard deviation of {spread} (95 %, normal scores or not)."
     population = study.together.get("accuracy_std_population", math.nan)
     if study.metric.name == "accuracy" and not math.isnan(population):
-        details.append(
-            f"Of the {shown(scores.std)}, {shown(population)} would be left on an endless test set; the rest comes "
-            "with these examples."
-        )
-    return Answer(question, "", (lead, *details))
+        left = f"Of the {shown(scores.std)}, {shown(population)} would be left on an endless test set"
+        yield f"{left}; the rest comes with these examples."
 
 
-def _lucky(study: SeedsStudy) -> Answer:
-    question, scores, unit = f"Was a {study.unit} lucky?", scored(study), unit_of(study.metric)
+def _lucky(study: SeedsStudy) -> Iterator[str]:
+    scores, unit = scored(study), study.unit
     if len(scores) < 2:
-        lead = f"Two scores are needed to compare {study.unit}s."
+        lead = f"Two scores are needed to compare {unit}s."
     elif study.own.std == 0:
         lead = f"All have the same score: {why}." if (why := _hidden(study)) else "**No:** all have the same score."
     else:
-        shown = partial(unit.text, digits=digits(study))
-        low, high = (
-            f"**{_named(study.unit, scores.index[scores == end])}** ({shown(end)})"
-            for end in (scores.min(), scores.max())
-        )
-        worst, best = (low, high)[:: int(study.metric.sign)]
+        shown = partial(unit_of(study.metric).text, digits=digits(study))
+        ends = ((end, scores.index[scores == end]) for end in (scores.min(), scores.max()))
+        named = [f"**{unit}{'s' * (len(seeds) > 1)} {_list(seeds, 6)}** ({shown(end)})" for end, seeds in ends]
+        worst, best = named[:: int(study.metric.sign)]
         lead = f"Best of {len(scores)}: {best}; worst: {worst}. Do not report one alone."
-    return Answer(question, "", (lead + _collapses(study), *_seed_details(study)))
-
-
-def _named(unit: str, seeds: Sequence[int]) -> str:
-    return f"{unit}{'s' * (len(seeds) > 1)} {_list(seeds, _LISTED)}"
+    yield lead + _collapses(study)
+    if study.collapsed_seeds:
+        chance = math.nan if study.chance is None else study.chance
+        low = "" if math.isnan(chance) else f"score at or below chance ({unit_of(study.metric).text(chance)}) or "
+        yield f"{unit.title()}s that {low}give every example the same prediction: {_list(study.collapsed_seeds)}."
+        if len(study.collapsed_seeds) < study.judged:
+            failing = "VAR then says how often training fails"
+            yield f"{failing}, and the interval of robust examples is too narrow: it covers about 70 %."
+    elif study.judged:
+        most = f"up to {points(unseen_share(study.judged, 0.95), 0)} % of all {unit}s may collapse"
+        yield f"With {study.judged} {unit}s that all train, {most}. The intervals here are about those that do not."
 
 
 def _collapses(study: SeedsStudy) -> str:
     """Return which seeds collapsed, as a further sentence."""
     seeds = study.collapsed_seeds
-    return f" **{len(seeds)}** [[collapsed|collapsed]]: {_list(seeds, _LISTED)}." if seeds else ""
+    return f" **{len(seeds)}** [[collapsed|collapsed]]: {_list(seeds, 6)}." if seeds else ""
 
 
-def _seed_details(study: SeedsStudy) -> Iterator[str]:
-    unit = study.unit
-    if study.collapsed_seeds:
-        level = math.nan if study.chance is None else study.chance
-        low = "" if math.isnan(level) else f"score at or below chance ({unit_of(study.metric).text(level)}) or "
-        yield f"{unit.title()}s that {low}give every example the same prediction: {_list(study.collapsed_seeds)}."
-        if len(study.collapsed_seeds) < study.judged:
-            yield _MOVED_BY_FEW
-    elif study.judged:
-        yield (
-            f"With {study.judged} {unit}s that all train, up to {points(unseen_share(study.judged, 0.95), 0)} % of all "
-            f"{unit}s may collapse. The intervals here are about those that do not."
-        )
-
-
-def _stable(study: SeedsStudy, is_typed: bool) -> Answer:
-    question, unit, examples = "Are single predictions stable?", study.unit, study.examples
+def _stable(study: SeedsStudy, is_typed: bool) -> Iterator[str]:
+    unit, examples, shown = study.unit, study.examples, partial(points, digits=1)
+    kappa = study.together.get("fleiss_kappa", math.nan)
+    beyond = "" if math.isnan(kappa) else f"Agreement beyond chance (kappa) is {plain(kappa)}"
     if examples is not None and 0 < len(examples.frame) < FEWEST_EXAMPLES:
-        few = f"There are {counted(len(examples.frame), 'test example')}, and at least {FEWEST_EXAMPLES} are needed."
-        return Answer(question, "", (f"Not reported: the {unit}s share fewer than {FEWEST_EXAMPLES} examples.", few))
-    if examples is not None:
+        yield f"Not reported: the {unit}s share fewer than {FEWEST_EXAMPLES} examples."
+        yield f"There are {counted(len(examples.frame), 'test example')}, and at least {FEWEST_EXAMPLES} are needed."
+    elif examples is not None:
         seeds = len(study.compared)
         con, ccon = (study.pairs[name].mean for name in ("consistency", "correct_consistency"))
-        details = [
-            f"Two {unit}s give {points(ccon, 1)} % of the {len(examples.frame):,} examples the right answer (mean over "
-            f"{counted(seeds * (seeds - 1) // 2, 'pair')}).",
-            f"{points(examples.robust_share, 1)} % are right under every {unit} (robust"
-            f"{_limits(study, 'robust_share', lambda share: points(share, 1), ', ')}), "
-            f"{points(examples.fragile_share, 1)} % under some (fragile), "
-            f"{points(examples.never_right_share, 1)} % under none.",
-        ]
-        if (kappa := study.together.get("fleiss_kappa")) is not None:
-            details.append(f"Agreement beyond chance (kappa) is {plain(kappa)}{_limits(study, 'fleiss_kappa', plain)}.")
-        agree = f"[[Two {unit}s agree|agree]] on **{points(con, 1)} %** of the predictions"
-        return Answer(question, "", (f"{agree}{changed_predictions(1 - con, unit)}.", *details))
-    if "absolute_difference" in study.together:
-        pearson, ccc = (plain(study.pairs[f"consistency_{kind}"].mean, 3) for kind in ("pearson", "ccc"))
-        lead = (
-            f"Two {unit}s predict numbers **{UNITS.text(study.together['absolute_difference'])}** apart on average, in "
-            f"the unit of the labels. Their correlation is **{pearson}**."
+        agree = f"[[Two {unit}s agree|agree]] on **{shown(con)} %** of the predictions"
+        yield f"{agree}{changed_predictions(1 - con, unit)}."
+        right = f"Two {unit}s give {shown(ccon)} % of the {len(examples.frame):,} examples the right answer"
+        yield f"{right} (mean over {counted(seeds * (seeds - 1) // 2, 'pair')})."
+        robust = f"{shown(examples.robust_share)} % are right under every {unit} (robust"
+        rest = (
+            f"{shown(examples.fragile_share)} % under some (fragile), {shown(examples.never_right_share)} % under none"
         )
-        return Answer(question, "", (lead, f"CON-PEAR is {pearson}; the numbers agree with {ccc} (Lin)."))
-    if study.pairs:
-        alike, right = (points(study.pairs[name].mean, 1) for name in ("consistency", "correct_consistency"))
-        lead = f"[[Two {unit}s agree|agree]] to **{alike} %** ({study.metric.agreement or 'exact_match'})."
-        kappa = study.together.get("fleiss_kappa")
-        beyond = "" if kappa is None else f" Agreement beyond chance (kappa) is {plain(kappa)}."
-        return Answer(question, "", (lead, f"Against the truth: {right} % (correct consistency).{beyond}"))
-    fix = "Let the command write example_id, label, prediction to {output}/predictions.csv."
-    if not is_typed:
-        fix = "Return (labels, predictions) of the test examples in place of a score."
-    why = f"the {unit}s predict no common example." if study.unshared else f"no predictions are stored. {fix}"
-    return Answer(question, "", (f"Not known: {why}",))
+        yield f"{robust}{_limits(study, 'robust_share', shown)}), {rest}."
+        if beyond:
+            yield f"{beyond}{_limits(study, 'fleiss_kappa', plain)}."
+    elif "absolute_difference" in study.together:
+        pearson, ccc = (plain(study.pairs[f"consistency_{kind}"].mean, 3) for kind in ("pearson", "ccc"))
+        apart = f"Two {unit}s predict numbers **{UNITS.text(study.together['absolute_difference'])}** apart on average"
+        yield f"{apart}, in the unit of the labels. Their correlation is **{pearson}**."
+        yield f"CON-PEAR is {pearson}; the numbers agree with {ccc} (Lin)."
+    elif study.pairs:
+        alike, right = (shown(study.pairs[name].mean) for name in ("consistency", "correct_consistency"))
+        yield f"[[Two {unit}s agree|agree]] to **{alike} %** ({study.metric.agreement or 'exact_match'})."
+        yield f"Against the truth: {right} % (correct consistency)." + (f" {beyond}." if beyond else "")
+    elif study.unshared:
+        yield f"Not known: the {unit}s predict no common example."
+    else:
+        fix = "Let the command write example_id, label, prediction to {output}/predictions.csv."
+        fix = fix if is_typed else "Return (labels, predictions) of the test examples in place of a score."
+        yield f"Not known: no predictions are stored. {fix}"
 
 
-def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], before: str = "") -> str:
+def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str]) -> str:
     """Return the interval of a number in a sentence; the empty text where it has none."""
     limits = between(*study.intervals.get(name, (math.nan, math.nan)), shown)
-    return "" if limits == MISSING else f"{before}{limits}" if before else f" ({limits})"
+    return "" if limits == MISSING else f", {limits}"
 
 
 def short_notes(study: SeedsStudy, failed: int) -> Iterator[str]:
@@ -251,12 +216,8 @@ def _list(seeds: Sequence[int], most: int | None = None) -> str:
     return ", ".join(map(str, seeds[:most])) + more
 
 
-def steps(study: SeedsStudy, source: Source, failed: int) -> list[Step]:
-    """Return what to do next, what changes the answer most first: two steps at most."""
-    return list(_next_steps(study, source, failed))[:2]
-
-
-def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step]:
+def steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step]:
+    """Yield what to do next, what changes the answer most first."""
     if study.changes is not None:
         return
     again = source.can_repeat
@@ -285,5 +246,6 @@ def _next_steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step
 
 def investigate_command(source: Source) -> str:
     """Return the command that studies all kinds of luck of the same training; empty if there is one kind only."""
-    shared = {name: value for name, value in source.given.items() if name not in ONLY_OF_SEEDS}
+    only_of_seeds = {"seeds", "validation_fraction", "self_test"}  # or with another meaning
+    shared = {name: value for name, value in source.given.items() if name not in only_of_seeds}
     return replace(source, given=shared).command("investigate", factor="all") if len(source.factors) > 1 else ""
