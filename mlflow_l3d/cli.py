@@ -21,6 +21,7 @@ from typing import Any, Final, NoReturn
 from mlflow_l3d import __version__, registry
 from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import L3DError, ParameterError, disk_line, unknown_name
+from mlflow_l3d.parameters.local_paths import with_typed_paths
 from mlflow_l3d.parameters.shared import DRY_RUN
 from mlflow_l3d.parameters.values import Flag
 from mlflow_l3d.parameters.verbs import Verb, verbs
@@ -134,9 +135,8 @@ def parser(words: Sequence[str] = (), *, everything: bool = False) -> argparse.A
 
 def _words(verb: Verb) -> list[str]:
     """Return the positional arguments of a command, for its usage line."""
-    return [*map(str.upper, verb.words)] or [
-        f"[{verb.first.removeprefix('parent_').removesuffix('_id').upper()}]"
-    ] * bool(verb.first)
+    first = verb.first.removeprefix("parent_").removesuffix("_id").upper()
+    return [*map(str.upper, verb.words)] or [f"[{first}]"] * bool(first)
 
 
 def _epilog(verb: Verb, *, everything: bool) -> str:
@@ -161,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = _parse(words)
         result = _run(options.pop("verb"), options)
-        is_printed = _print_result(result.summary())
+        is_printed = _print_result(with_typed_paths(result.summary(), options))
         return int(getattr(result, "exit_status", 0)) or (0 if is_printed else failed or 1)
     except L3DError as error:
         print(f"mlflow-l3d: error: {error}", file=sys.stderr)  # noqa: T201

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from mlflow_l3d.parameters.values import public_parameter, public_words
@@ -43,8 +44,38 @@ def with_whole_paths(command: str, whole: str) -> str:
         last = public_words(word)  # a number is rather the value of an option
         if last not in ("", word) and lasts[last] == 1 and not last.isdecimal() and not Path(last).exists():
             path = shlex.quote(word).replace("\\", r"\\")
-            command = re.sub(rf"(?<!\S){re.escape(last)}(?!\S)", path, command)
+            command = re.sub(rf"(?<!\S)(['\"]?){re.escape(last)}\1(?!\S)", path, command)
     return command
+
+
+def with_typed_paths(text: str, typed: Mapping[str, object]) -> str:
+    r"""Return what a command prints with the whole paths of its parameters, in the commands that it prints.
+
+    Examples
+    --------
+    >>> with_typed_paths("Next:\n    mlflow-l3d investigate a.csv --seeds 3", {"task": "/data/a.csv"})
+    'Next:\n    mlflow-l3d investigate /data/a.csv --seeds 3'
+    """
+    whole: dict[str, str] = {}
+    for name, value in typed.items():
+        words = [str(value)]
+        if name == "command":
+            with suppress(ValueError):  # several commands, as JSON
+                words = shlex.split(str(value))
+        shown = {public_parameter(name, word): word for word in words}
+        whole |= {shlex.quote(short): shlex.quote(word) for short, word in shown.items() if _is_elsewhere(short, word)}
+    lines = text.split("\n")
+    for place, line in enumerate(lines):
+        for short, word in whole.items() if line.startswith("    mlflow-l3d ") else ():
+            parts = re.split(rf"(?<!\S){re.escape(short)}(?!\S)", line)
+            lines[place] = line = word.join(parts) if len(parts) == 2 else line
+    return "\n".join(lines)
+
+
+def _is_elsewhere(short: str, word: str) -> bool:
+    """Return whether a path was shortened, and its last part names nothing else: a number, a credential, this file."""
+    is_path = short not in ("", word) and not short.isdecimal() and HIDDEN not in short
+    return is_path and Path(short).absolute() != Path(word).expanduser()
 
 
 def _file(key: str) -> Path:

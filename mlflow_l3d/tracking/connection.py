@@ -196,15 +196,17 @@ def _make(uri: str) -> None:
 
     MLflow makes them in the file itself, which spoils it if two do so at once, or the process is killed.
     """
-    file = re.fullmatch(r"sqlite:///(?!file:|:memory:)([^?]+)", uri)
-    if file is None or (path := Path(file[1])).exists():
+    if re.fullmatch(r"sqlite:///(?!file:|:memory:)[^?]+", uri) is None:
         return
     import sqlalchemy
+
+    if (path := Path(str(sqlalchemy.make_url(uri).database))).exists():  # MLflow writes %20 for a blank
+        return
     from mlflow.store.db.utils import _initialize_tables
 
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    engine = sqlalchemy.create_engine(f"sqlite:///{draft}")
+    engine = sqlalchemy.create_engine(sqlalchemy.URL.create("sqlite", database=str(draft)))
     try:
         _initialize_tables(engine)  # type: ignore[no-untyped-call]
         os.link(draft, path)

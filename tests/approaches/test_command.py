@@ -86,9 +86,10 @@ def test_of_a_large_folder_only_a_part_is_searched_for_a_file_that_nobody_reads(
     output, here = tmp_path / "output", tmp_path / "here"
     here.mkdir()
     (here / "a.json").touch()
-    assert in_place.unread_file(output, here, 0).startswith(". If a.json has the score")
+    template = Template.of("python train.py {seed}", here)
+    assert in_place.unread_score(output, template, 0).startswith(". If a.json has the score")
     monkeypatch.setattr(in_place, "MOST_FILES", 1)
-    assert in_place.unread_file(output, here, 0) == ""
+    assert in_place.unread_score(output, template, 0) == ""
 
 
 def test_a_progress_bar_of_many_scores_is_one_line(tmp_path):
@@ -554,6 +555,11 @@ def test_a_run_that_contradicts_the_first_fails_alone(line, why, tmp_path):
         ("print('hello'); print('bye')", "auto", "it ended with: hello / bye. Print one, such as accuracy: 0.87"),
         ("print('accuracy: 0,81'); print('a'); print('b'); print('c')", "auto", "Write decimals with a point, such as"),
         ("sys.exit('boom')", "auto", r"1: boom\. That was a first run with seed 0, .* Correct its error, then"),
+        (
+            "def train(): mlflow.set_tracking_uri('sqlite:///theirs.db')",
+            "auto",
+            r"What it logs after mlflow\.set_tracking_uri is not read: leave this call out, or print the score\.",
+        ),
         ("pass", "auto", r"it printed nothing. Print one, such as accuracy: 0.87\. That was"),
         (
             "os.mkdir('out'); json.dump({'acc': 0.5}, open('out/results.json', 'w'))",

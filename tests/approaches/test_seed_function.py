@@ -215,6 +215,32 @@ def test_a_function_in_the_place_of_a_task_is_an_approach(tracking_uri, monkeypa
     assert run.study.scores["test_acc"].tolist() == pytest.approx([0.07, 0.09])
 
 
+def strays(seed):
+    import mlflow
+
+    mlflow.set_tracking_uri(f"{mlflow.get_tracking_uri().partition('?')[0]}?timeout={30 + seed}")  # the same store
+    mlflow.set_experiment("theirs")
+    mlflow.start_run()
+    mlflow.log_metric("accuracy", seed / 100)
+    return {"accuracy": seed / 100}
+
+
+def test_a_function_that_sets_another_server_and_leaves_a_run_open_moves_no_study(tracking_uri, monkeypatch):
+    import mlflow
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri)
+    mlflow.set_experiment("mine")
+    with mlflow.start_run() as outer:
+        run = mlflow_l3d.seeds(strays, seeds=[5, 7], executor="inline")
+        assert mlflow.active_run().info.run_id == outer.info.run_id
+    assert mlflow.get_tracking_uri() == tracking_uri
+    studied = mlflow.get_run(run.run_id)
+    assert mlflow.get_experiment(studied.info.experiment_id).name == "mine"
+    theirs = mlflow.search_runs(experiment_names=["theirs"])
+    assert {*theirs["status"]} == {"FINISHED"}
+    assert len(theirs) > 2
+
+
 def trainer(seed):
     import torch
     from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments

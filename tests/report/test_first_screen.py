@@ -295,7 +295,7 @@ def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
     few = replace(found, test_examples=40, luck_of_tests=0.9 * std)
     assert said(few, 0).endswith(f" 40 test examples alone cause ± {90 * std:.1f}.")
     first, second = steps(Shown(few), SOURCE)
-    assert first.text.startswith("Test more examples (test_size), or label more, since 40 alone cause ")
+    assert first.text.startswith("Test more examples, or label more, since 40 alone cause ")
     assert second.text == "More runs probably settle undecided; finished ones count:"
     more_step, *others = (steps(Shown(few), replace(SOURCE, unused_tests=number))[0] for number in (1132, 0, 1))
     assert more_step.command == SOURCE.command(test_size="80")
@@ -320,7 +320,7 @@ def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
     assert steps(Shown(many), SOURCE)[0] == second
     two = Shown(replace(found, test_examples=2))
     assert headline(two) == "2 test examples: no answer is possible."
-    assert steps(two, SOURCE)[0].said == "Test more examples (test_size), or label more."
+    assert steps(two, SOURCE)[0].said == "Test more examples, or label more."
     assert all("More runs" not in step.text for step in steps(two, SOURCE))
     run = Consistency("golden", 0.9, 0.8, 6, 1, 15, 0.0, 1.5)
     for common, is_told in ((1.5, False), (200, True)):

@@ -161,12 +161,14 @@ def test_a_store_of_another_mlflow(tmp_path: Path, migrated_store: Path, revisio
     assert ("pip install --upgrade mlflow" if age == "newer" else "Back it up, then run: mlflow db upgrade") in line
 
 
+@pytest.mark.parametrize("name", ["new", "with%20blank"])
 def test_a_new_sqlite_file_is_there_whole_or_not_at_all(
-    tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mlflow.store.db import utils
 
-    folder, drafts = tmp_path / "new", []
+    uri = f"sqlite:///{tmp_path}/{name}/mlflow.db"
+    folder, drafts = Path(str(sqlalchemy.make_url(uri).database)).parent, []
 
     def make(engine: sqlalchemy.Engine) -> None:
         drafts.append(Path(str(engine.url.database)))
@@ -175,7 +177,7 @@ def test_a_new_sqlite_file_is_there_whole_or_not_at_all(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(utils, "_initialize_tables", make)
-    mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
+    mlflow.set_tracking_uri(uri)
     with pytest.raises(KeyboardInterrupt):
         connect()
     assert not (folder / "mlflow.db").exists()

@@ -257,7 +257,7 @@ class Command(Approach):
             words = self.template.arguments({name: seeds[name] % HIGHEST_SEED for name in self.factors}, folder)
             ready = words[0] == sys.executable and self.template.mentions(b"mlflow")
             store = {} if "MLFLOW_TRACKING_URI" in inherited else tracking(folder, inherited, ready=ready)
-            unread = partial(in_place.unread_file, folder, self.here, time.time_ns())
+            unread = partial(in_place.unread_score, folder, self.template, time.time_ns())
             variables = {"L3D_OUTPUT": place, "PYTHONDONTWRITEBYTECODE": "1", **store, **inherited}
             printed = run_in_place(words, self.here, folder, variables) if alone else run(words, self.here, variables)
             written = read(folder, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))

@@ -17,7 +17,7 @@ from shutil import copyfile
 from typing import Final
 
 from mlflow_l3d.approaches.command.folder import MOST_FILES, Stamps, file_stamp, walk
-from mlflow_l3d.approaches.command.template import Output, last_lines, run
+from mlflow_l3d.approaches.command.template import Output, Template, last_lines, run
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, warn_once
 from mlflow_l3d.approaches.project import store
 from mlflow_l3d.metrics.known import sounds_like_metric
@@ -118,10 +118,12 @@ def without_score(printed: Output, unused: str) -> str:
     return f"{looked}; {ended}. {fix}, such as accuracy: 0.87"
 
 
-def unread_file(output: Path, here: Path, began: int) -> str:
-    """Return what to do with a JSON file that a run wrote, since `began` in nanoseconds, and nobody reads."""
+def unread_score(output: Path, template: Template, began: int) -> str:
+    """Return what to do with a JSON file that a run wrote, since `began` in nanoseconds, or logs that nobody reads."""
+    if template.mentions(b"set_tracking_uri("):
+        return ". What it logs after mlflow.set_tracking_uri is not read: leave this call out, or print the score"
     files = [f"{{output}}/{path.relative_to(output)}" for path in sorted(output.rglob("*.json"))]
-    near = islice(walk(here), MOST_FILES)
+    near = islice(walk(template.here), MOST_FILES)
     files += [name for name, status in near if name.endswith(".json") and status.st_mtime_ns >= began]
     return f". If {files[0]} has the score, write it to {{output}}/{METRICS}" if files else ""
 

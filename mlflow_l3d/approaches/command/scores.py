@@ -87,7 +87,8 @@ def chosen_score(values: Mapping[str, Printed]) -> str:
     wholes = [name for name in best if not any(words[other] < words[name] for other in best)]
     ours = (words_of(metric) for metric in ("f1_macro", *registered()))
     return next(
-        (name for metric in ours for name in best if words[name] - SPLITS - {"top"} == metric), "".join(wholes[-1:])
+        (name for metric in ours for name in best if words[name] - SPLITS - {"top", "score"} == metric),
+        "".join(wholes[-1:]),
     )
 
 

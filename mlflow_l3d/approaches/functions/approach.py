@@ -15,6 +15,7 @@ import numpy.typing as npt
 from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session, answered
 from mlflow_l3d.approaches.command.scores import Printed, unscaled
 from mlflow_l3d.approaches.command.written import warn_once
+from mlflow_l3d.approaches.functions.tracked import own_mlflow
 from mlflow_l3d.approaches.functions.versions import Carried, OwnChanges, content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.cells.cell import Cell, Outcome, content_key
@@ -182,7 +183,8 @@ class CallableSession(CellwiseSession):
         split.test.flags.writeable = False  # predictions are in its order
         seeds = {factor: cell.seeds[factor] for factor in self.approach.factors}
         try:
-            returned: Any = self.approach.function(task, split, seeds, dict(self.hyperparameters))
+            with own_mlflow():
+                returned: Any = self.approach.function(task, split, seeds, dict(self.hyperparameters))
         except L3DError:
             raise
         except Exception as error:

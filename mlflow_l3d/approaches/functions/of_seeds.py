@@ -18,6 +18,7 @@ from mlflow_l3d.approaches.command.folder import MOST_FILES, Stamps
 from mlflow_l3d.approaches.command.in_place import FirstRun
 from mlflow_l3d.approaches.command.template import Output
 from mlflow_l3d.approaches.command.written import CommandSession, Written
+from mlflow_l3d.approaches.functions.tracked import own_mlflow
 from mlflow_l3d.approaches.functions.versions import BySource
 from mlflow_l3d.approaches.global_seeds import globally_seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
@@ -126,7 +127,8 @@ class SeedFunction(BySource, Command):
         sources = str(self.texts) if self.texts else str(_OF_TORCH)
         needs_torch = any(name in sys.modules or name in sources for name in _OF_TORCH)
         try:
-            with globally_seeded(seed, with_torch=needs_torch and find_spec("torch") is not None):
+            with_torch = needs_torch and find_spec("torch") is not None
+            with own_mlflow(), globally_seeded(seed, with_torch=with_torch):
                 written = _written(self.function(**small), seed)
         except L3DError:
             raise

@@ -68,7 +68,7 @@ def read_scores(client: Client, runs: ExistingRuns, metric: str, step: str, *, f
     theirs = frame["role"].eq("") & frame["status"].ne("PARENT")
     finished = theirs & frame["status"].eq("FINISHED")
     if not finished.any():
-        allowed = f"finds no finished run, only {int((theirs & ~finished).sum())} others"
+        allowed = "finds no finished run" + f", only {int(theirs.sum())} others" * bool(theirs.any())
         fix = "Runs of mlflow-l3d do not count: give the id of their parent."
         raise ParameterError("source", "(runs)", allowed, fix)
     chosen, notes = _metric(runs.metrics[finished], metric.removeprefix("metrics."))

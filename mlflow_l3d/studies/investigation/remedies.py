@@ -108,7 +108,7 @@ def predicted(
     reasons = [*_unknown("Ensembles", ENSEMBLES, every, predictions)]
     if lacking:
         few = f"share too few test examples (less than half of a run's, or fewer than {FEWEST_EXAMPLES})"
-        shares = "reference_size=200 gives them some, test_selection=fixed the same"
+        shares = "reference_size=200 gives them some, test_selection=fixed the same; a script does so itself"
         reasons.append(f"Runs that differ in {listed(lacking)} {few}: {shares}.")
     reasons += _unknown("The best of several runs", ("choose",), every, predictions)
     if untrained := [remedy_over(each.remedy) for each in predictions if not each.is_trainable]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mlflow_l3d.approaches.base import Approach
+from mlflow_l3d.approaches.command.template import Template
 from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.shared import PLACE
@@ -68,10 +69,11 @@ def command_of(point: Point) -> dict[str, Any]:
     over = {name: value for name, value in point.items() if name not in MAIN and name != SET}
     for text in (name for name in ("command", "project_parameters") if isinstance(parameters.get(name), str)):
         for name, value in [*over.items()]:
-            typed = shlex.quote(str(value)) if text == "command" else str(value)
-            parts = re.split(rf"(?<!\{{)\{{{re.escape(name)}\}}(?!\}})", parameters[text])
-            if len(parts) > 1:
-                parameters[text] = typed.join(parts)
+            placeholder = re.compile(rf"(?<!\{{)\{{{re.escape(name)}\}}(?!\}})")
+            if placeholder.search(parameters[text]):
+                words = Template.of(parameters[text]).words if text == "command" else [parameters[text]]
+                filled = [str(value).join(placeholder.split(word)) for word in words]
+                parameters[text] = shlex.join(filled) if text == "command" else filled[0]
                 del over[name]
     return {**parameters, "hyperparameters": _joined(parameters.get("hyperparameters"), over)} if over else parameters
 

@@ -98,7 +98,7 @@ def test_runs_that_draw_their_own_test_examples_share_the_reference_set_alone() 
     assert predictions == []
     assert reason == (
         "Runs that differ in a share too few test examples (less than half of a run's, or fewer than 10): "
-        "reference_size=200 gives them some, test_selection=fixed the same."
+        "reference_size=200 gives them some, test_selection=fixed the same; a script does so itself."
     )
 
 

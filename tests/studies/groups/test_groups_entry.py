@@ -242,7 +242,7 @@ def test_one_run_of_each_setting_says_what_to_do(place: Place) -> None:
 
 def test_runs_of_this_package_do_not_count(done: tuple[Place, Investigation]) -> None:
     place, investigation = done
-    with pytest.raises(ParameterError, match=r"^source=\(runs\): finds no finished run, only 0 others"):
+    with pytest.raises(ParameterError, match=r"^source=\(runs\): finds no finished run\. Runs of mlflow-l3d"):
         evaluated(place, f"experiment:{place.client.get_run(investigation.run_id).info.experiment_id}")
 
 

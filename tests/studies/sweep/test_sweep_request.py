@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.investigation.request import specify
+from mlflow_l3d.studies.sweep.asked import command_of
 from mlflow_l3d.studies.sweep.request import SweepRequest, specify_sweep
 
 VOTE = '{"changes": {}, "kind": "vote", "members": 3, "over": ["data_order"]}'
@@ -224,6 +226,13 @@ def test_over_fills_placeholders_and_a_first_run_that_fails_is_not_repeated(
     alone = asked(**given, over={"lr": [1]}, design="crossed,nested")
     assert [point.key for point in alone.points] == [point.key for point in request.points]
     assert alone.key != request.key
+
+
+@pytest.mark.parametrize("value", ["a b", "it's", '$x "q"', 3])
+def test_a_placeholder_is_filled_within_its_word(value: object) -> None:
+    words = ("python", "train.py", "{data_order}", "{noise}", "noise: {noise}")
+    filled = command_of({"command": shlex.join(words), "noise": value})["command"]
+    assert shlex.split(filled) == [*words[:3], str(value), f"noise: {value}"]
 
 
 def test_the_run_of_a_sweep_has_the_code_of_its_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

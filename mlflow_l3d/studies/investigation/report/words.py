@@ -242,7 +242,7 @@ def _next_steps(shown: Shown, source: Source, runs: Runs) -> Iterator[Step]:
     if analysis.few_tests or analysis.tests_share >= 0.5:
         luck, tests = _of_tests(shown, "the luck", shown.unit.behind), analysis.test_examples
         alone = f", since {tests:,} alone cause {luck}" * bool(analysis.tests_share > 0)
-        advised, again = "Test more examples (test_size), or label more", ""
+        advised, again = "Test more examples, or label more", ""
         if (unused := source.unused_tests) is not None:
             few = f"only {unused:,} test examples are unused" if unused else "all test examples are in use"
             advised = f"Label more examples ({few})"
