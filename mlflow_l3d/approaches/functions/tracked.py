@@ -36,8 +36,8 @@ def own_mlflow() -> Iterator[None]:
 
 def _open_runs() -> list[Any]:
     """Return MLflow's own list of the open runs of this thread; another one if nothing imported it."""
-    fluent = sys.modules.get("mlflow.tracking.fluent")
-    return vars(fluent)["_active_run_stack"].get() if fluent else []
+    stack = getattr(sys.modules.get("mlflow.tracking.fluent"), "_active_run_stack", None)
+    return [] if stack is None else stack.get()
 
 
 def _chosen() -> tuple[Any, Any]:
