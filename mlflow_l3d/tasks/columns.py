@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,15 @@ from mlflow_l3d.tasks.table import (
     blank,
     check_labels_there,
     no_column,
-    numbered,
     repeated_texts,
     spelled,
+    those,
     with_parts,
     without_gaps,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _AS_TEXT: Final = "Name another column (--text-column), or write its values in quotes in a .jsonl file."
 AUTO_TEXT: Final = (
@@ -96,9 +99,9 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
             guesses.append(f"the text is read from the column {shorten(text_columns[0])!r}")
     if reading.predefined_split:
         table = with_parts(name, table, label_column)
-    count = len(table.column(label_column))
+    rows = table.column(label_column).index
     gaps_in = (*text_columns, *choice_columns, label_column)
-    table, rows = without_gaps(table, gaps_in, 1.0) if reading.leave_out_empty else without_gaps(table, gaps_in)
+    table = without_gaps(table, gaps_in, 1.0) if reading.leave_out_empty else without_gaps(table, gaps_in)
     labels, class_names = _labels(table, label_column, kind, choice_columns)
     columns = [table.column(column) for column in text_columns]
     has_features = not choice_columns and text_columns not in AUTO_TEXT and all(map(_are_numbers, columns))
@@ -113,8 +116,9 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
     choices = kinds.check_choices([table.column(column) for column in choice_columns], choice_columns)
     ids, notes = find_ids(table, name)
     are_numbered = ids is None
-    if are_numbered and len(rows) < count and not reading.leave_out_empty:
-        ids = np.array(rows)  # the place in the file, whatever is left out
+    kept = table.column(label_column).index
+    if are_numbered and len(kept) < len(rows) and not reading.leave_out_empty:
+        ids = rows.get_indexer(kept)  # the place in the file, whatever is left out
     remarks = [f"{name}: {note}" for note in (*table.notes, *guesses, *kind_notes, *notes)]
     parts = table.parts if reading.predefined_split else None
     task = make_task(
@@ -151,7 +155,7 @@ def _guessed(parameter: str, table: Table, taken: Sequence[str]) -> str:
     raise ParameterError(parameter, "auto", allowed, fix or "Name it.")
 
 
-def _are_numbers(values: Sequence[Any]) -> bool:
+def _are_numbers(values: Iterable[Any]) -> bool:
     return all(isinstance(value, int | float) and value == value for value in values)
 
 
@@ -190,11 +194,11 @@ def find_text_columns(
     return wanted
 
 
-def check_texts(values: Sequence[Any], column: str) -> tuple[str, ...]:
+def check_texts(values: pd.Series[Any], column: str) -> tuple[str, ...]:
     """Return the texts; raise a ParameterError if one is missing, blank or not a text."""
-    empty = [row for row, value in numbered(values) if blank(value)]
-    if empty:
-        allowed = f"{len(empty)} of {len(values)} texts are empty or missing, the first in row {empty[0]} of the data"
+    if len(gaps := those(values, blank)):
+        first = f"the first in row {gaps.index[0]} of the data"
+        allowed = f"{len(gaps)} of {len(values)} texts are empty or missing, {first}"
         raise ParameterError("text_column", column, allowed, "Fill or remove these rows.")
     other = next((value for value in values if not isinstance(value, str)), None)
     if other is not None:
@@ -237,17 +241,13 @@ def find_ids(table: Table, task: str) -> tuple[npt.NDArray[Any] | None, tuple[st
     if ids is not None and len(np.unique(ids)) == len(ids):
         return ids, ()
     if name == "example_id" and table.ids_are_mine:
-        seen: dict[Any, int] = {}
-        repeated = next((row for row, value in numbered(values) if seen.setdefault(value, row) != row), None)
-        where = f"; row {repeated} of the data repeats an earlier one" if repeated else ""
+        repeated = values.index[values.duplicated()]
+        where = f"; row {repeated[0]} of the data repeats an earlier one" if len(repeated) else ""
         allowed = f"the column example_id must hold unique ids, all whole numbers or all texts{where}"
         raise ParameterError("task", task, allowed, "Correct the column, or remove it to have rows numbered.")
     rows = zip(*(map(repr, table.column(column)) for column in table.names), strict=True)
     if ids is not None and len({*rows}) == len({*values}):
-        import pandas as pd
-
-        column = pd.Series(values)
-        earlier = column.groupby(column).cumcount()
+        earlier = values.groupby(values).cumcount()
         texts = [
             f"{value} ({times + 1})" if times else str(value) for value, times in zip(values, earlier, strict=True)
         ]

@@ -8,7 +8,6 @@ import re
 import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,8 +36,8 @@ class Table:
     ----------
     names
         Columns.
-    column
-        Name -> n values: text, whole number, float, bool, or None for a missing value.
+    read
+        Name -> values: text, whole number, float, bool, or None for a missing value.
     label_names
         Label -> name of the class, if the data set itself names its classes.
     parts
@@ -47,14 +46,25 @@ class Table:
         Whether the user wrote the ids, so that a repeated ``example_id`` is the user's error.
     notes
         One-line remarks for the user.
+    rows
+        Shape (n,): places of the rows in the data, from 0; None if no row was left out.
     """
 
     names: tuple[str, ...]
-    column: Callable[[str], Sequence[Any]]
+    read: Callable[[str], Sequence[Any]]
     label_names: Mapping[int, str] | None = None
     parts: IntArray | None = None
     ids_are_mine: bool = True
     notes: tuple[str, ...] = ()
+    rows: IntArray | None = None
+
+    def column(self, name: str) -> pd.Series[Any]:
+        """Return the n values of a column; the index counts rows of the whole data from 1."""
+        import pandas as pd
+
+        values = self.read(name)
+        column = pd.Series(values, range(1, len(values) + 1), dtype=object)
+        return column if self.rows is None else column.iloc[self.rows]
 
 
 def encoding_of(path: Path) -> str:
@@ -117,39 +127,31 @@ def with_parts(name: str, table: Table, label_column: str) -> Table:
         if SPLIT_COLUMN not in table.names:
             raise no_predefined_split(name, f"the data has no column {SPLIT_COLUMN}")
         parts = numbers_of_parts(table.column(SPLIT_COLUMN), SPLIT_COLUMN)
-    labels = table.column(label_column)
-    hidden = (parts == 2) & np.fromiter((missing(value) for value in labels), dtype=bool, count=len(labels))
+    hidden = (parts == 2) & table.column(label_column).map(missing).to_numpy(bool)
     table = replace(table, parts=parts)
     return select(table, ~hidden, "test row(s) without a label") if hidden.any() else table
 
 
-class SomeRows(list[Any]):
-    """Values of rows with their numbers in the whole data, from 1; given as pairs."""
-
-    def __init__(self, pairs: Sequence[tuple[int, Any]]) -> None:
-        super().__init__(value for _, value in pairs)
-        self.rows = [row for row, _ in pairs]
+def those(values: pd.Series[Any], wrong: Callable[[Any], bool]) -> pd.Series[Any]:
+    """Return the wrong ones of the values of a column."""
+    return values[values.map(wrong).astype(bool)]
 
 
-def numbered(values: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """Return values with the numbers of their rows in the whole data, from 1."""
-    return zip(values.rows if isinstance(values, SomeRows) else count(1), values, strict=False)
+def wrong_row(parameter: str, column: str, wrong: pd.Series[Any], problem: str, fix: str = "") -> ParameterError:
+    """Return the error about the first of some wrong values of a column."""
+    allowed = f"row {wrong.index[0]} of the data has {shorten(wrong.iloc[0])!r}, and {problem}"
+    return ParameterError(parameter, column, allowed, fix)
 
 
 def select(table: Table, keep: npt.NDArray[np.bool_], what: str) -> Table:
     """Return the table with the rows to keep, shape (n,), and with a note on how many rows were left out."""
-    rows = np.flatnonzero(keep).tolist()
-
-    def column(name: str) -> SomeRows:
-        values = [*numbered(table.column(name))]
-        return SomeRows([values[row] for row in rows])
-
+    rows = np.arange(len(keep)) if table.rows is None else table.rows
     notes = (*table.notes, f"left out {int((~keep).sum())} {what}")
-    return replace(table, column=column, notes=notes, parts=None if table.parts is None else table.parts[keep])
+    return replace(table, rows=rows[keep], notes=notes, parts=None if table.parts is None else table.parts[keep])
 
 
-def without_gaps(table: Table, columns: Sequence[str], most: float = 0.05) -> tuple[Table, list[int]]:
-    """Return a table without the rows that lack a text or label, and the rows that it keeps, from 0.
+def without_gaps(table: Table, columns: Sequence[str], most: float = 0.05) -> Table:
+    """Return a table without the rows that lack a text or label.
 
     If more than a share `most` of the rows, or all, lack something, they stay and lead to the error of their column.
 
@@ -158,19 +160,20 @@ def without_gaps(table: Table, columns: Sequence[str], most: float = 0.05) -> tu
     ParameterError
         If they would be the errors of several columns: it names all.
     """
-    numbers = np.array([row for row, _ in numbered(table.column(columns[0]))])
-    gaps = {name: [row for row, value in numbered(table.column(name)) if blank(value)] for name in columns}
-    empty, rows = np.isin(numbers, [row for each in gaps.values() for row in each]), np.arange(len(numbers))
+    import pandas as pd
+
+    gaps = pd.DataFrame({name: table.column(name).map(blank).astype(bool) for name in columns})
+    rows_without = {name: gap.index[gap].tolist() for name, gap in gaps.items() if gap.any()}
     listed = "; ".join(
-        f"{len(gap)} without {name.strip()} (row {str(gap[:20])[1:-1]}{', ...' * (len(gap) > 20)})"
-        for name, gap in gaps.items()
-        if gap
+        f"{len(rows)} without {str(name).strip()} (row {str(rows[:20])[1:-1]}{', ...' * (len(rows) > 20)})"
+        for name, rows in rows_without.items()
     )
-    if 0 < empty.sum() <= most * len(rows) and not empty.all():
-        return select(table, ~empty, f"row(s) with gaps, counted from 1: {listed}"), rows[~empty].tolist()
-    if len([*filter(None, gaps.values())]) > 1:
+    empty = gaps.any(axis=1).to_numpy()
+    if 0 < empty.sum() <= most * len(empty) and not empty.all():
+        return select(table, ~empty, f"row(s) with gaps, counted from 1: {listed}")
+    if len(rows_without) > 1:
         raise ParameterError("task", "data", f"rows, counted from 1, have gaps: {listed}", "Fill or remove these rows.")
-    return table, rows.tolist()
+    return table
 
 
 def spelled(name: str, names: Sequence[str]) -> str:
@@ -179,11 +182,10 @@ def spelled(name: str, names: Sequence[str]) -> str:
     return alike[0] if name not in names and len(alike) == 1 else name
 
 
-def check_labels_there(values: Sequence[Any], column: str) -> None:
+def check_labels_there(values: pd.Series[Any], column: str) -> None:
     """Raise if a label is missing."""
-    rows = [row for row, value in numbered(values) if missing(value)]
-    if rows:
-        allowed = f"{len(rows)} of {len(values)} labels are missing, the first in row {rows[0]} of the data"
+    if len(gaps := those(values, missing)):
+        allowed = f"{len(gaps)} of {len(values)} labels are missing, the first in row {gaps.index[0]} of the data"
         raise ParameterError("label_column", column, allowed, "Fill or remove these rows.")
 
 
@@ -206,15 +208,16 @@ def no_column(parameter: str, name: str, names: Sequence[str], fix: str = "") ->
 
 def repeated_texts(task: Task, columns: Sequence[str]) -> Iterator[str]:
     """Yield a remark on texts that several examples share, with what removes them."""
-    rows: dict[tuple[str, ...], list[int]] = {}
-    for row, text in enumerate(zip(*task.texts, *task.choices, strict=True)):
-        rows.setdefault(text, []).append(row)
-    shared = [places for places in rows.values() if len(places) > 1]
-    two = sum(len(np.unique(task.labels[places])) > 1 for places in shared)
+    import pandas as pd
+
+    texts = pd.Series([*zip(*task.texts, *task.choices, strict=True)])
+    groups = pd.Series(task.labels).groupby(texts).agg(["size", "nunique"])
+    shared = groups[groups["size"] > 1]
+    two = int((shared["nunique"] > 1).sum())
     once = "1 text occurs" if len(shared) == 1 else f"{len(shared):,} texts occur"
-    if shared:
+    if len(shared):
         yield (
-            f"{task.name}: {once} more than once, in {sum(map(len, shared)):,} of {len(task):,} rows"
+            f"{task.name}: {once} more than once, in {shared['size'].sum():,} of {len(task):,} rows"
             f"{f' ({two:,} of them with different labels)' * bool(two)}: "
             "the same text may be trained on and tested on. "
             f"Keep one of each, in pandas: data = data.drop_duplicates({columns})"

@@ -208,7 +208,7 @@ def test_a_label_of_another_sort_is_named_with_its_row(tmp_path, name, labels, k
 def test_labels_of_one_sort_are_left_alone(values: list[object]) -> None:
     decimal = [value in (2.5, "4.5") for value in values if value is not None]
     if not any(decimal) or all(decimal):
-        check_one_sort(values, "label")
+        check_one_sort(pd.Series(values, range(1, len(values) + 1), dtype=object), "label")
 
 
 def test_whole_scores_among_decimal_ones_are_scores(tmp_path: Path) -> None:

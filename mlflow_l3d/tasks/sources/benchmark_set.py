@@ -19,7 +19,7 @@ from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.files import PREFIX, load_file, load_from_hub
 from mlflow_l3d.tasks.identity import make_task, shorten
 from mlflow_l3d.tasks.kinds import Reading
-from mlflow_l3d.tasks.pooling import Pool, pool_examples, published_examples
+from mlflow_l3d.tasks.pooling import Pool, pool_examples
 from mlflow_l3d.tasks.settings import IntArray
 from mlflow_l3d.tasks.sources.packaged import refuse_options
 
@@ -96,11 +96,8 @@ class Benchmark:
         texts = (*(self.prepared(raw.texts) if self.prepared else raw.texts), *raw.choices)
         labels = self._labels(raw, source)
         notes = [f"{self.name}: read from {source}", *raw.notes]
-        if with_parts and raw.parts is not None:
-            examples = published_examples(texts, labels, raw.parts)
-        else:
-            examples = pool_examples(texts, labels)
-            notes += _left_out(self.name, examples)
+        examples = pool_examples(texts, labels, raw.parts)
+        notes += _left_out(self.name, examples)
         contexts = len(examples.texts) - len(raw.choices)
         texts, choices = examples.texts[:contexts], examples.texts[contexts:]
         make = partial(make_task, self.name, kind=self.kind, metric=self.metric, parts=examples.parts)
