@@ -6,7 +6,9 @@ import difflib
 import errno
 import tempfile
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from mlflow_l3d.privacy import public_text
 
@@ -49,6 +51,20 @@ class ParameterError(L3DError, ValueError):
     def __reduce__(self) -> tuple[type, tuple[str, object, str, str], dict[str, object]]:
         """Keep the parts, and notes, when the error crosses a process boundary."""
         return type(self), (self.name, self.value, self.allowed, self.fix), self.__dict__
+
+
+def imported(module: str, what: str, extra: str) -> Any:
+    """Return a module that comes with an extra of this package.
+
+    Raises
+    ------
+    L3DError
+        If it is not installed: with `what` needs it, and the command that installs it.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise L3DError(f"{what} needs {module}. Run: pip install 'mlflow-l3d[{extra}]'") from error
 
 
 def disk_line(error: BaseException | None) -> str:

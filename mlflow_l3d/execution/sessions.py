@@ -167,25 +167,6 @@ class JointCell(Cell):
         return cls(**{each.name: getattr(cell, each.name) for each in fields(Cell)}, job=job)
 
 
-@dataclass(frozen=True)
-class JointJob(Job):
-    """Several jobs as one; what it says itself is what the first of them says.
-
-    Attributes
-    ----------
-    jobs
-        The jobs; all have the device of the whole.
-    """
-
-    jobs: Sequence[Job] = ()
-
-    @classmethod
-    def of(cls, jobs: Sequence[Job]) -> JointJob:
-        """Return one job of several."""
-        shared = {each.name: getattr(jobs[0], each.name) for each in fields(Job)}
-        return cls(**{**shared, "approach": JointApproach(jobs)}, jobs=jobs)
-
-
 def _read_only(task: Task) -> Task:
     """Return the task with arrays that nobody can write into, since they are of all cells."""
     arrays = {name: getattr(task, name) for name in ("labels", "example_ids", "parts", "features")}
@@ -196,13 +177,15 @@ def _read_only(task: Task) -> Task:
 
 
 def job_of(cell: Cell, job: Job) -> Job:
-    """Return the job that a cell belongs to: `job` itself, unless that is joint."""
-    return job.jobs[cell.job] if isinstance(job, JointJob) and isinstance(cell, JointCell) else job
+    """Return the job that a cell belongs to: `job` itself, unless its approach is joint."""
+    joint = job.approach
+    return joint.jobs[cell.job] if isinstance(joint, JointApproach) and isinstance(cell, JointCell) else job
 
 
 def single_jobs(job: Job) -> list[Job]:
-    """Return the jobs that a job is made of: itself, unless it is joint."""
-    return [replace(each, device=job.device) for each in job.jobs] if isinstance(job, JointJob) else [job]
+    """Return the jobs that a job is made of: itself, unless its approach is joint."""
+    joint = job.approach
+    return [replace(each, device=job.device) for each in joint.jobs] if isinstance(joint, JointApproach) else [job]
 
 
 class JointApproach(Approach):
@@ -211,12 +194,16 @@ class JointApproach(Approach):
     Parameters
     ----------
     jobs
-        The jobs, by their numbers.
+        The jobs, by their numbers; all have the device of the first, which says all else of the whole.
     """
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.jobs = jobs
         self.name = "+".join(dict.fromkeys(job.approach.name for job in jobs))
+
+    def job(self) -> Job:
+        """Return the jobs as one."""
+        return replace(self.jobs[0], approach=self)
 
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path

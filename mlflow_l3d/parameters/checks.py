@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -13,7 +14,7 @@ from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, defect
 from mlflow_l3d.approaches.cured.approach import Cured
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
-from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.errors import ParameterError, imported, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import check_installed, of_kind, registered
@@ -142,15 +143,10 @@ def device_of(device: str, approach: Approach, how: Execution) -> str:
         return "cpu"
     if how.ask is not None and device != "auto":
         return Choice(("cpu", "cuda")).read("device", device)
-    if device == "auto" and sys.platform == "linux" and "torch" not in sys.modules and not _gpu_files():
+    has_gpu = sys.platform != "linux" or "torch" in sys.modules or _gpu_files()
+    if device == "auto" and not (has_gpu and find_spec("torch")):
         return "cpu"
-    try:
-        import torch
-    except ModuleNotFoundError:
-        if device == "auto":
-            return "cpu"
-        raise L3DError(f"device={device}: needs torch. Run: pip install 'mlflow-l3d[models]'") from None
-
+    torch = imported("torch", f"device={device}:", "models")
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     kind = device.partition(":")[0]

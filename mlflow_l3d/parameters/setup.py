@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from mlflow_l3d import registry
@@ -45,10 +45,8 @@ class Setup:
         What decides the numbers in addition to the content.
     fixed_factors
         Factors of the approach without an effect under these choices, each with the reason.
-    executor, workers, deterministic
-        Where cells run, how many at a time (None: as the executor likes), and whether the same way each time.
-    cell_timeout, executor_options
-        See :class:`mlflow_l3d.parameters.checks.Execution`.
+    how, deterministic
+        How cells are run, and whether the same way each time.
     metric, store_scores
         The metric that is asked for, None for the usual one; whether class scores are stored with predictions.
     """
@@ -62,11 +60,8 @@ class Setup:
     device: str
     numerics: Mapping[str, str]
     fixed_factors: Mapping[str, str]
-    executor: str
-    workers: int | None
+    how: checks.Execution
     deterministic: bool = True
-    cell_timeout: float | None = None
-    executor_options: Mapping[str, Value] = field(default_factory=dict)
     metric: Metric | None = None
     store_scores: bool = True
 
@@ -254,11 +249,8 @@ def set_up(
         device=device,
         numerics=numerics,
         fixed_factors=approach.fixed_factors(bound, hyperparameters),
-        executor=how.executor,
-        workers=how.workers,
+        how=how,
         deterministic=deterministic,
-        cell_timeout=how.cell_timeout,
-        executor_options=how.options,
         metric=metric,
         store_scores=asked.get("store_scores", True),
     )

@@ -27,7 +27,7 @@ class Choice:
     def __str__(self) -> str:
         return f"{', '.join(self.names[:-1])} or {self.names[-1]}"
 
-    def read(self, name: str, value: object) -> str:
+    def read(self, name: str, value: object) -> Any:
         """Return the value of the parameter `name`, or raise a ParameterError."""
         if value not in self.names:
             raise unknown_name(name, as_text(name, value), self.names)
@@ -35,16 +35,15 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Choice):
     """True or false."""
 
-    def __str__(self) -> str:
-        return "true or false"
+    names: tuple[str, ...] = ("true", "false")
 
-    def read(self, name: str, value: object) -> bool:
+    def read(self, name: str, value: object) -> Any:
         """Return the value of the parameter `name`, or raise a ParameterError."""
         word = str(value).lower() if isinstance(value, str | bool) else value
-        return Choice(("true", "false")).read(name, word) == "true"
+        return Choice.read(self, name, word) == "true"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ The command line, MLproject, the names of the package and docs/parameters.md are
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
@@ -169,16 +169,16 @@ FIXED: Final[Mapping[str, Mapping[str, str]]] = {
 def public_names() -> Mapping[str, Mapping[str, str]]:
     """Return heading -> name -> module: also the functions of the studies, and the classes of what they return."""
     ours = [verb for verb in verbs().values() if verb.is_ours]
-    results = [target.partition(":") for verb in ours for target in verb.returns]
-    functions = {verb.function: verb.module for verb in ours}
-    others = [
-        target.partition(":") for verb in ours for target in (verb.plans, *(each for _, each in verb.instead.values()))
-    ]
+    others = [target for verb in ours for target in (verb.plans, *(each for _, each in verb.instead.values()))]
     return {
-        "Studies": functions | {name: module for module, _, name in others if name},
-        "What they return": {name: module for module, _, name in results},
+        "Studies": _modules([*(verb.target for verb in ours), *filter(None, others)]),
+        "What they return": _modules(target for verb in ours for target in verb.returns),
         **FIXED,
     }
+
+
+def _modules(targets: Iterable[str]) -> dict[str, str]:
+    return {name: module for module, _, name in (target.partition(":") for target in targets)}
 
 
 def module_of(name: str) -> str:

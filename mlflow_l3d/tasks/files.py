@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError, imported
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.columns import task_from_table
-from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.kinds import USUAL, Reading
 from mlflow_l3d.tasks.predefined_split import numbers_of_parts
 from mlflow_l3d.tasks.table import Table, encoding_of, read_texts
@@ -81,8 +79,6 @@ def load_data(data: Any, name: str, reading: Reading = USUAL) -> Task:
     """Return the task in a data frame or data set; errors as of :func:`load_file`."""
     if not hasattr(data, "notna"):
         return task_from_table(name, _table(data, reading), reading)
-    if not data.columns.is_unique:
-        raise ParameterError("task", name, "has two columns of one name", "Rename one.")
     whole = data.astype(object).where(data.notna(), None).set_axis(map(str, data.columns), axis="columns")
     return task_from_table(name, Table(tuple(whole.columns), lambda column: whole[column].tolist()), reading)
 
@@ -108,7 +104,6 @@ def _read_parquet(path: Path) -> Table:
         names = tuple(file.schema_arrow.names)
     except pa.ArrowInvalid:
         raise ParameterError("task", path.name, "the file is not Parquet, or is damaged") from None
-    _check_names(path, names, "the file")
 
     def column(name: str) -> list[Any]:
         try:
@@ -124,8 +119,9 @@ def _read_jsonl(path: Path) -> Table:
     rows: list[dict[str, Any]] = []
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        _check_names(path, (name for name, _ in pairs), f"line {number}")
-        return dict(pairs)
+        if len(row := dict(pairs)) < len(pairs):
+            raise ValueError("a name is there twice")
+        return row
 
     with path.open(encoding=encoding_of(path)) as lines:
         for number, line in enumerate(lines, 1):
@@ -133,23 +129,14 @@ def _read_jsonl(path: Path) -> Table:
                 continue
             try:
                 row = json.loads(line, object_pairs_hook=once)
-            except ParameterError:
-                raise
             except (ValueError, RecursionError) as error:
-                why = getattr(error, "msg", "nested too deep, or a number of too many digits")
+                why = getattr(error, "msg", str(error))
                 raise ParameterError("task", path.name, f"line {number} is not JSON ({why})") from None
             if not isinstance(row, dict):
                 raise ParameterError("task", path.name, f"line {number} must be a JSON object")
             rows.append(row)
     names = tuple(dict.fromkeys(name for row in rows for name in row))
     return Table(names, lambda name: [row.get(name) for row in rows])
-
-
-def _check_names(path: Path, names: Iterable[str], where: str) -> None:
-    """Raise a ParameterError if two columns have one name."""
-    if twice := next((name for name, count in Counter(names).items() if count > 1), None):
-        allowed = f"{where} names {shorten(twice)} twice"
-        raise ParameterError("task", path.name, allowed, "Give each column a name of its own.")
 
 
 _READERS = {".csv": _read_csv, ".tsv": _read_csv, ".parquet": _read_parquet, ".jsonl": _read_jsonl}
@@ -165,7 +152,7 @@ def load_folder(folder: Path, reading: Reading = USUAL) -> Task:
     L3DError
         If `datasets` is not installed.
     """
-    datasets = _library(folder.name)
+    datasets = imported("datasets", f"task={folder.name}:", "models")
     saved = any((folder / marker).is_file() for marker in ("state.json", "dataset_dict.json"))
     try:
         loaded = datasets.load_from_disk(str(folder)) if saved else datasets.load_dataset(str(folder))
@@ -188,7 +175,7 @@ def load_from_hub(name: str, reading: Reading = USUAL) -> Task:
     L3DError
         If the hub cannot be reached, or `datasets` is not installed.
     """
-    datasets = _library(name)
+    datasets = imported("datasets", f"task={name}:", "models")
     parts = name.removeprefix(PREFIX).split("/")
     if not 1 <= len(parts) <= 3 or not all(parts):
         raise ParameterError("task", name, "must be hf:NAME, hf:NAME/CONFIG or hf:OWNER/NAME/CONFIG")
@@ -217,15 +204,6 @@ def _hub_error(name: str, error: Exception) -> L3DError:
     if type(error) in (ValueError, RuntimeError):
         why = str(error)
     return ParameterError("task", name, f"the data set cannot be loaded ({why})")
-
-
-def _library(name: str) -> Any:
-    try:
-        import datasets  # type: ignore[import-untyped, unused-ignore]
-    except ImportError as error:
-        msg = f"task={name}: reading it needs the package datasets. Run: pip install 'mlflow-l3d[models]'"
-        raise L3DError(msg) from error
-    return datasets
 
 
 def _table(loaded: Any, reading: Reading) -> Table:

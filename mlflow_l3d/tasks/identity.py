@@ -165,13 +165,13 @@ def check(task: Task) -> None:
 
     Raises
     ------
-    L3DError
+    ParameterError
         If its kind is unknown, it has fewer than two classes or choices, a class with fewer than two examples, columns
         of unequal length, labels of another kind, ids that are not unique, invalid parts, or an
         empty text or choice.
     """
     for problem in chain(_of_labels(task), _of_columns(task)):
-        raise L3DError(f"task={task.name}: {problem}.")
+        raise ParameterError("task", task.name, problem)
 
 
 def typed_path(parameter: str, text: str, otherwise: str) -> Path:
@@ -211,10 +211,8 @@ def _of_labels(task: Task) -> Iterator[str]:
     one, many = ("choice(s)", "choices") if task.form.has_choices else ("class(es)", "classes")
     if classes < 2:
         yield f"it has {classes} {one}, at least 2 are needed"
-    if labels.dtype.kind == "f":
-        yield f"labels must be int64 in [0, {classes}), not scores; those are for kind=regression"
     if labels.dtype != np.int64 or labels.ndim != 1 or not len(labels):
-        yield f"labels must be int64 in [0, {classes})"
+        yield f"labels must be int64 in [0, {classes}); scores are for kind=regression"
     outside = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(outside):
         yield f"labels must be int64 in [0, {classes}); example {outside[0]} has {labels[outside[0]]}"
@@ -222,8 +220,8 @@ def _of_labels(task: Task) -> Iterator[str]:
         yield f"two {many} have the same name"
     sizes = np.bincount(labels, minlength=classes)
     if sizes.min() < 2:
-        small = int(sizes.argmin())
-        yield f"class {shorten(task.class_names[small])!r} has {sizes[small]} example(s), every class needs 2 or more"
+        small = shorten(task.class_names[int(sizes.argmin())])
+        yield f"class {small!r} has {sizes.min()} example(s), every class needs 2 or more: add some, or remove it"
 
 
 def _of_scores(labels: npt.NDArray[Any]) -> Iterator[str]:

@@ -6,10 +6,11 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.forms import form_of
@@ -19,7 +20,6 @@ from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.settings import IntArray
 from mlflow_l3d.tasks.table import (
     Table,
-    blank,
     check_labels_there,
     missing,
     no_column,
@@ -27,9 +27,6 @@ from mlflow_l3d.tasks.table import (
     those,
     wrong_row,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _FEW: Final = 0.1
 """Up to this share of decimal numbers among whole ones are mistakes; scores have more (STS-B: a half)."""
@@ -120,7 +117,8 @@ class Reading:
     def options(self) -> dict[str, str]:
         """Return the options for the loader of a named task: the values that are not at their defaults."""
         names = ("text_column", "label_column", "task_kind", "choice_columns")
-        changed = {name: _typed(getattr(self, name)) for name in names if getattr(self, name) != getattr(USUAL, name)}
+        given = {name: value for name in names if (value := getattr(self, name)) != getattr(USUAL, name)}
+        changed = {name: value if isinstance(value, str) else ",".join(value) for name, value in given.items()}
         return {**changed, "split": "own"} if self.predefined_split else changed
 
 
@@ -250,22 +248,6 @@ def encode_positions(values: pd.Series[Any], column: str, choice_columns: Sequen
     return positions.to_numpy(np.int64)
 
 
-def check_choices(columns: Sequence[pd.Series[Any]], names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Return the columns of choices; raise a ParameterError if a choice is missing, empty or not a text."""
-    for row, cells in zip(columns[0].index if columns else (), zip(*columns, strict=True), strict=True):
-        empty = [blank(cell) for cell in cells]
-        if any(empty):
-            left = len(cells) - sum(empty)
-            has = "has one choice" if left == 1 else f"has an empty {names[empty.index(True)]}"
-            allowed = f"row {row} of the data {has}; every row needs all {len(names)}"
-            raise ParameterError("choice_columns", ",".join(names), allowed, "Fill or remove the row.")
-        other = next((cell for cell in cells if not isinstance(cell, str)), None)
-        if other is not None:
-            allowed = f"must hold texts, not values of type {type(other).__name__}"
-            raise ParameterError("choice_columns", ",".join(names), allowed)
-    return tuple(tuple(column) for column in columns)
-
-
 def _numbered(names: Sequence[str]) -> tuple[str, ...]:
     """Return the columns ``choice1``, ``choice2``, ... by their numbers; none if the numbers have gaps."""
     choices = sorted((int(match[1]), name) for name in names if (match := _CHOICE.fullmatch(name)))
@@ -278,10 +260,6 @@ def _numbered(names: Sequence[str]) -> tuple[str, ...]:
 def _parts_of(columns: str | tuple[str, ...]) -> tuple[str, ...]:
     """Return the names in a list, or in a text that separates them by commas."""
     return columns if isinstance(columns, tuple) else tuple(part.strip() for part in columns.split(","))
-
-
-def _typed(columns: str | tuple[str, ...]) -> str:
-    return columns if isinstance(columns, str) else ",".join(columns)
 
 
 def named_columns(parameter: str, columns: str | tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from mlflow_l3d.errors import L3DError, ParameterError, leave_out, unknown_name
 from mlflow_l3d.metrics.classification import hardly_tested
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES, load_data, load_file, load_folder, load_from_hub
-from mlflow_l3d.tasks.identity import OwnData, checked, is_whole, typed_path
+from mlflow_l3d.tasks.identity import OwnData, checked, is_whole, shorten, typed_path
 from mlflow_l3d.tasks.kinds import USUAL, Reading
 from mlflow_l3d.tasks.predefined_split import evaluated_part, no_predefined_split, predefined_split
 from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
@@ -102,9 +102,6 @@ def inactive_factors(task: Task) -> Mapping[str, str]:
     return inactive
 
 
-_LONGEST_PATH = 1000
-
-
 def read_task(name: str, reading: Reading) -> Task:
     """Return the task that `name` stands for with default settings, checked; arguments as for :func:`load_task`."""
     names = registry.names("task")
@@ -115,9 +112,6 @@ def read_task(name: str, reading: Reading) -> Task:
         return _usable(task if is_whole(task) else checked(task), predefined_split=reading.predefined_split)
     if name.startswith(PREFIX):
         return load_from_hub(name, reading)
-    if len(name) > _LONGEST_PATH:
-        allowed = f"has {len(name):,} characters: it is neither a name nor a path"
-        raise ParameterError("task", f"{name[:40]}...", allowed)
     path = typed_path("task", name, "is not a task")
     if path.suffix.lower() in SUFFIXES and not path.is_dir():
         return load_file(path, reading)
@@ -127,7 +121,7 @@ def read_task(name: str, reading: Reading) -> Task:
     files = path.parent.glob("*") if path.suffix and path.parent.is_dir() else ()
     similar = unknown_name("task", name, [str(each) for each in files if each.suffix.lower() in SUFFIXES])
     more = "or a .csv, .tsv, .parquet or .jsonl file, a folder with a data set, or hf:NAME"
-    raise ParameterError("task", repr(name), f"{error.allowed}, {more}", error.fix or similar.fix)
+    raise ParameterError("task", repr(shorten(name)), f"{error.allowed}, {more}", error.fix or similar.fix)
 
 
 def _usable(task: Task, *, predefined_split: bool) -> Task:

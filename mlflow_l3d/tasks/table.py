@@ -66,6 +66,57 @@ class Table:
         column = pd.Series(values, range(1, len(values) + 1), dtype=object)
         return column if self.rows is None else column.iloc[self.rows]
 
+    def with_parts(self, name: str, label_column: str) -> Table:
+        """Return a table that knows the published part of each of its rows.
+
+        Test rows without a label (because the labels are not public) are left out, and a note reports this.
+
+        Raises
+        ------
+        ParameterError
+            If neither the data set nor a column names the part of each row, or a part is unknown.
+        """
+        parts = self.parts
+        if parts is None:
+            if SPLIT_COLUMN not in self.names:
+                raise no_predefined_split(name, f"the data has no column {SPLIT_COLUMN}")
+            parts = numbers_of_parts(self.column(SPLIT_COLUMN), SPLIT_COLUMN)
+        hidden = (parts == 2) & self.column(label_column).map(missing).to_numpy(bool)
+        table = replace(self, parts=parts)
+        return table.select(~hidden, "test row(s) without a label") if hidden.any() else table
+
+    def select(self, keep: npt.NDArray[np.bool_], what: str) -> Table:
+        """Return the table with the rows to keep, shape (n,), and with a note on how many rows were left out."""
+        rows = np.arange(len(keep)) if self.rows is None else self.rows
+        notes = (*self.notes, f"left out {int((~keep).sum())} {what}")
+        return replace(self, rows=rows[keep], notes=notes, parts=None if self.parts is None else self.parts[keep])
+
+    def without_gaps(self, columns: Sequence[str], most: float = 0.05) -> Table:
+        """Return a table without the rows that lack a text or label.
+
+        If more than a share `most` of the rows, or all, lack something, they stay, and lead to the error of a column.
+
+        Raises
+        ------
+        ParameterError
+            If they would be the errors of several columns: it names all.
+        """
+        import pandas as pd
+
+        gaps = pd.DataFrame({name: self.column(name).map(blank).astype(bool) for name in columns})
+        rows_without = {name: gap.index[gap].tolist() for name, gap in gaps.items() if gap.any()}
+        listed = "; ".join(
+            f"{len(rows)} without {str(name).strip()} (row {str(rows[:20])[1:-1]}{', ...' * (len(rows) > 20)})"
+            for name, rows in rows_without.items()
+        )
+        empty = gaps.any(axis=1).to_numpy()
+        if 0 < empty.sum() <= most * len(empty) and not empty.all():
+            return self.select(~empty, f"row(s) with gaps, counted from 1: {listed}")
+        if len(rows_without) > 1:
+            allowed = f"rows, counted from 1, have gaps: {listed}"
+            raise ParameterError("task", "data", allowed, "Fill or remove these rows.")
+        return self
+
 
 def encoding_of(path: Path) -> str:
     """Return UTF-16 if the file begins with its mark, else UTF-8, with or without a mark."""
@@ -112,26 +163,6 @@ def read_texts(path: Path) -> pd.DataFrame:
     return table
 
 
-def with_parts(name: str, table: Table, label_column: str) -> Table:
-    """Return a table that knows the published part of each of its rows.
-
-    Test rows without a label (because the labels are not public) are left out, and a note reports this.
-
-    Raises
-    ------
-    ParameterError
-        If neither the data set nor a column names the part of each row, or a part is unknown.
-    """
-    parts = table.parts
-    if parts is None:
-        if SPLIT_COLUMN not in table.names:
-            raise no_predefined_split(name, f"the data has no column {SPLIT_COLUMN}")
-        parts = numbers_of_parts(table.column(SPLIT_COLUMN), SPLIT_COLUMN)
-    hidden = (parts == 2) & table.column(label_column).map(missing).to_numpy(bool)
-    table = replace(table, parts=parts)
-    return select(table, ~hidden, "test row(s) without a label") if hidden.any() else table
-
-
 def those(values: pd.Series[Any], wrong: Callable[[Any], bool]) -> pd.Series[Any]:
     """Return the wrong ones of the values of a column."""
     return values[values.map(wrong).astype(bool)]
@@ -141,39 +172,6 @@ def wrong_row(parameter: str, column: str, wrong: pd.Series[Any], problem: str, 
     """Return the error about the first of some wrong values of a column."""
     allowed = f"row {wrong.index[0]} of the data has {shorten(wrong.iloc[0])!r}, and {problem}"
     return ParameterError(parameter, column, allowed, fix)
-
-
-def select(table: Table, keep: npt.NDArray[np.bool_], what: str) -> Table:
-    """Return the table with the rows to keep, shape (n,), and with a note on how many rows were left out."""
-    rows = np.arange(len(keep)) if table.rows is None else table.rows
-    notes = (*table.notes, f"left out {int((~keep).sum())} {what}")
-    return replace(table, rows=rows[keep], notes=notes, parts=None if table.parts is None else table.parts[keep])
-
-
-def without_gaps(table: Table, columns: Sequence[str], most: float = 0.05) -> Table:
-    """Return a table without the rows that lack a text or label.
-
-    If more than a share `most` of the rows, or all, lack something, they stay and lead to the error of their column.
-
-    Raises
-    ------
-    ParameterError
-        If they would be the errors of several columns: it names all.
-    """
-    import pandas as pd
-
-    gaps = pd.DataFrame({name: table.column(name).map(blank).astype(bool) for name in columns})
-    rows_without = {name: gap.index[gap].tolist() for name, gap in gaps.items() if gap.any()}
-    listed = "; ".join(
-        f"{len(rows)} without {str(name).strip()} (row {str(rows[:20])[1:-1]}{', ...' * (len(rows) > 20)})"
-        for name, rows in rows_without.items()
-    )
-    empty = gaps.any(axis=1).to_numpy()
-    if 0 < empty.sum() <= most * len(empty) and not empty.all():
-        return select(table, ~empty, f"row(s) with gaps, counted from 1: {listed}")
-    if len(rows_without) > 1:
-        raise ParameterError("task", "data", f"rows, counted from 1, have gaps: {listed}", "Fill or remove these rows.")
-    return table
 
 
 def spelled(name: str, names: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from mlflow_l3d.errors import L3DError, ParameterError, disk_line
+from mlflow_l3d.execution.environment import variables
 from mlflow_l3d.paths import working_folder
 from mlflow_l3d.privacy import public_text
 
@@ -82,16 +83,13 @@ def is_outage(error: BaseException) -> bool:
 @contextmanager
 def own_settings() -> Iterator[None]:
     """Let calls to a tracking server fail at once and in silence, except if the user has set MLflow's variables."""
-    added = [name for name in _SETTINGS if name not in os.environ]
-    os.environ.update({name: _SETTINGS[name] for name in added})
     levels = {logger: logger.level for logger in map(logging.getLogger, _NOISY)}
     for logger in levels:
         logger.setLevel(logging.CRITICAL)
     try:
-        yield
+        with variables({name: value for name, value in _SETTINGS.items() if name not in os.environ}):
+            yield
     finally:
-        for name in added:
-            os.environ.pop(name, None)
         for logger, level in levels.items():
             logger.setLevel(level)
 

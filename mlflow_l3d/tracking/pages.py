@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from mlflow_l3d.tracking.connection import public_uri
+from mlflow_l3d.tracking.connection import Client, public_uri
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from mlflow import MlflowClient
 
 _logger = logging.getLogger("mlflow_l3d")
 _telling: ContextVar[bool] = ContextVar("telling", default=False)
@@ -41,7 +39,7 @@ def address_of(tracking_uri: str) -> str:
     return address if address.startswith(("http://", "https://")) else ""
 
 
-def runs_page(client: MlflowClient, experiment_id: str) -> str:
+def runs_page(client: Client, experiment_id: str) -> str:
     """Return what stands before a run id in the address of its page; empty if a browser does not reach the server."""
     address = address_of(str(client.tracking_uri))
     return f"{address}/{run_page(experiment_id, '')}" if address else ""
@@ -123,7 +121,7 @@ class Data:
     context: str
 
 
-def log_data(client: MlflowClient, run_id: str, data: Data | None) -> None:
+def log_data(client: Client, run_id: str, data: Data | None) -> None:
     """Name a run's data, if there is such, in one call; safe to call again."""
     if data is None:
         return

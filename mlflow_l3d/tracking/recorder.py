@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.children import ChildWriter, children_of, found, renamed
-from mlflow_l3d.tracking.connection import error_line
+from mlflow_l3d.tracking.connection import Client, Run, error_line
 from mlflow_l3d.tracking.pages import link_of
 from mlflow_l3d.tracking.records import RunRecord
 from mlflow_l3d.tracking.spool import Spool
@@ -26,8 +25,7 @@ from mlflow_l3d.tracking.uploader import Uploader
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
-    from mlflow import MlflowClient
-    from mlflow.entities import Metric, Run
+    from mlflow.entities import Metric
 
     from mlflow_l3d.cells.cell import Cell, Outcome
     from mlflow_l3d.tracking.claims import Claims
@@ -132,7 +130,7 @@ class RunRecorder(Generic[R]):
 
     def __init__(
         self,
-        client: MlflowClient,
+        client: Client,
         parent: parents.Parent,
         work: Work[R],
         spool: Spool[R],
@@ -273,8 +271,7 @@ class RunRecorder(Generic[R]):
     def _beat(self) -> None:
         while not self._ended.wait(parents.HEARTBEAT_SECONDS):
             for recorder in tuple(self._beating) if self.uploader.outage_seconds == 0.0 else ():
-                tags = {names.HEARTBEAT: str(int(time.time()))}
-                beat = partial(parents.set_tags, recorder.client, recorder.parent.run_id, tags)
+                beat = partial(parents.set_tags, recorder.client, recorder.parent.run_id, parents.heartbeat())
                 recorder.uploader.submit("the heartbeat", beat)
 
 

@@ -40,7 +40,7 @@ def elsewhere(monkeypatch):
 )
 def test_options_arrive_where_cells_run(elsewhere, text, expected):
     setup = small(executor_options=text).setup
-    assert setup.executor_options == expected
+    assert setup.how.options == expected
     assert executor_of(setup).given == (expected or None)
 
 
@@ -78,4 +78,4 @@ def test_what_an_executor_does_not_take(given, said):
 
 @pytest.mark.parametrize(("text", "expected"), [("auto", None), ("none", math.inf), ("2.5", 2.5)])
 def test_time_limits(text, expected):
-    assert small(cell_timeout=text).setup.cell_timeout == expected
+    assert small(cell_timeout=text).setup.how.cell_timeout == expected

@@ -168,7 +168,7 @@ def with_choice(row: int, **cells: object) -> dict[str, list[object]]:
             with_choice(4, choice2=None),
             [0, 1] * 6,
             {"task_kind": "multiple_choice"},
-            "choice_columns=choice1,choice2: row 5 of the data has one choice; every row needs all 2.",
+            "choice_columns=choice2: 1 of 12 texts are empty or missing, the first in row 5 of the data. Fill or",
         ),
         (
             with_choice(4, choice1=" ", choice2=""),
@@ -180,7 +180,7 @@ def with_choice(row: int, **cells: object) -> dict[str, list[object]]:
             choices(),
             [0, 1] * 6,
             {"task_kind": "multiple_choice", "text_column": "choice1"},
-            "text_column=choice1: must name different columns, and neither the label column nor columns of choices.",
+            "text_column=choice1: must name different columns, and not label or choice1 or choice2.",
         ),
     ],
 )
@@ -241,7 +241,7 @@ def test_tasks_made_in_python() -> None:
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"labels": np.arange(6) / 2, "class_names": ("a", "b")}, "labels must be int64 in [0, 2), not scores; those"),
+        ({"labels": np.arange(6) / 2, "class_names": ("a", "b")}, "labels must be int64 in [0, 2); scores are for"),
         ({"labels": np.array([0, 1, 2, 0, 1, 1]), "class_names": ("a", "b")}, "int64 in [0, 2); example 2 has 2"),
         ({"labels": np.array([0, 1] * 3), "kind": "regression"}, "labels of a regression task must be float64 scores"),
         ({"labels": np.array([0.5, np.nan] * 3), "kind": "regression"}, "a score is not finite"),

@@ -219,10 +219,7 @@ def _placed(setup: Setup, typed: Arguments) -> Setup:
         raise ParameterError(name, typed.texts[name], allowed, "Leave it out, or investigate it so.")
     if not asked:
         return setup
-    how = execution(typed)
-    return replace(
-        setup, executor=how.executor, workers=how.workers, cell_timeout=how.cell_timeout, executor_options=how.options
-    )
+    return replace(setup, how=execution(typed))
 
 
 def _trainings(gathered: Gathered, golden: GoldenRequest | None) -> int:

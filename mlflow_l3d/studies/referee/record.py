@@ -206,8 +206,7 @@ class SessionRecorder:
         if error is None:
             self.client.set_terminated(system.run_id, "FINISHED")
         elif not system.verdict:
-            status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
-            end_early(self.client, system.run_id, error_line(error), status)
+            end_early(self.client, system.run_id, error_line(error))
 
     def _counted(self) -> None:
         """Let other processes see that there is something new."""

@@ -14,7 +14,6 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.published import PUBLISHED
 from mlflow_l3d.parameters.search_document import Searches
-from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.parameters.values import as_text, public_parameter
 from mlflow_l3d.studies.base import specified
 from mlflow_l3d.studies.budget import Budget
@@ -292,7 +291,8 @@ def specify_sweep(
     budget = Budget.parse(given.pop("budget", SWEEP["budget"].default))
     once = None if searches is None else cache(searches)
     points, failed = specify_points(points_of(given), once, {}, budgeted=bool(budget))
-    if len({tuple(str(getattr(point.setup, name)) for name in PLACE) for point in points}) > 1:
+    setups = [point.setup for point in points]
+    if len({str((each.how, each.device, each.deterministic, each.store_scores)) for each in setups}) > 1:
         raise ParameterError("device", texts["device"], "must be one for all points", "Start a sweep for each.")
     without = {"failed": sorted(point.name for point in failed.values())} if failed else {}
     key = content_key({"points": sorted(point.key for point in points), **without})

@@ -87,12 +87,7 @@ class Benchmark:
         """
         with_parts = options.get("split") == "own"
         refuse_options(self.name, {name: value for name, value in options.items() if name != "split"})
-        folder = _data_folder()
-        file = folder / f"{self.file or self.name}.parquet" if folder else None
-        if file and file.is_file():
-            raw, source = self._from_folder(file, with_parts)
-        else:
-            raw, source = self._from_hub(bool(folder), with_parts)
+        raw, source = self._read(with_parts)
         texts = (*(self.prepared(raw.texts) if self.prepared else raw.texts), *raw.choices)
         labels = self._labels(raw, source)
         notes = [f"{self.name}: read from {source}", *raw.notes]
@@ -103,36 +98,25 @@ class Benchmark:
         make = partial(make_task, self.name, kind=self.kind, metric=self.metric, parts=examples.parts)
         return make(texts, examples.labels, self.class_names, examples.ids, notes, choices=choices)
 
-    def _reading(self, columns: Sequence[str], label: str, with_parts: bool) -> Reading:
-        choices = ",".join(self.class_names) if form_of(self.kind).has_choices else "auto"
-        return Reading(",".join(columns), label, self.kind, choices, predefined_split=with_parts, leave_out_empty=True)
-
-    def _from_folder(self, file: Path, with_parts: bool) -> tuple[Task, str]:
-        source = f"{file.name} in the folder {FOLDER_VARIABLE}"
-        try:
-            return load_file(file, self._reading(self.columns, "label", with_parts)), source
-        except L3DError as error:
-            needs = f"It needs the columns {self._needs(with_parts)}."
-            why = str(error).rstrip(".")
-            raise L3DError(f"task={self.name}: {source} cannot be used ({why}). {needs}") from error
-
-    def _from_hub(self, has_folder: bool, with_parts: bool) -> tuple[Task, str]:
-        try:
-            reading = self._reading(self.hub_columns or self.columns, self.hub_label, with_parts)
-            return load_from_hub(PREFIX + self.hub, reading), f"the hub ({self.hub})"
-        except L3DError as error:
-            local = f"not in the folder {FOLDER_VARIABLE}" if has_folder else f"{FOLDER_VARIABLE} names no folder"
-            needs = self._needs(with_parts)
-            raise L3DError(
-                f"task={self.name}: {local}, and not to be had from the hub ({str(error).rstrip('.')}). Either set "
-                f"{FOLDER_VARIABLE} to a folder with {self.file or self.name}.parquet (columns {needs}), "
-                "or load it once with a network: offline, it is then read from the cache of the package datasets."
-            ) from error
-
-    def _needs(self, with_parts: bool) -> str:
-        """Return the columns that the local file needs, as text."""
+    def _read(self, with_parts: bool) -> tuple[Task, str]:
+        """Return the data, from the local folder or else from the hub, and where it comes from."""
         choices = self.class_names if form_of(self.kind).has_choices else ()
-        return ", ".join((*self.columns, *choices, "label", *(["split"] if with_parts else [])))
+        read_as = partial(Reading, task_kind=self.kind, choice_columns=choices or "auto", leave_out_empty=True)
+        name, folder = f"{self.file or self.name}.parquet", _data_folder()
+        is_local = folder is not None and (folder / name).is_file()
+        source = f"{name} in the folder {FOLDER_VARIABLE}" if is_local else f"the hub ({self.hub})"
+        try:
+            if folder is not None and is_local:
+                return load_file(folder / name, read_as(self.columns, predefined_split=with_parts)), source
+            columns, label = self.hub_columns or self.columns, self.hub_label
+            return load_from_hub(PREFIX + self.hub, read_as(columns, label, predefined_split=with_parts)), source
+        except L3DError as error:
+            needed = ", ".join((*self.columns, *choices, "label", *["split"] * with_parts))
+            raise L3DError(
+                f"task={self.name}: {source} cannot be used ({str(error).rstrip('.')}). Either set {FOLDER_VARIABLE} "
+                f"to a folder with {name}, which needs the columns {needed}, or load it once with a network: offline, "
+                "it is then read from the cache of the package datasets."
+            ) from error
 
     def _labels(self, raw: Task, source: str) -> npt.NDArray[Any]:
         """Return the labels of `raw` (shape (n,)) in our order of the classes, which are matched by their names.
