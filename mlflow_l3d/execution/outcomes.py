@@ -191,13 +191,14 @@ def _finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
     metrics = {str(name): _number(f"metric {name}", value) for name, value in outcome.metrics.items()}
     curves = {str(name): tuple(float(value) for value in values) for name, values in outcome.curves.items()}
     whole = replace(outcome, metrics=metrics, curves=curves, duration_seconds=duration)
-    if outcome.predictions is None:
+    parts = outcome.predictions, outcome.labels, outcome.example_ids
+    if any(part is None for part in parts):
+        if any(part is not None for part in (*parts, outcome.scores)):
+            raise ValueError("predictions, their labels and their example_ids come together, and scores with them")
         if not metrics:
             raise ValueError("it has neither predictions nor metrics")
         if len(job.task.reference_ids):
             raise ValueError("it has no predictions, without which a reference set is of no use: use reference_size=0")
-        if any(part is not None for part in (outcome.example_ids, outcome.labels, outcome.scores)):
-            raise ValueError("it has example_ids, labels or scores, and no predictions")
         return whole
     whole = _with_predictions(whole, job)
     if job.approach.self_tested and len(job.task) and TEST_SAMPLE not in cell.seeds:
@@ -225,8 +226,6 @@ def _check_examples(outcome: Outcome, task: Task, seeds: Mapping[str, int]) -> N
 
 
 def _with_predictions(outcome: Outcome, job: Job) -> Outcome:
-    if outcome.labels is None or outcome.example_ids is None:
-        raise ValueError("it has predictions, and no labels or no example_ids")
     task, classes = job.task, len(job.task.class_names)
     predictions = _answers("predictions", outcome.predictions, -1, task)
     labels = _answers("labels", outcome.labels, 0, task)

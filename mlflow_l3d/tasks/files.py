@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlflow_l3d.errors import L3DError, ParameterError, imported
+from mlflow_l3d.errors import ParameterError, imported
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.columns import task_from_table
 from mlflow_l3d.tasks.kinds import USUAL, Reading
@@ -171,9 +171,9 @@ def load_from_hub(name: str, reading: Reading = USUAL) -> Task:
     Raises
     ------
     ParameterError
-        If the hub has no such data set or configuration, or a column has a wrong value.
+        If the hub has no such data set or configuration, or cannot be reached, or a column has a wrong value.
     L3DError
-        If the hub cannot be reached, or `datasets` is not installed.
+        If `datasets` is not installed.
     """
     datasets = imported("datasets", f"task={name}:", "models")
     parts = name.removeprefix(PREFIX).split("/")
@@ -186,24 +186,13 @@ def load_from_hub(name: str, reading: Reading = USUAL) -> Task:
         except datasets.exceptions.DatasetNotFoundError:
             continue
         except Exception as error:
-            raise _hub_error(name, error) from error
+            # The library's own errors name the configurations; the texts of others may hold paths.
+            is_its_own = type(error) in (ValueError, RuntimeError)
+            why = str(error) if is_its_own else getattr(error, "strerror", None) or type(error).__name__
+            allowed = f"the data set cannot be loaded from the hub ({why})"
+            raise ParameterError("task", name, allowed, "Check the network, or give a file or a folder.") from error
         return task_from_table(name, _table(loaded, reading), reading)
     raise ParameterError("task", name, "the hub has no such data set, or it is not public", "Log in if you own it.")
-
-
-def _hub_error(name: str, error: Exception) -> L3DError:
-    """Return our error for an error of the library, of the hub or of HTTP."""
-    of_network = type(error).__module__.startswith(("huggingface_hub", "httpx"))
-    if of_network or isinstance(error, ConnectionError | TimeoutError):
-        return L3DError(
-            f"task={name}: the Hugging Face hub cannot be reached ({type(error).__name__}). "
-            "Check the network, or give a file or a folder."
-        )
-    # Its text names what configurations there are; those of other errors may hold paths.
-    why = getattr(error, "strerror", None) or type(error).__name__
-    if type(error) in (ValueError, RuntimeError):
-        why = str(error)
-    return ParameterError("task", name, f"the data set cannot be loaded ({why})")
 
 
 def _table(loaded: Any, reading: Reading) -> Table:

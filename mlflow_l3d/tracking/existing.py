@@ -115,11 +115,10 @@ def read_runs(client: Client, source: str | Sequence[str]) -> ExistingRuns:
 def _experiment(client: Client, source: str) -> str:
     name = source.removeprefix(EXPERIMENT)
     experiment = client.get_experiment_by_name(name) or (name and found(client.get_experiment, name))
-    if not experiment:
+    if not experiment or experiment.lifecycle_stage != "active":
         listed = ", ".join(sorted(each.name for each in client.search_experiments(max_results=10)))
-        raise ParameterError("source", source, "this tracking server has no such experiment", f"It has: {listed}.")
-    if experiment.lifecycle_stage != "active":
-        raise ParameterError("source", source, "the experiment was deleted", "Restore it, or name another.")
+        allowed = "this tracking server has no such experiment, or it was deleted"
+        raise ParameterError("source", source, allowed, f"It has: {listed}.")
     return str(experiment.experiment_id)
 
 

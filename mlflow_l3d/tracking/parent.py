@@ -116,12 +116,10 @@ def current_experiment_id(client: Client, project_run: str | None = None) -> str
         experiment_id = named_id or str(_get_experiment_id())
         source = f"MLFLOW_EXPERIMENT_ID={experiment_id}"
         experiment = found(client.get_experiment, experiment_id)
-        if experiment is None:
-            raise L3DError(f"{source}: there is no such experiment. Name another.")
-    if not experiment.lifecycle_stage:
+    if experiment is not None and not experiment.lifecycle_stage:
         raise ParameterError("MLFLOW_TRACKING_URI", public_uri(str(client.tracking_uri)), *STRANGER)
-    if experiment.lifecycle_stage != "active":
-        raise L3DError(f"{source}: the experiment was deleted. Restore it, or name another.")
+    if experiment is None or experiment.lifecycle_stage != "active":
+        raise L3DError(f"{source}: there is no such experiment, or it was deleted. Restore it, or name another.")
     return str(experiment.experiment_id)
 
 
