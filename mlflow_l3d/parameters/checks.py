@@ -20,7 +20,7 @@ from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import check_installed, of_kind, registered
 from mlflow_l3d.parameters.declaration import Arguments, declared
 from mlflow_l3d.parameters.shared import Columns, Sizes
-from mlflow_l3d.parameters.values import Choice, as_text, check_names, json_of
+from mlflow_l3d.parameters.values import Choice, as_text, check_names, json_of, pairs
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.files import is_data
 
@@ -102,19 +102,11 @@ def _options(options: str | Mapping[str, Any], executor: str, known: Mapping[str
         return {}
     if not known:
         raise ParameterError(name, text, f"executor={executor} has none", "Leave it out.")
-    if isinstance(options, Mapping):
-        values: Mapping[str, object] = options
-    elif text.lstrip().startswith("{"):
-        values = json_of(name, text, text)
-    else:
-        pairs = [part.partition("=") for part in text.split(",")]
-        if not all(separator for _, separator, _ in pairs):
-            allowed = 'must be name=value pairs separated by commas, or a JSON object such as {"num_cpus": 2}'
-            raise ParameterError(name, text, allowed)
-        values = {key.strip(): value.strip() for key, _, value in pairs}
-    check_names(name, values, known)
+    if not isinstance(options, Mapping):
+        options = json_of(name, text, text) if text.lstrip().startswith("{") else pairs(text)
+    check_names(name, options, known)
     read = {}
-    for key, value in values.items():
+    for key, value in options.items():
         try:
             read[key] = known[key].parse(key, value)
         except ParameterError as error:
