@@ -182,6 +182,6 @@ def _modules(targets: Iterable[str]) -> dict[str, str]:
 
 
 def module_of(name: str) -> str:
-    """Return the module that a public name is loaded from."""
+    """Return the module that a public name is loaded from; the empty text for any other name."""
     fixed = {each: module for names in FIXED.values() for each, module in names.items()}
-    return fixed.get(name) or next(names[name] for names in public_names().values() if name in names)
+    return fixed.get(name) or next((names[name] for names in public_names().values() if name in names), "")

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.forms import form_of
@@ -19,6 +18,7 @@ from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import make_task, shorten
 from mlflow_l3d.tasks.settings import IntArray
 from mlflow_l3d.tasks.table import (
+    Column,
     Table,
     blank,
     check_labels_there,
@@ -190,7 +190,7 @@ def find_text_columns(
     return wanted
 
 
-def check_texts(values: pd.Series[Any], column: str, parameter: str = "text_column") -> tuple[str, ...]:
+def check_texts(values: Column, column: str, parameter: str = "text_column") -> tuple[str, ...]:
     """Return the texts; raise a ParameterError if one is missing, blank or not a text."""
     if len(gaps := those(values, blank)):
         first = f"the first in row {gaps.index[0]} of the data"
@@ -212,11 +212,12 @@ def encode_labels(table: Table, column: str) -> tuple[IntArray, tuple[str, ...]]
         allowed = f"must hold whole numbers or class names, not {listed}"
         fix = next((fix for kind, fix in _FIXES.items() if kind in types), "")
         raise ParameterError("label_column", column, allowed, fix)
-    labels, present = pd.factorize(values, sort=True)
+    present = sorted(set(values))
+    labels = values.map({value: number for number, value in enumerate(present)}).to_numpy(np.int64)
     names = [*map(str, present)]
     if types != {str}:
-        names = _named(table, column, present.tolist(), labels) or names
-    return labels.astype(np.int64), tuple(names)
+        names = _named(table, column, present, labels) or names
+    return labels, tuple(names)
 
 
 def find_ids(table: Table, task: str) -> tuple[npt.NDArray[Any] | None, tuple[str, ...]]:

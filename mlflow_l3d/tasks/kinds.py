@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.forms import form_of
@@ -19,6 +18,7 @@ from mlflow_l3d.tasks.base import KINDS, TaskKind
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.settings import IntArray
 from mlflow_l3d.tasks.table import (
+    Column,
     Table,
     check_labels_there,
     missing,
@@ -32,7 +32,7 @@ _FEW: Final = 0.1
 """Up to this share of decimal numbers among whole ones are mistakes; scores have more (STS-B: a half)."""
 
 
-def check_one_sort(values: pd.Series[Any], column: str) -> None:
+def check_one_sort(values: Column, column: str) -> None:
     """Raise if a label is of another sort: decimal among class names or whole numbers, or a name among decimal numbers.
 
     If names and decimal numbers are mixed, labels that occur more than once count as names of classes.
@@ -169,7 +169,7 @@ def find_kind(table: Table, reading: Reading) -> tuple[TaskKind, tuple[str, ...]
     return "regression", ("labels are decimal numbers and are read as scores (regression)",)
 
 
-def encode_scores(values: pd.Series[Any], column: str) -> npt.NDArray[np.float64]:
+def encode_scores(values: Column, column: str) -> npt.NDArray[np.float64]:
     """Return the scores, shape (n,); raise a ParameterError if one is missing or not a finite number."""
     check_labels_there(values, column)
     others = those(values, lambda value: isinstance(value, bool) or not isinstance(value, int | float))
@@ -203,7 +203,7 @@ def encode_answers(table: Table, column: str, kind: TaskKind) -> npt.NDArray[Any
     return form_of(kind).labels(held)
 
 
-def joined_tokens(values: pd.Series[Any], column: str) -> pd.Series[Any]:
+def joined_tokens(values: Column, column: str) -> Column:
     """Return lists of tokens as texts in which white space separates them; texts stay.
 
     Raises
@@ -233,7 +233,7 @@ def find_choice_columns(names: Sequence[str], reading: Reading) -> tuple[str, ..
     return wanted
 
 
-def encode_positions(values: pd.Series[Any], column: str, choice_columns: Sequence[str]) -> IntArray:
+def encode_positions(values: Column, column: str, choice_columns: Sequence[str]) -> IntArray:
     """Return the position of the right choice of each row, from 0, shape (n,), int64."""
     check_labels_there(values, column)
     count = len(choice_columns)

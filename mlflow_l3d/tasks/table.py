@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from mlflow_l3d.tasks.base import Task
 
+Column: TypeAlias = "pd.Series[Any]"
+"""Values of a column, of type object; the index counts rows of the whole data from 1."""
 SPLIT_COLUMN: Final = "split"
 """Column that says which part a row belongs to: train, validation or test."""
 
@@ -58,7 +60,7 @@ class Table:
     notes: tuple[str, ...] = ()
     rows: IntArray | None = None
 
-    def column(self, name: str) -> pd.Series[Any]:
+    def column(self, name: str) -> Column:
         """Return the n values of a column; the index counts rows of the whole data from 1."""
         import pandas as pd
 
@@ -163,12 +165,12 @@ def read_texts(path: Path) -> pd.DataFrame:
     return table
 
 
-def those(values: pd.Series[Any], wrong: Callable[[Any], bool]) -> pd.Series[Any]:
+def those(values: Column, wrong: Callable[[Any], bool]) -> Column:
     """Return the wrong ones of the values of a column."""
     return values[values.map(wrong).astype(bool)]
 
 
-def wrong_row(parameter: str, column: str, wrong: pd.Series[Any], problem: str, fix: str = "") -> ParameterError:
+def wrong_row(parameter: str, column: str, wrong: Column, problem: str, fix: str = "") -> ParameterError:
     """Return the error about the first of some wrong values of a column."""
     allowed = f"row {wrong.index[0]} of the data has {shorten(wrong.iloc[0])!r}, and {problem}"
     return ParameterError(parameter, column, allowed, fix)
@@ -180,7 +182,7 @@ def spelled(name: str, names: Sequence[str]) -> str:
     return alike[0] if name not in names and len(alike) == 1 else name
 
 
-def check_labels_there(values: pd.Series[Any], column: str) -> None:
+def check_labels_there(values: Column, column: str) -> None:
     """Raise if a label is missing."""
     if len(gaps := those(values, missing)):
         allowed = f"{len(gaps)} of {len(values)} labels are missing, the first in row {gaps.index[0]} of the data"
