@@ -243,22 +243,14 @@ def _with_predictions(outcome: Outcome, job: Job) -> Outcome:
             wanted = f"not numbers of shape ({len(ids)}, {classes})"
             raise ValueError(f"scores have shape {scores.shape} and type {scores.dtype}, {wanted}")
         scores = scores.astype(np.float32, copy=False)
-    reference = _reference(ids, task)
+    reference = np.isin(ids, task.reference_ids) if len(task.reference_ids) else None
+    if reference is not None and (reference.all() or not reference.any()):
+        raise ValueError(f"it has no prediction of {'a test example' if reference.any() else 'the reference set'}")
     tested = slice(None) if reference is None else ~reference
     told_apart, own = job.approach.classes(task, job.hyperparameters), job.approach.metrics
     computed = scores_of(labels[tested], predictions[tested], task.kind, classes=told_apart, own=own)
     outcome = replace(outcome, metrics={**outcome.metrics, **computed}, reference=reference)
     return replace(outcome, example_ids=ids, labels=labels, predictions=predictions, scores=scores)
-
-
-def _reference(ids: npt.NDArray[Any], task: Task) -> npt.NDArray[np.bool_] | None:
-    """Return which examples are of the reference set; None if the task has none."""
-    if not len(task.reference_ids):
-        return None
-    reference: npt.NDArray[np.bool_] = np.isin(ids, task.reference_ids)
-    if reference.all() or not reference.any():
-        raise ValueError(f"it has no prediction of {'a test example' if reference.any() else 'the reference set'}")
-    return reference
 
 
 def _column(name: str, array: npt.NDArray[Any], kinds: str, what: str) -> npt.NDArray[Any]:

@@ -114,17 +114,8 @@ def _options(options: str | Mapping[str, Any], executor: str, known: Mapping[str
     return read
 
 
-def is_deterministic(is_asked: bool, device: str, approach: Approach) -> bool:
-    """Return whether results must repeat; what computes on the CPU with a model of ours always does."""
-    if not is_asked and device == "cpu" and approach.default_model:
-        allowed = f"has no effect: {approach.name} runs on the cpu"
-        raise ParameterError("deterministic", "false", allowed, "Leave it out.")
-    return is_asked
-
-
-def _gpu_files() -> bool:
-    """Return whether Linux has a file of a GPU that torch knows: without one, torch need not be imported to ask."""
-    return any(next(Path("/dev").glob(name), None) for name in ("nvidia*", "nvhost*", "nvmap", "nvgpu*", "kfd", "dxg"))
+_GPU_FILES: Final = ("nvidia*", "nvhost*", "nvmap", "nvgpu*", "kfd", "dxg")
+"""In Linux, of each GPU that torch knows: without one, torch need not be imported to ask."""
 
 
 def device_of(device: str, approach: Approach, how: Execution) -> str:
@@ -135,8 +126,8 @@ def device_of(device: str, approach: Approach, how: Execution) -> str:
         return "cpu"
     if how.ask is not None and device != "auto":
         return Choice(("cpu", "cuda")).read("device", device)
-    has_gpu = sys.platform != "linux" or "torch" in sys.modules or _gpu_files()
-    if device == "auto" and not (has_gpu and find_spec("torch")):
+    may_have_gpu = sys.platform != "linux" or any(next(Path("/dev").glob(name), None) for name in _GPU_FILES)
+    if device == "auto" and not ("torch" in sys.modules or (may_have_gpu and find_spec("torch"))):
         return "cpu"
     torch = imported("torch", f"device={device}:", "models")
     if device == "auto":

@@ -230,10 +230,12 @@ def set_up(
     device = checks.device_of(asked["device"], approach, how)
     if approach.default_model:  # what others run may use a GPU of its own accord
         how.check_gpus(device)
-    deterministic = checks.is_deterministic(asked["deterministic"], device, approach)
+    if not asked["deterministic"] and device == "cpu" and approach.default_model:
+        allowed = f"has no effect: {approach.name} runs on the cpu"
+        raise ParameterError("deterministic", "false", allowed, "Leave it out.")
     numerics = how.asked(approach.numerics, device) if device.startswith("cuda") else approach.numerics(device)
     numerics = {name: on for name, on in {**numerics, **approach.dependencies(hyperparameters, model)}.items() if on}
-    if not deterministic:
+    if not asked["deterministic"]:
         numerics["deterministic"] = "false"  # of cells that need not repeat; others lack it
     of_task = approach.metrics if approach.brings_data and asked["metric"] == "auto" else ()
     metric_name = next(iter(of_task), asked["metric"])
@@ -250,7 +252,7 @@ def set_up(
         numerics=numerics,
         fixed_factors=approach.fixed_factors(bound, hyperparameters),
         how=how,
-        deterministic=deterministic,
+        deterministic=asked["deterministic"],
         metric=metric,
         store_scores=asked.get("store_scores", True),
     )

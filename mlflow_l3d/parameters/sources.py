@@ -238,7 +238,8 @@ def _published(
         f"{name}={value} ({values[name]})" for name, value in overrides.items() if values.get(name, value) != value
     ]
     notes = (f"Not as published, whose values are in brackets: {', '.join(other)}.",) if other else ()
-    if not subject.model or _is_published(subject.model, approach):
+    study = approach.published_study
+    if not subject.model or (study and target(subject.model) in {target(name) for name in study.models}):
         return values, notes
     note = f"Hyperparameters are those that were published for {subject.task} with the authors' models"
     return values, (*notes, f"{note}; whether they suit {subject.model} was not looked at.")
@@ -264,9 +265,3 @@ def _searched(
     ]
     notes = [f"Hyperparameters were searched {note}." for note in (*differences(document, subject), *other_values)]
     return values, Origin(given.source, search_run_id=found.run_id, searched=document, notes=tuple(notes))
-
-
-def _is_published(model: str, approach: Approach) -> bool:
-    """Return whether a model is one of those that the paper has for the approach."""
-    study = approach.published_study
-    return study is not None and target(model) in {target(name) for name in study.models}

@@ -14,7 +14,7 @@ from typing import Any
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.paths import working_folder
+from mlflow_l3d.paths import unique_pairs, working_folder
 from mlflow_l3d.privacy import public_text, public_value
 
 
@@ -152,15 +152,9 @@ def names_of(value: object) -> tuple[str, ...]:
 def json_of(parameter: str, given: str, text: str) -> Any:
     """Return the JSON in `text`, which was given, or raise a ParameterError."""
     try:
-        return json.loads(text, object_pairs_hook=_of_pairs)
+        return json.loads(text, object_pairs_hook=unique_pairs)
     except (ValueError, RecursionError) as error:
         raise ParameterError(parameter, given, f"is not valid JSON ({error})") from error
-
-
-def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(mapping := dict(pairs)) < len(pairs):
-        raise ValueError("a name is there twice")
-    return mapping
 
 
 def file_text(parameter: str, given: str, path: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlflow_l3d.errors import ParameterError, imported
+from mlflow_l3d.paths import unique_pairs
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.columns import task_from_table
 from mlflow_l3d.tasks.kinds import USUAL, Reading
@@ -118,17 +119,12 @@ def _read_parquet(path: Path) -> Table:
 def _read_jsonl(path: Path) -> Table:
     rows: list[dict[str, Any]] = []
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(row := dict(pairs)) < len(pairs):
-            raise ValueError("a name is there twice")
-        return row
-
     with path.open(encoding=encoding_of(path)) as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
-                row = json.loads(line, object_pairs_hook=once)
+                row = json.loads(line, object_pairs_hook=unique_pairs)
             except (ValueError, RecursionError) as error:
                 why = getattr(error, "msg", str(error))
                 raise ParameterError("task", path.name, f"line {number} is not JSON ({why})") from None

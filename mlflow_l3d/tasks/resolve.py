@@ -18,7 +18,7 @@ from mlflow_l3d.tasks.files import PREFIX, SUFFIXES, load_data, load_file, load_
 from mlflow_l3d.tasks.identity import OwnData, checked, is_whole, shorten, typed_path
 from mlflow_l3d.tasks.kinds import USUAL, Reading
 from mlflow_l3d.tasks.predefined_split import evaluated_part, no_predefined_split, predefined_split
-from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
+from mlflow_l3d.tasks.settings import IntArray, SplitSettings
 from mlflow_l3d.tasks.splits import DEFAULT_SIZE, Quotas, quotas
 
 ReadTask: TypeAlias = Callable[[str, Reading], Task]
@@ -160,7 +160,9 @@ def _size_notes(task: Task) -> list[str]:
         of_test = task.parts is not None and evaluated_part(task.parts) == 2
         only = " (of the test part, for there is no validation part)" if of_test else ""
         notes = [f"{task.name}: its own split is used: {sizes} examples{only}"]
-        if repeated := _also_trained_on(task, split):
+        texts = [*zip(*task.texts, *task.choices, strict=True)]
+        trained = {texts[at] for at in split.train.tolist()}
+        if repeated := sum(texts[at] in trained for at in split.scored.tolist()):
             notes.append(f"{task.name}: {repeated} of the evaluated examples have texts that are trained on, too")
         return [*notes, *_set_apart(task, split.reference)]
     drawn, settings = _sizes(task), task.settings
@@ -190,13 +192,6 @@ def _size_notes(task: Task) -> list[str]:
 def _set_apart(task: Task, reference: Sized) -> list[str]:
     what = f"the same {len(reference)} reference examples"
     return [f"{task.name}: no run trains on {what}, and each predicts them"] if len(reference) else []
-
-
-def _also_trained_on(task: Task, split: Split) -> int:
-    """Return how many of the test examples have the texts, and choices, of a train example."""
-    columns = (*task.texts, *task.choices)
-    trained = {tuple(column[at] for column in columns) for at in split.train.tolist()}
-    return sum(tuple(column[at] for column in columns) in trained for at in split.scored.tolist())
 
 
 def _few(task: Task, taken: IntArray, wanted: int) -> list[str]:

@@ -19,8 +19,7 @@ from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.files import PREFIX, load_file, load_from_hub
 from mlflow_l3d.tasks.identity import make_task, shorten
 from mlflow_l3d.tasks.kinds import Reading
-from mlflow_l3d.tasks.pooling import Pool, pool_examples
-from mlflow_l3d.tasks.settings import IntArray
+from mlflow_l3d.tasks.pooling import pool_examples
 from mlflow_l3d.tasks.sources.packaged import refuse_options
 
 FOLDER_VARIABLE: Final = "L3D_DATA"
@@ -92,7 +91,12 @@ class Benchmark:
         labels = self._labels(raw, source)
         notes = [f"{self.name}: read from {source}", *raw.notes]
         examples = pool_examples(texts, labels, raw.parts)
-        notes += _left_out(self.name, examples)
+        counts = (
+            (examples.repeats, "repeated example(s)"),
+            (examples.contradictions, "text(s) with more than one label"),
+        )
+        if left_out := " and ".join(f"{count} {what}" for count, what in counts if count):
+            notes.append(f"{self.name}: left out {left_out}")
         contexts = len(examples.texts) - len(raw.choices)
         texts, choices = examples.texts[:contexts], examples.texts[contexts:]
         make = partial(make_task, self.name, kind=self.kind, metric=self.metric, parts=examples.parts)
@@ -123,21 +127,15 @@ class Benchmark:
 
         Scores are rounded to three decimals, as GLUE gives them: copies hold them in single or in double precision.
         """
-        if form_of(self.kind).has_numbers:
-            scores: npt.NDArray[np.float64] = np.round(raw.labels, SCORE_DECIMALS)
-            return scores
-        labels: npt.NDArray[Any] = raw.labels
         if form_of(self.kind).has_choices:
-            return labels
-        number = {str(label): label for label in range(len(self.class_names))}
-        number |= {_plain(name): label for label, name in enumerate(self.class_names)}
-        names = [_plain(name) for name in raw.class_names]
-        for name, plain in zip(raw.class_names, names, strict=True):
-            if plain not in number:
-                classes = f"known are {', '.join(self.class_names)}, or their numbers"
-                raise L3DError(f"task={self.name}: {source} has a class {shorten(name)!r}; {classes}.")
-        ours: IntArray = np.array([number[name] for name in names], dtype=np.int64)[labels]
-        return ours
+            return raw.labels
+        if form_of(self.kind).has_numbers:
+            return np.asarray(np.round(raw.labels, SCORE_DECIMALS))
+        number = {text: label for label, name in enumerate(self.class_names) for text in (str(label), _plain(name))}
+        if strangers := [name for name in raw.class_names if _plain(name) not in number]:
+            classes = f"known are {', '.join(self.class_names)}, or their numbers"
+            raise L3DError(f"task={self.name}: {source} has a class {shorten(strangers[0])!r}; {classes}.")
+        return np.array([number[_plain(name)] for name in raw.class_names], dtype=np.int64)[raw.labels]
 
 
 def _data_folder() -> Path | None:
@@ -149,15 +147,6 @@ def _data_folder() -> Path | None:
         fix = "Unset it to read data sets from the hub."
         raise ParameterError(FOLDER_VARIABLE, text, "must be a folder that exists", fix)
     return folder
-
-
-def _left_out(name: str, pool: Pool) -> Sequence[str]:
-    parts = []
-    if pool.repeats:
-        parts.append(f"{pool.repeats} repeated example{'s' * (pool.repeats > 1)}")
-    if pool.contradictions:
-        parts.append(f"{pool.contradictions} text{'s' * (pool.contradictions > 1)} with more than one label")
-    return [f"{name}: left out {' and '.join(parts)}"] if parts else []
 
 
 def _plain(name: str) -> str:
