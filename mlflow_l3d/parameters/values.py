@@ -27,7 +27,7 @@ class Choice:
     def __str__(self) -> str:
         return f"{', '.join(self.names[:-1])} or {self.names[-1]}"
 
-    def read(self, name: str, value: object) -> Any:
+    def read(self, name: str, value: object) -> str:
         """Return the value of the parameter `name`, or raise a ParameterError."""
         if value not in self.names:
             raise unknown_name(name, as_text(name, value), self.names)

@@ -258,7 +258,7 @@ def _named(table: Table, column: str, present: Sequence[int], labels: IntArray) 
     return [names[label] for label in range(len(present))]
 
 
-def _as_ids(values: Sequence[Any]) -> npt.NDArray[Any] | None:
+def _as_ids(values: Column) -> npt.NDArray[Any] | None:
     types = {type(value) for value in values}
     if types == {int}:
         try:

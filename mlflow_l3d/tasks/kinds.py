@@ -117,8 +117,8 @@ class Reading:
     def options(self) -> dict[str, str]:
         """Return the options for the loader of a named task: the values that are not at their defaults."""
         names = ("text_column", "label_column", "task_kind", "choice_columns")
-        given = {name: value for name in names if (value := getattr(self, name)) != getattr(USUAL, name)}
-        changed = {name: value if isinstance(value, str) else ",".join(value) for name, value in given.items()}
+        values = {name: getattr(self, name) for name in names if getattr(self, name) != getattr(USUAL, name)}
+        changed = {name: value if isinstance(value, str) else ",".join(value) for name, value in values.items()}
         return {**changed, "split": "own"} if self.predefined_split else changed
 
 

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.tasks.settings import PARTS, IntArray, Split
+from mlflow_l3d.tasks.settings import PARTS, Divisible, IntArray, Split
 from mlflow_l3d.tasks.splits import by_class, check_settings, divide, merge
-
-if TYPE_CHECKING:
-    from mlflow_l3d.tasks.base import Task
 
 _NAMES: Final = (("train", "training"), ("validation", "valid", "val", "dev", "development"), ("test", "testing"))
 SYNONYMS: Final = {name: part for part, names in enumerate(_NAMES) for name in names}
 """Name of a part in data sets -> position in `PARTS`."""
 
 
-def predefined_split(task: Task) -> Split:
+def predefined_split(task: Divisible) -> Split:
     """Return the split of ``source=own``: the same for every seed.
 
     Parameters
@@ -59,7 +56,7 @@ def predefined_split(task: Task) -> Split:
     return Split(train, validation, np.concatenate([test, reference]), reference)
 
 
-def _check(task: Task, parts: IntArray, evaluated: int) -> None:
+def _check(task: Divisible, parts: IntArray, evaluated: int) -> None:
     """Raise the errors of :func:`predefined_split` about the parts and the numbers of the settings."""
     for position in (0, evaluated):
         if not (parts == position).any():
@@ -118,7 +115,7 @@ def no_predefined_split(task: str, why: str, kind: type[ParameterError] = NoPart
     return kind("task", task, allowed, fix)
 
 
-def _drawn(task: Task, positions: IntArray, asked: int | None, purpose: str, *, least: int) -> IntArray:
+def _drawn(task: Divisible, positions: IntArray, asked: int | None, purpose: str, *, least: int) -> IntArray:
     """Return `asked` of the sorted `positions` in the shares that the classes have there, or all of them."""
     if asked is None or asked == len(positions):
         return positions
@@ -138,7 +135,7 @@ def _allotted(counts: IntArray, total: int, least: int) -> IntArray:
     return floor + sizes
 
 
-def _held_out(task: Task, train: IntArray) -> tuple[IntArray, IntArray]:
+def _held_out(task: Divisible, train: IntArray) -> tuple[IntArray, IntArray]:
     """Return the train examples, divided into those for training and those for validation, stratified by class."""
     fraction, members = task.settings.validation_fraction, by_class(task.strata[train], len(task.strata_names))
     # A class keeps one example to be trained on.

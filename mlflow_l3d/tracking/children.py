@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from mlflow.entities import Metric
     from mlflow.store.entities import PagedList
 
-    from mlflow_l3d.tracking.parent import Parent
-    from mlflow_l3d.tracking.recorder import Work
     from mlflow_l3d.tracking.records import RunRecord
     from mlflow_l3d.tracking.spool import Spool
 
@@ -36,15 +34,22 @@ class ChildWriter:
 
     Attributes
     ----------
-    client, parent
+    client, experiment_id, parent_run_id
         Where the runs go.
-    work
-        What the children share.
+    context_key
+        Tag of everything that the children share.
+    shared_params
+        Parameters that every child has: task, approach, model; of cells also the hyperparameters.
+    source_tags
+        User and commit, as MLflow gives them to the parent.
     """
 
     client: Client
-    parent: Parent
-    work: Work[Any]
+    experiment_id: str
+    parent_run_id: str
+    context_key: str
+    shared_params: Mapping[str, str]
+    source_tags: Mapping[str, str]
 
     def write(self, spool: Spool[Any], key: str, *, repeated: bool) -> str:
         """Write one cell of the spool and return its run id. May be called again after any failure.
@@ -75,7 +80,7 @@ class ChildWriter:
 
     def take_other(self, spool: Spool[Any], key: str) -> bool:
         """Let a cell of the spool have its finished run of another parent; return whether there is one."""
-        wanted = condition({names.CELL_KEY: key, names.CONTEXT_KEY: self.work.context_key}, "FINISHED")
+        wanted = condition({names.CELL_KEY: key, names.CONTEXT_KEY: self.context_key}, "FINISHED")
         other = next(search(self.client, None, wanted), None)
         if other is not None:
             begun = spool.run_id(key)
@@ -87,23 +92,22 @@ class ChildWriter:
     def _create(self, record: RunRecord) -> Run:
         tags = {
             **record.tags_logged,
-            names.PARENT_RUN_ID: self.parent.run_id,
+            names.PARENT_RUN_ID: self.parent_run_id,
             names.SCHEMA_TAG: names.SCHEMA,
-            names.CONTEXT_KEY: self.work.context_key,
-            **self.parent.source_tags,
+            names.CONTEXT_KEY: self.context_key,
+            **self.source_tags,
             **record.tags(),
             **({names.ERROR: record.error[:5000]} if record.error else {}),
             **{f"{names.METRIC_NAME}.{number}": own for number, own in enumerate(renamed(record).values())},
         }
         tags = {names.accepted(name): value[:8000] for name, value in tags.items()}
         start_time = record.end_time - round(1000 * record.metrics.get("duration_seconds", 0.0))
-        where = self.parent.experiment_id
-        return self.client.create_run(where, start_time=start_time, tags=tags, run_name=record.name)
+        return self.client.create_run(self.experiment_id, start_time=start_time, tags=tags, run_name=record.name)
 
     def _log(self, run_id: str, record: RunRecord) -> None:
         from mlflow.entities import Metric, Param
 
-        ours = {**record.params(), **self.work.shared_params}
+        ours = {**record.params(), **self.shared_params}
         theirs = {_beside(name, ours.get(name, value) == value): value for name, value in record.params_logged.items()}
         params = [Param(names.accepted(name), value[:6000]) for name, value in {**theirs, **ours}.items()]
         metrics = _metrics(record)
@@ -116,8 +120,8 @@ class ChildWriter:
             self.client.log_batch(run_id, metrics=some, params=others)
 
     def _begun(self, key: str) -> Run | None:
-        wanted = condition({names.CELL_KEY: key, names.PARENT_RUN_ID: self.parent.run_id})
-        return next(search(self.client, [self.parent.experiment_id], wanted), None)
+        wanted = condition({names.CELL_KEY: key, names.PARENT_RUN_ID: self.parent_run_id})
+        return next(search(self.client, [self.experiment_id], wanted), None)
 
 
 def _metrics(record: RunRecord) -> list[Metric]:

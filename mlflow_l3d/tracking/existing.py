@@ -90,7 +90,7 @@ def read_runs(client: Client, source: str | Sequence[str]) -> ExistingRuns:
             raise ParameterError("source", min(missing), allowed, "Restore it, or leave it out.")
         experiment_id = runs[0].info.experiment_id if runs else ""
     try:
-        parts = [*map(_parts_of, runs)]
+        parts = [_parts_of(run, str(run.info.status)) for run in runs]
     except MlflowException as error:
         if getattr(error, "error_code", "") != "INVALID_PARAMETER_VALUE":
             raise
@@ -102,8 +102,7 @@ def read_runs(client: Client, source: str | Sequence[str]) -> ExistingRuns:
         raise ParameterError("source", source, f"finds no runs in the experiment {where}", fix)
     selected = {row["run_id"] for row, *_ in parts}
     while parents_left := {row["parent"] for row, *_ in parts if row["parent"]} - selected:
-        for row, *more in map(_parts_of, runs_named(client, sorted(parents_left))):
-            parts.append((row | {"status": "PARENT"}, *more))
+        parts += [_parts_of(run, "PARENT") for run in runs_named(client, sorted(parents_left))]
         selected |= parents_left
     frame, texts, metrics, steps = (pd.DataFrame([*each], range(len(parts))) for each in zip(*parts, strict=True))
     parents = pd.Index(frame["run_id"]).get_indexer(frame["parent"])
@@ -122,7 +121,7 @@ def _experiment(client: Client, source: str) -> str:
     return str(experiment.experiment_id)
 
 
-def _parts_of(run: Run) -> tuple[dict[str, str], dict[str, str], dict[str, float], dict[str, float]]:
+def _parts_of(run: Run, status: str) -> tuple[dict[str, str], dict[str, str], dict[str, float], dict[str, float]]:
     """Return the row of a run in the frame, its texts, and the last value and step of each of its metrics."""
     tags: Mapping[str, str] = run.data.tags
     texts = {f"params.{name}": text for name, text in run.data.params.items()}
@@ -136,7 +135,7 @@ def _parts_of(run: Run) -> tuple[dict[str, str], dict[str, str], dict[str, float
     row = {
         "run_id": run_id,
         "name": str(run.info.run_name or ""),
-        "status": str(run.info.status),
+        "status": status,
         "parent": "" if parent == run_id else parent,
         "role": tags.get(names.ROLE, ""),
         "uri": str(run.info.artifact_uri),
@@ -150,8 +149,7 @@ def _parts_of(run: Run) -> tuple[dict[str, str], dict[str, str], dict[str, float
 
 def _with_inherited(texts: pd.DataFrame, parents: np.ndarray) -> pd.DataFrame:
     """Return texts as categories; what a run lacks it has from its parent."""
-    own = [name for name in texts if str(name).startswith(_OUTCOME)]
-    shared = texts.drop(columns=own)
+    shared = texts[[name for name in texts if not str(name).startswith(_OUTCOME)]]
     for _ in range(3):  # levels of nested runs
         shared = shared.where(shared.notna(), shared.reindex(parents).set_axis(shared.index))
     whole = texts.assign(**shared)

@@ -189,7 +189,7 @@ def _project_run_tags(run: Run, title: str) -> dict[str, str]:
 def end_early(client: Client, run_id: str, line: str, status: str = "") -> None:
     """Leave the run in a true state after an error or Ctrl-C, with the line that says what was wrong.
 
-    By default its status is that of the error that is being handled.
+    By default the error that is being handled decides on its status.
     """
     if isinstance(error := sys.exc_info()[1], KeyboardInterrupt):
         clear_frames(error.__traceback__)  # a read that it broke off keeps a SQLite store locked

@@ -143,7 +143,8 @@ class RunRecorder(Generic[R]):
         self.uploader: Uploader = Uploader(8 if remote else 2, beside=None if beside is None else beside.uploader)
         self.recovered = Recovered()
         self._lock = lock
-        self._writer = ChildWriter(client, parent, work)
+        shared = work.context_key, work.shared_params, parent.source_tags
+        self._writer = ChildWriter(client, parent.experiment_id, parent.run_id, *shared)
         self._repeated = False
         self._metrics: list[Metric] = []
         self._points: dict[tuple[str, int], float] = {}

@@ -146,7 +146,7 @@ def test_a_folder_is_no_sqlite_file(tmp_path: Path, tail: str) -> None:
 def test_a_store_that_was_not_finished(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "half.db")) as tables, tables:
         tables.execute("CREATE TABLE _alembic_tmp_experiments (experiment_id INTEGER)")
-    assert "stopped while it made it. Try again" in refusal(f"sqlite:///{tmp_path / 'half.db'}")
+    assert "experiments already exists). Mend that and try again" in refusal(f"sqlite:///{tmp_path / 'half.db'}")
 
 
 @pytest.mark.parametrize(("revision", "age"), [("ffffffffffff", "newer"), ("451aebb31d03", "older")])

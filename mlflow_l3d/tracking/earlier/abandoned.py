@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import ChildWriter, condition, forget_lost_run, search
-from mlflow_l3d.tracking.parent import Parent, end_early, source_tags
+from mlflow_l3d.tracking.parent import end_early, source_tags
 from mlflow_l3d.tracking.spool import Spool, cells_in
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def _upload(recorder: RunRecorder[Any], folder: Path, on_server: Container[str])
     [*_, parent] = [None, *search(client, [experiment_id], theirs)]
     if parent is None:
         return False
-    writer = ChildWriter(client, Parent(str(parent.info.run_id), experiment_id, source_tags(parent)), work)
+    shared = work.context_key, work.shared_params, source_tags(parent)
+    writer = ChildWriter(client, experiment_id, parent.info.run_id, *shared)
     for key in spool:
         is_finished = key not in on_server and spool.has(key) and spool.record(key).status == "FINISHED"
         if is_finished and recorder.claims.take(key, alone=True):
