@@ -21,12 +21,8 @@ from mlflow_l3d.tasks.settings import IntArray, SplitSettings
 
 SCHEMA: Final = 1
 """Schema of ``hyperparameters.json``."""
-_SETTINGS: Final = ("num_labelled", "test_size", "test_selection")
+_SETTINGS: Final = ("num_labelled", "test_size", "test_selection", "fixed_seed", "train_fraction", "reference_size")
 """Settings of a split that the document has, as :class:`mlflow_l3d.tasks.settings.SplitSettings` has them."""
-_MORE_SETTINGS: Final = ("fixed_seed", "train_fraction")
-"""Settings that are compared where the document has them."""
-_REFERENCE: Final = "reference_size"
-"""Setting that is 0 where the document has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +111,7 @@ def search_document(
         "search_run_id": search_run_id,
         **about,
         "searched_on": [dict(seeds) for seeds in searched_on],
-        "settings": {name: settings[name] for name in (*_SETTINGS, *_MORE_SETTINGS, _REFERENCE)},
+        "settings": {name: settings[name] for name in _SETTINGS},
     }
 
 
@@ -179,7 +175,7 @@ def overlap_remarks(document: Mapping[str, Any], task: Task, cells: Iterable[Cel
     if document.get("task_fingerprint") != task.fingerprint or not searched_on:
         return ()
     settings: Mapping[str, Any] = document.get("settings") or {}
-    recorded = {name: settings[name] for name in (*_SETTINGS, *_MORE_SETTINGS, _REFERENCE) if name in settings}
+    recorded = {name: settings[name] for name in _SETTINGS if name in settings}
     searched = replace(task, settings=replace(task.settings, **recorded))
     seeds = [{**dict.fromkeys(TASK_FACTORS, 0), **cell.seeds} for cell in islice(cells, _OVERLAP_OF)]
     if not (share := share_validated_on(task, seeds, validated_on(searched, searched_on))):
@@ -219,6 +215,5 @@ def splits_of(
 
 def _same_settings(document: Mapping[str, Any], settings: SplitSettings) -> bool:
     recorded: Mapping[str, Any] = document.get("settings", {})
-    known = [name for name in (*_SETTINGS, *_MORE_SETTINGS) if name in recorded]
-    same = recorded.get(_REFERENCE, 0) == settings.reference_size
-    return same and set(_SETTINGS) <= set(known) and all(recorded[name] == getattr(settings, name) for name in known)
+    searched = {**asdict(settings), "reference_size": 0, **recorded}
+    return bool(recorded) and all(searched[name] == getattr(settings, name) for name in _SETTINGS)
