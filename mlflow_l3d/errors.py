@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import difflib
 import errno
+import logging
 import tempfile
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mlflow_l3d.privacy import public_text
+
+logger: Final = logging.getLogger("mlflow_l3d")
+"""Lines for users, on stderr."""
 
 
 class L3DError(Exception):

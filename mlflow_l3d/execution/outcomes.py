@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -16,15 +15,13 @@ from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.failures import check_device, failed, one_line
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import REPLICATE, TEST_SAMPLE, configuration_seed
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, logger
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.calls import half, halves, trainings, whole
 from mlflow_l3d.execution.sessions import job_of
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.privacy import public_text
 from mlflow_l3d.tasks.base import Task
-
-_logger = logging.getLogger(__name__)
 
 
 def run_cells(session: Session, cells: Sequence[Cell], job: Job) -> Iterator[Outcome]:
@@ -90,9 +87,9 @@ def _run_cells(session: Session, cells: Sequence[Cell], job: Job) -> Generator[O
                 strays += 1
     call = f"approach {job.approach.name}, a call of {len(cells)} cells"
     if strays:
-        _logger.warning("%s: %d outcomes of no cell, or second ones, are dropped", call, strays)
+        logger.warning("%s: %d outcomes of no cell, or second ones, are dropped", call, strays)
     if untried:
-        _logger.warning("%s: %d without an outcome are tried again in smaller calls (%s)", call, len(untried), why)
+        logger.warning("%s: %d without an outcome are tried again in smaller calls (%s)", call, len(untried), why)
     for part in halves(list(untried.values())):
         yield from _run_cells(session, part, job)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,12 +17,10 @@ from mlflow_l3d.approaches.failures import StudyEndedError, check_device, failed
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.numerics import reproducible
 from mlflow_l3d.cells.cell import Cell, Outcome
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, logger
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.privacy import public_text
 from mlflow_l3d.tasks.base import Task
-
-_logger = logging.getLogger(__name__)
 
 MOST_OPEN: Final = 32
 """Sessions that a process has open at once."""
@@ -61,8 +58,8 @@ def close_session(job: Job, session: Session) -> None:
     """Close a session; what it raises is said and goes no further."""
     try:
         session.close()
-    except Exception:
-        _logger.warning("approach %s could not close its session", job.approach.name, exc_info=True)
+    except Exception:  # noqa: BLE001
+        logger.warning("approach %s could not close its session", job.approach.name, exc_info=True)
 
 
 def prepared(job: Job) -> Session:

@@ -5,18 +5,15 @@ The command line, MLproject, the names of the package and docs/parameters.md are
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
 from mlflow_l3d import registry
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, logger
 from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.shared import DRY_RUN
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +131,7 @@ def verbs() -> Mapping[str, Verb]:
         try:
             loaded.append(registry.load("study", name))
         except L3DError as error:
-            _logger.warning("%s It is left out.", error)
+            logger.warning("%s It is left out.", error)
     return {verb.name: verb for verb in sorted(loaded, key=lambda verb: (not verb.is_study, verb.order, verb.name))}
 
 

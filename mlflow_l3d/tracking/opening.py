@@ -6,14 +6,13 @@ What an earlier process left is taken over: finished cells are taken, half-writt
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Container, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, logger
 from mlflow_l3d.paths import cache_folder, private_folder
 from mlflow_l3d.tracking import children, names
 from mlflow_l3d.tracking import parent as parents
@@ -29,9 +28,6 @@ from mlflow_l3d.tracking.spool import Spool, cells_in, read_records, unwritable
 if TYPE_CHECKING:
     from filelock import BaseFileLock
     from mlflow.entities import Experiment
-
-
-_logger = logging.getLogger("mlflow_l3d")
 
 
 def open_recorder(
@@ -201,7 +197,7 @@ def _usable(recorder: RunRecorder[Any], key: str, planned: set[str] | None, on_s
     """
     spool = recorder.spool
     if not spool.has(key):
-        _logger.warning("The record %s in the spool is broken (a power cut?): set aside, and computed again.", key)
+        logger.warning("The record %s in the spool is broken (a power cut?): set aside, and computed again.", key)
         spool.set_aside(key)
         return False
     is_wanted = (planned is None or key in planned) and spool.record(key).status != "FAILED"
@@ -266,7 +262,7 @@ def take_over(recorder: RunRecorder[Any], spooled: set[str]) -> list[Run]:
         # The process of a parent with our spool is dead, for we hold its lock.
         of_others = earlier.info.status == "RUNNING" and earlier.data.tags.get(names.SPOOL) != spool.identity
         if of_others and not parents.is_stale(earlier):
-            _logger.warning("Run %s is at the same work on another machine; its children are left there.", earlier_id)
+            logger.warning("Run %s is at the same work on another machine; its children are left there.", earlier_id)
             continue
         taken_over.append(earlier)
         for child in children.children_of(client, parent.experiment_id, earlier_id):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,12 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from mlflow_l3d.errors import logger
 from mlflow_l3d.tracking.connection import Client, public_uri
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_logger = logging.getLogger("mlflow_l3d")
 _telling: ContextVar[bool] = ContextVar("telling", default=False)
 STUDIES: Final = "tags.`l3d.role` != 'cell' AND tags.`l3d.role` != 'trial'"
 """Filter of MLflow's list of runs that leaves studies: the list loads its newest 100, which cells would fill."""
@@ -86,7 +85,7 @@ def told(tracking_uri: str, experiment_id: str, run_id: str) -> Iterator[None]:
         yield
         return
     token = _telling.set(True)
-    _logger.warning("%s", "\n".join(places(tracking_uri, experiment_id, run_id)))
+    logger.warning("%s", "\n".join(places(tracking_uri, experiment_id, run_id)))
     try:
         yield
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections import Counter
@@ -13,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError, logger
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.children import ChildWriter, children_of, found, renamed
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from mlflow_l3d.cells.cell import Cell, Outcome
     from mlflow_l3d.tracking.claims import Claims
 
-_logger = logging.getLogger("mlflow_l3d")
 PATIENCE_SECONDS: Final = 120.0
 """How long the end of the work waits for a server that is away; ``$L3D_UPLOAD_PATIENCE`` overrides it."""
 
@@ -160,7 +158,7 @@ class RunRecorder(Generic[R]):
         """Keep one record: in the spool at once, on the server by and by; `outcome` holds its predictions, if any."""
         self.spool.add(record, outcome)
         for name, own in renamed(record).items() - self._renamed:
-            _logger.warning("MLflow does not take the metric name %r: it is logged as %s.", own, name)
+            logger.warning("MLflow does not take the metric name %r: it is logged as %s.", own, name)
         self._renamed |= renamed(record).items()
         self.submit(record.key)
         return record
@@ -250,7 +248,7 @@ class RunRecorder(Generic[R]):
             self.uploader.wait(patience=0.0 if self.uploader.outage_seconds else patience)
             parents.end_early(self.client, self.parent.run_id, line, status)
         except Exception as error:  # noqa: BLE001 - the user must see `line`, not that the server is away, too
-            _logger.error("The parent run could not be ended: %s", error_line(error))
+            logger.error("The parent run could not be ended: %s", error_line(error))
         finally:
             self._close()
 

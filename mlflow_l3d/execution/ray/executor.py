@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mlflow_l3d.approaches.failures import LAST_SECONDS, one_line
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.cells.cell import Cell
-from mlflow_l3d.errors import L3DError, imported
+from mlflow_l3d.errors import L3DError, imported, logger
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, alive
 from mlflow_l3d.execution.processes import PoolExecutor, complete, pickled
@@ -37,8 +36,6 @@ UNAVAILABLE_SECONDS: Final = 60.0
 """How long Ray may take to find out what became of an actor."""
 WAITING_SECONDS: Final = 60.0
 """So long without a worker, and a line says what they wait for."""
-
-_logger = logging.getLogger(__name__)
 
 
 class ActorWorker(Worker):
@@ -153,7 +150,7 @@ class ActorPool(Pool[ActorWorker]):
             self._began = None
         elif time.monotonic() - self._began > WAITING_SECONDS:
             self._began = None
-            _logger.warning(
+            logger.warning(
                 "Ray has no place for a worker so far: %s; it has %s", self._asks, self._ray.cluster_resources()
             )
 
