@@ -68,7 +68,7 @@ def entry_point(verb: Verb, run: str = "python -m mlflow_l3d") -> str:
 def declaration(parameter: Parameter) -> str:
     """Return type and default; MLflow leaves numbers and texts as they are typed."""
     values = parameter.values
-    is_number = isinstance(values, Number) or (isinstance(values, Whole) and not values.words)
+    is_number = isinstance(values, Number) and not (isinstance(values, Whole) and values.words)
     kind, default = ("float", parameter.default) if is_number else ("string", json.dumps(parameter.default))
     return f"type: {kind}, default: {default}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
@@ -114,7 +113,7 @@ def read_arguments(parameters: Mapping[str, object], known: Parameters, unread: 
 
     Examples
     --------
-    >>> known = {"runs": Parameter("runs", "auto", "how many", Whole(2, None, ("auto",)))}
+    >>> known = {"runs": Parameter("runs", "auto", "how many", Whole(2, words=("auto",)))}
     >>> read_arguments({"runs": "3"}, known)["runs"], read_arguments({}, known)["runs"]
     (3, 'auto')
     """
@@ -140,9 +139,9 @@ def _parameter(name: str, kind: Any, of: Of) -> Parameter:
     if bool in parts:
         values = Flag()
     elif float in parts:
-        values = Number(of.low, of.high, of.closed, words)
+        values = Number(of.low, of.high, words, of.closed)
     elif int in parts and str not in parts:
-        values = Whole(int(of.low), None if math.isinf(of.high) else int(of.high), words)
+        values = Whole(of.low, of.high, words)
     elif of.registered:
         values = Registered(name, words)
     elif words and str not in parts:

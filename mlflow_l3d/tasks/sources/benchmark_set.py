@@ -135,7 +135,7 @@ class Benchmark:
         if strangers := [name for name in raw.class_names if _plain(name) not in number]:
             classes = f"known are {', '.join(self.class_names)}, or their numbers"
             raise L3DError(f"task={self.name}: {source} has a class {shorten(strangers[0])!r}; {classes}.")
-        return np.array([number[_plain(name)] for name in raw.class_names], dtype=np.int64)[raw.labels]
+        return np.take(np.array([number[_plain(name)] for name in raw.class_names], dtype=np.int64), raw.labels)
 
 
 def _data_folder() -> Path | None:
