@@ -165,14 +165,15 @@ def _labels(
     table: Table, column: str, kind: TaskKind, choice_columns: tuple[str, ...]
 ) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
     """Return labels of a kind, shape (n,), and the names of the classes or choices."""
-    form = form_of(kind)
+    form, values = form_of(kind), table.column(column)
+    check_labels_there(values, column)
     if form.has_numbers:
-        return kinds.encode_scores(table.column(column), column), ()
+        return kinds.encode_scores(values, column), ()
     if form.has_choices:
-        return kinds.encode_positions(table.column(column), column, choice_columns), choice_columns
+        return kinds.encode_positions(values, column, choice_columns), choice_columns
     if not form.has_class_names:
-        return kinds.encode_answers(table, column, kind), ()
-    return encode_labels(table, column)
+        return kinds.encode_answers(values, column, kind, table.label_names), ()
+    return encode_labels(table, values, column)
 
 
 def find_text_columns(
@@ -183,11 +184,7 @@ def find_text_columns(
         groups: tuple[tuple[str, ...], ...] = (*(AUTO_CONTEXT if len(not_texts) > 1 else ()), *AUTO_TEXT)
         usual = (tuple(spelled(name, names) for name in group) for group in groups)
         return next((each for each in usual if {*each} <= {*names} - {*not_texts}), ())
-    wanted = kinds.named_columns("text_column", text_column, names)
-    if len(set(wanted)) < len(wanted) or not set(wanted).isdisjoint(not_texts):
-        allowed = f"must name different columns, and not {' or '.join(not_texts)}"
-        raise ParameterError("text_column", text_column, allowed)
-    return wanted
+    return kinds.named_columns("text_column", text_column, names, not_texts)
 
 
 def check_texts(values: Column, column: str, parameter: str = "text_column") -> tuple[str, ...]:
@@ -202,10 +199,8 @@ def check_texts(values: Column, column: str, parameter: str = "text_column") -> 
     return tuple(values)
 
 
-def encode_labels(table: Table, column: str) -> tuple[IntArray, tuple[str, ...]]:
+def encode_labels(table: Table, values: Column, column: str) -> tuple[IntArray, tuple[str, ...]]:
     """Return labels in ``[0, C)`` (shape (n,), int64) and the names of the classes in that order."""
-    values = table.column(column)
-    check_labels_there(values, column)
     types = {type(value) for value in values}
     if types not in ({int}, {bool}, {str}):
         listed = ", ".join(sorted(each.__name__ for each in types)) or "nothing"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -170,8 +170,7 @@ def find_kind(table: Table, reading: Reading) -> tuple[TaskKind, tuple[str, ...]
 
 
 def encode_scores(values: Column, column: str) -> npt.NDArray[np.float64]:
-    """Return the scores, shape (n,); raise a ParameterError if one is missing or not a finite number."""
-    check_labels_there(values, column)
+    """Return the scores, shape (n,); raise a ParameterError if one is not a finite number."""
     others = those(values, lambda value: isinstance(value, bool) or not isinstance(value, int | float))
     if len(others) == len(values):
         check_one_sort(values, column)
@@ -185,14 +184,14 @@ def encode_scores(values: Column, column: str) -> npt.NDArray[np.float64]:
     return values.to_numpy(np.float64)
 
 
-def encode_answers(table: Table, column: str, kind: TaskKind) -> npt.NDArray[Any]:
+def encode_answers(
+    values: Column, column: str, kind: TaskKind, tag_names: Mapping[int, str] | None
+) -> npt.NDArray[Any]:
     """Return labels that are texts, tags or relevant ids, shape (n,), as :mod:`mlflow_l3d.metrics.forms` says."""
-    values = table.column(column)
-    check_labels_there(values, column)
     if kind == "generation":  # in a table of texts alone an answer may look like a number
         values = values.map(lambda value: str(value) if isinstance(value, int | float) else value)
-    if form_of(kind).has_tags and (names := table.label_names):
-        values = values.map(lambda tags: [names.get(tag, tag) for tag in tags] if isinstance(tags, list) else tags)
+    if form_of(kind).has_tags and tag_names:
+        values = values.map(lambda tags: [tag_names.get(tag, tag) for tag in tags] if isinstance(tags, list) else tags)
     held = []
     for row, value in values.items():
         try:
@@ -228,14 +227,13 @@ def find_choice_columns(names: Sequence[str], reading: Reading) -> tuple[str, ..
             raise ParameterError("choice_columns", "auto", allowed, "Name two columns or more.")
         return wanted
     wanted = named_columns("choice_columns", reading.choice_columns, names)
-    if len(wanted) < 2 or len(set(wanted)) < len(wanted):
+    if len(wanted) < 2:
         raise ParameterError("choice_columns", reading.choice_columns, "must name two different columns or more")
     return wanted
 
 
 def encode_positions(values: Column, column: str, choice_columns: Sequence[str]) -> IntArray:
     """Return the position of the right choice of each row, from 0, shape (n,), int64."""
-    check_labels_there(values, column)
     count = len(choice_columns)
     if any(isinstance(value, float) for value in values):
         allowed = "must hold the position of the right choice, not decimal numbers (scores)"
@@ -262,11 +260,16 @@ def _parts_of(columns: str | tuple[str, ...]) -> tuple[str, ...]:
     return columns if isinstance(columns, tuple) else tuple(part.strip() for part in columns.split(","))
 
 
-def named_columns(parameter: str, columns: str | tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that a parameter names: one, or several; raise if one is not there."""
+def named_columns(
+    parameter: str, columns: str | tuple[str, ...], names: Sequence[str], taken: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return the columns that a parameter names: one, or several; raise if one is not there, twice there, or taken."""
     is_one = isinstance(columns, str) and spelled(columns, names) in names
     wanted = tuple(spelled(name, names) for name in ((str(columns),) if is_one else _parts_of(columns)))
     for name in wanted:
         if name not in names:
             raise no_column(parameter, name, names)
+    if len({*wanted, *taken}) < len(wanted) + len(taken):
+        others = f", and not {' or '.join(taken)}" if taken else ""
+        raise ParameterError(parameter, columns, f"must name different columns{others}")
     return wanted
