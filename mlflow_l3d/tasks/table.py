@@ -261,6 +261,5 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
                 {str(name): values.tolist() for name, values in read_texts(path).items()} if path.stat().st_size else {}
             )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pyarrow's are ValueErrors
-        text = " ".join(str(error).split())[:200]
-        raise L3DError(f"{path.name} cannot be read ({type(error).__name__}: {text})") from None
+        raise L3DError(f"{path.name} cannot be read ({type(error).__name__}: {str(error)[:200]})") from None
     return {name: [None if missing(value) else value for value in values] for name, values in columns.items()}

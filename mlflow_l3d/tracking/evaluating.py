@@ -136,7 +136,7 @@ def check_judgements(traces: Iterable[Trace], run_id: str, scorer: str) -> None:
         raise L3DError(f"scorers={scorer}: returned nothing for all answers. Return a value or a Feedback.")
     errors = [each.error for each in every if each.error is not None]
     if len(errors) == len(every):
-        message = " ".join(str(errors[0].error_message).split())[:300]
+        message = str(errors[0].error_message)[:300]
         fix = "Return bool(...) of it." if "Got bool" in message else "Correct the scorer."
         raise L3DError(f"scorers={scorer}: failed on all {len(every)} answers ({message}). {fix}")
 
