@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, defect
@@ -23,8 +23,6 @@ from mlflow_l3d.parameters.shared import Columns, Sizes
 from mlflow_l3d.parameters.values import Choice, as_text, check_names, json_of, pairs
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.files import is_data
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -52,20 +50,6 @@ class Execution:
     options: Mapping[str, Value]
     ask: Callable[..., Any] | None
     gpu_options: Collection[str] = ()
-
-    def asked(self, function: Callable[[str], T], device: str) -> T:
-        """Return what `function` gives for a device, called where that is: on a worker, or here."""
-        if self.ask is None:
-            return function(device)
-        answer: T = self.ask(function, "cuda:0", options=self.options)
-        return answer
-
-    def check_gpus(self, device: str) -> None:
-        """Raise if the executor is to ask for GPUs that a device does not use."""
-        for name in self.gpu_options:
-            if name in self.options and not device.startswith("cuda"):
-                allowed = f"asks for GPUs, and device={device} uses none"
-                raise ParameterError(f"executor_options.{name}", self.options[name], allowed, "Use device=cuda.")
 
 
 def execution(asked: Mapping[str, Any]) -> Execution:

@@ -228,12 +228,17 @@ def set_up(
     model_revision, bound = loaded()
     # To choose one imports torch, and mistakes in data come first.
     device = checks.device_of(asked["device"], approach, how)
-    if approach.default_model:  # what others run may use a GPU of its own accord
-        how.check_gpus(device)
+    asks = [name for name in how.gpu_options if name in how.options]
+    if asks and approach.default_model and not device.startswith("cuda"):  # what others run may use a GPU
+        allowed = f"asks for GPUs, and device={device} uses none"
+        raise ParameterError(f"executor_options.{asks[0]}", how.options[asks[0]], allowed, "Use device=cuda.")
     if not asked["deterministic"] and device == "cpu" and approach.default_model:
         allowed = f"has no effect: {approach.name} runs on the cpu"
         raise ParameterError("deterministic", "false", allowed, "Leave it out.")
-    numerics = how.asked(approach.numerics, device) if device.startswith("cuda") else approach.numerics(device)
+    if how.ask is not None and device.startswith("cuda"):
+        numerics: Mapping[str, str] = how.ask(approach.numerics, "cuda:0", options=how.options)
+    else:
+        numerics = approach.numerics(device)
     numerics = {name: on for name, on in {**numerics, **approach.dependencies(hyperparameters, model)}.items() if on}
     if not asked["deterministic"]:
         numerics["deterministic"] = "false"  # of cells that need not repeat; others lack it
