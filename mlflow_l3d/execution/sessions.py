@@ -94,43 +94,6 @@ def cells_at_once(session: Session, job: Job) -> int:
     return int(value)
 
 
-class OpenSessions:
-    """Sessions of several jobs that stay open, the latest used ones, as long as there is memory.
-
-    Before another session is prepared, those that were not used for the longest time are closed until there are fewer
-    than :data:`MOST_OPEN` and at least :data:`FREE_SHARE` of the memory of the machine, and of the device, is free. The
-    last one stays if it has the model of the new one, so that what the approaches lend each other is not loaded
-    again.
-    """
-
-    def __init__(self) -> None:
-        self._open: dict[int, tuple[Job, Session]] = {}
-
-    def of(self, job: Job) -> Session:
-        """Return the session of a job, the same object each time; errors as :func:`session_of`."""
-        if id(job) not in self._open:
-            self._make_room(job)
-            self._open[id(job)] = job, prepared(job)
-        self._open[id(job)] = self._open.pop(id(job))  # the latest used one comes last
-        return self._open[id(job)][1]
-
-    def close(self) -> None:
-        """Close all sessions."""
-        while self._open:
-            self._close_oldest()
-
-    def _make_room(self, job: Job) -> None:
-        while self._open and (len(self._open) >= MOST_OPEN or free_share(job.device) < FREE_SHARE):
-            oldest, _ = next(iter(self._open.values()))
-            if len(self._open) == 1 and (oldest.model, oldest.approach.name) == (job.model, job.approach.name):
-                return
-            self._close_oldest()
-
-    def _close_oldest(self) -> None:
-        job, session = self._open.pop(next(iter(self._open)))
-        close_session(job, session)
-
-
 def free_share(device: str) -> float:
     """Return the share of memory that is free: on this machine or on a GPU, whichever is less; 1 if unknown."""
     shares = [1.0]
@@ -213,6 +176,11 @@ class JointApproach(Approach):
 class JointSession(Session):
     """Runs the cells of a call job by job, each in the session of its job.
 
+    Sessions stay open, the latest used ones, as long as there is memory: before another one is prepared, those that
+    were not used for the longest time are closed until there are fewer than :data:`MOST_OPEN` and at least
+    :data:`FREE_SHARE` of the memory of the machine, and of the device, is free. The last one stays if it has the model
+    of the new one, so that what the approaches lend each other is not loaded again.
+
     A job whose session cannot be prepared has outcomes that report it (:data:`NOT_PREPARED`), and is not tried again.
 
     Parameters
@@ -226,7 +194,7 @@ class JointSession(Session):
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs = jobs
-        self._open = OpenSessions()
+        self._open: dict[int, Session] = {}
         self._refused: dict[int, L3DError] = {}
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
@@ -235,7 +203,7 @@ class JointSession(Session):
         for cell in cells:
             cells_of_job.setdefault(cell.job if isinstance(cell, JointCell) else 0, []).append(cell)
         for number, its_cells in cells_of_job.items():
-            session = self._session(number)
+            session = self.session(number)
             if session is None:
                 error = self._refused[number]
                 yield from (replace(failed(cell.key, error), error=f"{NOT_PREPARED}{error}") for cell in its_cells)
@@ -246,13 +214,29 @@ class JointSession(Session):
 
     def close(self) -> None:
         """Close the sessions of all jobs."""
-        self._open.close()
+        while self._open:
+            self._close_oldest()
 
-    def _session(self, number: int) -> Session | None:
-        """Return the session of a job; None if it cannot be prepared."""
-        if number not in self._refused:
+    def session(self, number: int) -> Session | None:
+        """Return the session of a job, the same object while it is open; None if it cannot be prepared."""
+        if number not in self._open and number not in self._refused:
+            self._make_room(self._jobs[number])
             try:
-                return self._open.of(self._jobs[number])
+                self._open[number] = prepared(self._jobs[number])
             except L3DError as error:
                 self._refused[number] = error
-        return None
+        if number in self._refused:
+            return None
+        self._open[number] = self._open.pop(number)  # the latest used one comes last
+        return self._open[number]
+
+    def _make_room(self, job: Job) -> None:
+        while self._open and (len(self._open) >= MOST_OPEN or free_share(job.device) < FREE_SHARE):
+            oldest = self._jobs[next(iter(self._open))]
+            if len(self._open) == 1 and (oldest.model, oldest.approach.name) == (job.model, job.approach.name):
+                return
+            self._close_oldest()
+
+    def _close_oldest(self) -> None:
+        number = next(iter(self._open))
+        close_session(self._jobs[number], self._open.pop(number))
