@@ -82,6 +82,13 @@ def auxiliary_run(
     tags = {names.ROLE: role, names.SCHEMA_TAG: names.SCHEMA, **parents.heartbeat()}
     run = parents.attach(client, project_run, title, tags, experiment_id)
     run_id, experiment_id = str(run.info.run_id), str(run.info.experiment_id)
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(parents.HEARTBEAT_SECONDS):
+            with suppress(Exception):
+                parents.set_tags(client, run_id, parents.heartbeat())
+
     with held_open(run_id):
         try:
             public = {name: public_parameter(name, value) for name, value in parameters.items()}
@@ -90,29 +97,15 @@ def auxiliary_run(
                 beats = names.HEARTBEAT in other.data.tags
                 if beats and other.info.run_name == run.info.run_name and parents.is_stale(other):
                     _end_killed(client, other)
-            with _beating(client, run_id), told(client.tracking_uri, experiment_id, run_id):
+            threading.Thread(target=beat, name="l3d-heartbeat", daemon=True).start()
+            with told(client.tracking_uri, experiment_id, run_id):
                 yield AuxiliaryRun(client, run_id)
+            ended.set()
             client.set_terminated(run_id, "FINISHED")
         except BaseException as error:
+            ended.set()
             parents.end_early(client, run_id, error_line(error))
             raise
-
-
-@contextmanager
-def _beating(client: Client, run_id: str) -> Iterator[None]:
-    """Renew the heartbeat of a run during the block."""
-    ended = threading.Event()
-
-    def beat() -> None:
-        while not ended.wait(parents.HEARTBEAT_SECONDS):
-            with suppress(Exception):
-                parents.set_tags(client, run_id, parents.heartbeat())
-
-    threading.Thread(target=beat, name="l3d-heartbeat", daemon=True).start()
-    try:
-        yield
-    finally:
-        ended.set()
 
 
 def _end_killed(client: Client, run: Run) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Container, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -98,19 +99,17 @@ def current_experiment_id(client: Client, project_run: str | None = None) -> str
     if project_run:
         run = found(client.get_run, project_run)
         if run is None:
-            what = f"MLFLOW_RUN_ID={project_run}: there is no such run on the tracking server"
-            raise L3DError(f"{what}. Unset the variable.")
+            raise L3DError(
+                f"MLFLOW_RUN_ID={project_run}: there is no such run on the tracking server. Unset the variable."
+            )
         return str(run.info.experiment_id)
     named_id, name = os.environ.get("MLFLOW_EXPERIMENT_ID"), os.environ.get("MLFLOW_EXPERIMENT_NAME")
     if name and not named_id:
         experiment = client.get_experiment_by_name(name)
         if experiment is None:
-            try:
-                return str(client.create_experiment(name))
-            except MlflowException:
-                experiment = client.get_experiment_by_name(name)  # another process made it, or a call without answer
-                if experiment is None:
-                    raise
+            with suppress(MlflowException):  # another process made it, or a call without answer
+                client.create_experiment(name)
+            experiment = client.get_experiment_by_name(name)
         source = f"MLFLOW_EXPERIMENT_NAME={name}"
     else:
         experiment_id = named_id or str(_get_experiment_id())
