@@ -85,7 +85,7 @@ class Number:
         """Return the value of the parameter `name`, or raise a ParameterError."""
         return str(value) if value in self.words else self.number(name, value)
 
-    def number(self, name: str, value: object) -> Any:
+    def number(self, name: str, value: object) -> float:
         """Return the number that `value` is or says, or raise a ParameterError."""
         text = as_text(name, value)
         try:
@@ -106,7 +106,7 @@ class Whole(Number):
         words = {0: "", 1: "{} or ", 2: "{}, {}, or "}[len(self.words)].format(*self.words)
         return f"{words}a whole number {bounds}"
 
-    def number(self, name: str, value: object) -> Any:
+    def number(self, name: str, value: object) -> int:
         """Return the number that `value` is or says, or raise a ParameterError."""
         text = as_text(name, value)
         # Python itself reads more than people write: 1_000, and the digits of every script; and no more than 4,300.
