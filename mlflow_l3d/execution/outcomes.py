@@ -231,11 +231,11 @@ def _with_predictions(outcome: Outcome, job: Job) -> Outcome:
         raise ValueError(f"it has {len(ids)} example_ids, {len(labels)} labels and {len(predictions)} predictions")
     if not len(ids):
         raise ValueError("it has no example")
-    if outcome.scores is not None and not task.form.has_classes:
-        raise ValueError(f"it has class scores, and the task is a {task.kind}")
-    scores = None
-    if outcome.scores is not None:
-        scores = np.asarray(outcome.scores)
+    scores = outcome.scores
+    if scores is not None:
+        scores = np.asarray(scores)
+        if not task.form.has_classes:
+            raise ValueError(f"it has class scores, and the task is a {task.kind}")
         if scores.shape != (len(ids), classes) or scores.dtype.kind not in "fiu":
             wanted = f"not numbers of shape ({len(ids)}, {classes})"
             raise ValueError(f"scores have shape {scores.shape} and type {scores.dtype}, {wanted}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, Final, Self
@@ -133,24 +133,21 @@ def well_formed(document: Mapping[str, Any]) -> bool:
     )
 
 
-def differences(document: Mapping[str, Any], subject: Subject) -> list[str]:
-    """Return what the search had that an investigation has not, as ends of the sentence "... were searched"."""
-    found = []
+def differences(document: Mapping[str, Any], subject: Subject) -> Iterator[str]:
+    """Yield what the search had that an investigation has not, as ends of the sentence "... were searched"."""
     task, model, version = (document.get(name) for name in ("task", "model", "approach_version"))
     if document.get("task_fingerprint") != subject.task_fingerprint:
         same_name = f"on data of that name whose content differs from today's {task}"
-        found.append(same_name if task == subject.task else f"on the task {task}, and are used on {subject.task}")
+        yield same_name if task == subject.task else f"on the task {task}, and are used on {subject.task}"
     if document.get("model_revision") != subject.model_revision:
         another = f"with the model {model}, and are used with {subject.model}"
-        found.append(f"with other weights of {model}" if model == subject.model else another)
+        yield f"with other weights of {model}" if model == subject.model else another
     if str(version) != subject.approach_version:
-        used_with = f"version {subject.approach_version}"
-        found.append(f"with version {version} of {subject.approach}, and are used with {used_with}")
+        yield f"with version {version} of {subject.approach}, and are used with version {subject.approach_version}"
     settings: Mapping[str, Any] = document.get("settings") or {}
     searched, used = settings.get("num_labelled"), subject.settings.num_labelled
     if "num_labelled" in settings and searched != used:
-        found.append(f"with num_labelled={searched or 'auto'}, and are used with {used or 'auto'}")
-    return found
+        yield f"with num_labelled={searched or 'auto'}, and are used with {used or 'auto'}"
 
 
 def validated_on(task: Task, searched_on: Iterable[Mapping[str, int]]) -> IntArray:
