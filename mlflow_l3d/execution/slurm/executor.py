@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 import uuid
@@ -20,6 +19,7 @@ from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, worker_environm
 from mlflow_l3d.execution.processes import PoolExecutor, complete, pickled
 from mlflow_l3d.execution.slurm.seat import BEATS, Inbox, Outbox, Pulse, RunFolder, Seat, looked_for
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
+from mlflow_l3d.paths import write_whole
 
 if TYPE_CHECKING:
     import submitit
@@ -94,12 +94,7 @@ class TaskPool(Pool[TaskWorker]):
         self._returning: list[int] = []
         self._asked = time.monotonic()
         self._count = 0
-        self._pulse = Pulse(self._live, self._patience / BEATS)
-
-    def _live(self) -> None:
-        hidden = self._folder.path / ".alive"
-        hidden.write_text(uuid.uuid4().hex, encoding="ascii")
-        hidden.rename(self._folder.alive)
+        self._pulse = Pulse(lambda: write_whole(self._folder.alive, uuid.uuid4().hex), self._patience / BEATS)
 
     def start(self) -> TaskWorker:
         """Return the worker of a seat that the scheduler will run again, or of a new one, submitted with the others."""
@@ -111,7 +106,11 @@ class TaskPool(Pool[TaskWorker]):
 
     def events(self, seconds: float) -> Iterator[tuple[TaskWorker, Message]]:
         """Look into the folder until there is something."""
-        self._submit()
+        if self._wanted:
+            seats, self._wanted = self._wanted, []
+            with worker_environment():
+                tasks = self._submitter.submit_array([Seat(self._folder, seat, self._patience) for seat in seats])
+            self._tasks.update(zip(seats, tasks, strict=True))
         news: list[tuple[str, Message | None]] = []
 
         def look() -> bool:
@@ -159,20 +158,8 @@ class TaskPool(Pool[TaskWorker]):
             task = self._tasks[worker.seat]
             if worker.name and self._asked - worker.heard > self._patience:
                 yield worker, Ended(f"worker gave no sign of life for {self._patience:g} s")
-            elif task.done() and not self._says_more(worker):
+            elif task.done() and not any(self._folder.said.glob(f"{worker.seat}-*")):  # else its words are not read yet
                 yield worker, Ended(f"worker ended with its task ({_last_words(task)})")
-
-    def _says_more(self, worker: TaskWorker) -> bool:
-        """Return whether there are words of a worker that nobody has read."""
-        return any(name.startswith(f"{worker.seat}-") for name in os.listdir(self._folder.said))  # noqa: PTH208
-
-    def _submit(self) -> None:
-        if not self._wanted:
-            return
-        seats, self._wanted = self._wanted, []
-        with worker_environment():
-            tasks = self._submitter.submit_array([Seat(self._folder, seat, self._patience) for seat in seats])
-        self._tasks.update(zip(seats, tasks, strict=True))
 
     def end(self, workers: Sequence[TaskWorker], *, at_once: bool) -> None:
         """End tasks: cancel them, or let those that are ready close their sessions first."""
