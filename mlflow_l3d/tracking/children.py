@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.connection import Client, Run, is_outage, log_files
+from mlflow_l3d.tracking.connection import Client, Run, T, is_outage, log_files
 from mlflow_l3d.tracking.pages import STUDIES
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from mlflow_l3d.tracking.records import RunRecord
     from mlflow_l3d.tracking.spool import Spool
-
-T = TypeVar("T")
 
 _RUNS_A_PAGE = 500  # a run takes tens of kilobytes of memory; each page is sorted anew by the server
 

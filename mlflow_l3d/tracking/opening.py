@@ -21,9 +21,9 @@ from mlflow_l3d.tracking.connection import Client, Run, connect, error_line, is_
 from mlflow_l3d.tracking.earlier.abandoned import upload_abandoned
 from mlflow_l3d.tracking.earlier.elsewhere import take_finished
 from mlflow_l3d.tracking.pages import link_of
-from mlflow_l3d.tracking.recorder import R, Recovered, RunRecorder, Work, patience_seconds
+from mlflow_l3d.tracking.recorder import Recovered, RunRecorder, Work, patience_seconds
 from mlflow_l3d.tracking.records import TrialRecord
-from mlflow_l3d.tracking.spool import Spool, cells_in, read_records, unwritable
+from mlflow_l3d.tracking.spool import R, Spool, cells_in, read_records, unwritable
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock

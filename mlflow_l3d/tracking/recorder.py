@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from mlflow_l3d.errors import L3DError, ParameterError, logger
 from mlflow_l3d.tracking import names
@@ -18,8 +18,7 @@ from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.children import ChildWriter, children_of, found, renamed
 from mlflow_l3d.tracking.connection import Client, Run, error_line
 from mlflow_l3d.tracking.pages import link_of
-from mlflow_l3d.tracking.records import RunRecord
-from mlflow_l3d.tracking.spool import Spool
+from mlflow_l3d.tracking.spool import R, Spool
 from mlflow_l3d.tracking.uploader import Uploader
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS: Final = 120.0
 """How long the end of the work waits for a server that is away; ``$L3D_UPLOAD_PATIENCE`` overrides it."""
-
-R = TypeVar("R", bound=RunRecord)
 
 
 @dataclass(frozen=True)
