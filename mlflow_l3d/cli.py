@@ -250,14 +250,14 @@ def _unknown_option(rest: Sequence[str], options: argparse.Namespace) -> Paramet
 def _run(verb: str, options: dict[str, str]) -> Any:
     """Call the function of a command; return its result, whose `summary()` is printed."""
     row = verbs()[verb]
-    module, function_name = row.module, row.function
-    for name, (value, target) in row.instead.items():
+    target = row.target
+    for name, (value, other) in row.instead.items():
         if options.get(name, "").lower() == value:
             del options[name]
-            module, _, function_name = target.partition(":")
-    for name, parameter in DRY_RUN.items() if row.plans else ():
-        if parameter.read(options.pop(name)):
-            module, _, function_name = row.plans.partition(":")
+            target = other
+    if row.plans and DRY_RUN["dry_run"].read(options.pop("dry_run")):
+        target = row.plans
+    module, _, function_name = target.partition(":")
     function = getattr(import_module(module), function_name)
     more = {"progress": True} if "progress" in signature(function).parameters else {}
     return function(**({"ask": not options.pop("yes")} if row.asks else {}), **options, **more)
