@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final
@@ -97,12 +97,10 @@ def cells_at_once(session: Session, job: Job) -> int:
 def free_share(device: str) -> float:
     """Return the share of memory that is free: on this machine or on a GPU, whichever is less; 1 if unknown."""
     shares = [1.0]
-    try:
+    with suppress(OSError, KeyError, ValueError):  # no Linux
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         kibibytes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
         shares.append(kibibytes["MemAvailable"] / kibibytes["MemTotal"])
-    except (OSError, KeyError, ValueError):  # no Linux
-        pass
     if device.startswith("cuda") and "torch" in sys.modules:
         import torch
 

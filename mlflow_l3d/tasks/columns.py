@@ -255,9 +255,9 @@ def _named(table: Table, column: str, present: Sequence[int], labels: IntArray) 
 
 def _as_ids(values: Column) -> npt.NDArray[Any] | None:
     types = {type(value) for value in values}
-    if types == {int}:
-        try:
-            return np.array(values, dtype=np.int64)
-        except OverflowError:
-            return np.array([str(value) for value in values])
-    return np.array(values, dtype=np.str_) if types == {str} else None
+    if types not in ({int}, {str}):
+        return None
+    try:
+        return np.array(values, dtype=np.int64 if types == {int} else np.str_)
+    except OverflowError:
+        return np.array(values, dtype=np.str_)

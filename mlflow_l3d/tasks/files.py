@@ -88,12 +88,11 @@ def _typed(values: Sequence[Any]) -> list[Any]:
     """Return the values of a text-only column as whole numbers or floats if all of them are; None for missing."""
     cells = [value if isinstance(value, str) and value else None for value in values]
     present = [cell for cell in cells if cell is not None]
-    if present and all(map(_WHOLE.fullmatch, present)):
-        return [None if cell is None else int(cell) for cell in cells]
+    are_whole = bool(present) and all(map(_WHOLE.fullmatch, present))
     # "01" and "1" are different names, so whole numbers that are not written plainly stay text.
-    if any("." in cell or "e" in cell.lower() for cell in present) and all(map(_DECIMAL.fullmatch, present)):
-        return [None if cell is None else float(cell) for cell in cells]
-    return cells
+    are_decimal = any("." in cell or "e" in cell.lower() for cell in present) and all(map(_DECIMAL.fullmatch, present))
+    convert = int if are_whole else float if are_decimal else str
+    return [None if cell is None else convert(cell) for cell in cells]
 
 
 def _read_parquet(path: Path) -> Table:
