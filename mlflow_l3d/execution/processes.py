@@ -92,10 +92,9 @@ class ProcessWorker(Worker):
         if self.process.is_alive():
             self.process.kill()
 
-    def release(self, deadline: float | None = None) -> None:
+    def release(self, deadline: float) -> None:
         """Wait for the process until `deadline` (of :func:`time.monotonic`), kill it then, and close the pipe."""
-        if deadline is not None:
-            self.process.join(max(0.0, deadline - time.monotonic()))
+        self.process.join(max(0.0, deadline - time.monotonic()))
         self.kill()
         self.process.join()
         self._sender.join()

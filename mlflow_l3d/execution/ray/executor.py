@@ -175,10 +175,6 @@ class ActorPool(Pool[ActorWorker]):
             while self._ray.wait([worker.stream], timeout=max(0.0, deadline - time.monotonic()))[0]:
                 self._ray.get(next(worker.stream))
 
-    def close(self) -> None:
-        """Let the job go."""
-        del self._arguments
-
 
 _KINDS: Final = {"num_gpus": "GPU", "num_cpus": "CPU"}
 _ENVIRONMENT: Final = {"env_vars": dict(WORKER_ENVIRONMENT)}
