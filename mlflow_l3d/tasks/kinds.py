@@ -219,16 +219,11 @@ def joined_tokens(values: Column, column: str) -> Column:
 
 def find_choice_columns(names: Sequence[str], reading: Reading) -> tuple[str, ...]:
     """Return the columns of choices in their order; raise a ParameterError if there are fewer than two."""
-    if reading.choice_columns == "auto":
-        wanted = _numbered(names)
-        if len(wanted) < 2:
-            listed = ", ".join(shorten(name) for name in names)
-            allowed = f"there are no columns choice1 and choice2; there are {listed}"
-            raise ParameterError("choice_columns", "auto", allowed, "Name two columns or more.")
-        return wanted
-    wanted = named_columns("choice_columns", reading.choice_columns, names)
+    columns = reading.choice_columns
+    wanted = _numbered(names) if columns == "auto" else named_columns("choice_columns", columns, names)
     if len(wanted) < 2:
-        raise ParameterError("choice_columns", reading.choice_columns, "must name two different columns or more")
+        allowed = f"names fewer than two columns (choice1, choice2, ...); there are {', '.join(map(shorten, names))}"
+        raise ParameterError("choice_columns", columns, allowed, "Name two or more.")
     return wanted
 
 

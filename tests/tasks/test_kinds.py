@@ -146,8 +146,8 @@ def with_choice(row: int, **cells: object) -> dict[str, list[object]]:
         (pairs(), [*SCORES[:-1], None], {}, "label_column=label: 1 of 12 labels are missing, the first in row 12"),
         (pairs(), [*SCORES[:-1], float("inf")], {"task_kind": "regression"}, "label_column=label: the score in row 12"),
         (pairs(), [2.5] * 12, {}, "task=mine.parquet: every example has the same score"),
-        (pairs(), [0, 1] * 6, {"task_kind": "multiple_choice"}, "choice_columns=auto: there are no columns choice1"),
-        (pairs(), [0, 1] * 6, {"choice_columns": "sentence1"}, "choice_columns=sentence1: must name two different"),
+        (pairs(), [0, 1] * 6, {"task_kind": "multiple_choice"}, "choice_columns=auto: names fewer than two columns"),
+        (pairs(), [0, 1] * 6, {"choice_columns": "sentence1"}, "choice_columns=sentence1: names fewer than two"),
         (pairs(), [0, 1] * 6, {"choice_columns": "sentence1,sentense2"}, "choice_columns='sentense2': must be one of"),
         (pairs(), [0, 1] * 6, {"task_kind": "choice"}, "task_kind='choice': must be one of auto, classification, gen"),
         (
