@@ -111,7 +111,7 @@ def device_of(device: str, approach: Approach, how: Execution) -> str:
     if how.ask is not None and device != "auto":
         return Choice(("cpu", "cuda")).read("device", device)
     may_have_gpu = sys.platform != "linux" or any(next(Path("/dev").glob(name), None) for name in _GPU_FILES)
-    if device == "auto" and not ("torch" in sys.modules or (may_have_gpu and find_spec("torch"))):
+    if device == "auto" and not (sys.modules.get("torch") or (may_have_gpu and find_spec("torch"))):
         return "cpu"
     torch = imported("torch", f"device={device}:", "models")
     if device == "auto":
