@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -236,15 +237,12 @@ def _of_scores(labels: npt.NDArray[Any]) -> Iterator[str]:
 def _of_texts(task: Task) -> Iterator[str]:
     """Yield the defects of labels that are texts."""
     labels = task.labels
-    if labels.dtype.kind != "O" or labels.ndim != 1 or len(labels) < 2:
-        yield f"labels of a {task.kind} task must be two or more {task.form.words} in an array of objects"
-    try:
-        held = task.form.labels(labels)
-    except ValueError as error:
-        yield str(error)
-        return
-    if held.tolist() != labels.tolist():
-        yield "labels must be as mlflow_l3d.tasks.identity.make_task holds them"
+    held: list[Any] = []
+    if labels.dtype.kind == "O" and labels.ndim == 1:
+        with suppress(ValueError):
+            held = task.form.labels(labels).tolist()
+    if len(held) < 2 or held != labels.tolist():
+        yield f"labels must be two or more {task.form.words}, as mlflow_l3d.tasks.identity.make_task holds them"
     if not task.form.has_tags:
         return
     for place, (label, *parts) in enumerate(zip(labels.tolist(), *task.texts, strict=False)):
