@@ -148,9 +148,8 @@ def share_device(workers: int) -> None:
 
 def places(device: str) -> list[str]:
     """Return the devices that workers share, in turn: every GPU of one kind for ``cuda``, else `device` itself."""
-    if device != "cuda":
-        return [device]
-    return [f"cuda:{number}" for number in equal_cards()] or [device]
+    cards = equal_cards() if device == "cuda" else []
+    return [f"cuda:{number}" for number in cards] or [device]
 
 
 def default_workers(device: str) -> int:
