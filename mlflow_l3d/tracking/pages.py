@@ -64,15 +64,15 @@ def link_of(experiment_id: str, run_id: str) -> str:
 
 def places(tracking_uri: str, experiment_id: str, run_id: str) -> tuple[str, ...]:
     """Return lines that say where a browser finds a run, and the list of runs without cells; for the terminal alone."""
-    address, first = address_of(tracking_uri), ""
+    address, first = address_of(tracking_uri), []
     if not address:
         if str(tracking_uri).startswith("databricks"):
             return (f"MLflow run {run_id}",)
         # Where `mlflow ui` listens unless told otherwise.
         address, store = "http://127.0.0.1:5000", shlex.quote(public_uri(tracking_uri))
-        first = f"To look at the runs: mlflow ui --backend-store-uri {store}"
+        first = [f"To look at the runs: mlflow ui --backend-store-uri {store}"]
     return (
-        *([first] if first else []),
+        *first,
         f"This run: {address}/{run_page(experiment_id, run_id)}",
         f"All studies: {address}/{studies_page(experiment_id)}",
     )
