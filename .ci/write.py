@@ -68,7 +68,7 @@ def entry_point(verb: Verb, run: str = "python -m mlflow_l3d") -> str:
 def declaration(parameter: Parameter) -> str:
     """Return type and default; MLflow leaves numbers and texts as they are typed."""
     values = parameter.values
-    is_number = isinstance(values, Number) or (isinstance(values, Whole) and not values.words)
+    is_number = isinstance(values, Number) and not (isinstance(values, Whole) and values.words)
     kind, default = ("float", parameter.default) if is_number else ("string", json.dumps(parameter.default))
     return f"type: {kind}, default: {default}"
 
@@ -127,13 +127,8 @@ def allowed(parameter: Parameter) -> str:
 def names(text: str) -> str:
     """Return `mlflow_l3d/__init__.py` with the names of the verbs' functions, for type checkers."""
     public = {name: module for names in public_names().values() for name, module in names.items()}
-    imports = "".join(
-        f"    from {module} import {', '.join(sorted(name for name in public if public[name] == module))}\n"
-        for module in sorted(set(public.values()))
-    )
-    listed = "".join(f'    "{name}",\n' for name in sorted([*public, "__version__"]))
-    made = f"if TYPE_CHECKING:\n{imports}\n__all__ = [\n{listed}]\n"
-    return re.sub(r"if TYPE_CHECKING:\n.*?\n__all__ = \[.*?\]\n", made, text, count=1, flags=re.DOTALL)
+    lines = [f"    from {module} import {name} as {name}\n" for module, name in sorted((public[n], n) for n in public)]
+    return re.sub(r"(?<=if TYPE_CHECKING:\n)(    from .*\n)+", "".join(lines), text, count=1)
 
 
 def api() -> str:

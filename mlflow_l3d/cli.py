@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from inspect import signature
+from itertools import pairwise
 from typing import Any, Final, NoReturn
 
 from mlflow_l3d import __version__, registry
@@ -125,8 +126,9 @@ def parser(words: Sequence[str] = (), *, everything: bool = False) -> argparse.A
                 parameter.option,
                 dest=parameter.name,
                 default=parameter.default,
-                metavar="[VALUE]" if isinstance(parameter.values, Flag) else "VALUE",
+                metavar="VALUE",
                 help=text if is_shown else argparse.SUPPRESS,
+                **({"nargs": "?", "const": "true"} if isinstance(parameter.values, Flag) else {}),
             )
         if verb.asks:
             sub.add_argument("--yes", action="store_true", help="do not ask")
@@ -153,12 +155,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not (words := sys.argv[1:] if argv is None else argv):
         parser().print_help(sys.stderr)
         return 2
-    failed = _status_if_failed(words)
+    failed: int | None = None
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     previous = {signal.SIGTERM: signal.signal(signal.SIGTERM, _terminate)}
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         previous[signal.SIGINT] = signal.signal(signal.SIGINT, _terminate)
     try:
+        failed = next((verbs()[word].failed for word in words if word in verbs()), None)
         options = _parse(words)
         result = _run(options.pop("verb"), options)
         is_printed = _print_result(with_typed_paths(result.summary(), options))
@@ -180,20 +183,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             signal.signal(number, handler)
 
 
-def _status_if_failed(words: Sequence[str]) -> int | None:
-    """Return the exit status of the command's own if it fails; None if it has none, or there are no verbs."""
-    try:
-        return next((verbs()[word].failed for word in words if word in verbs()), None)
-    except L3DError:  # `_parse` meets it again, and reports it
-        return None
-
-
 def _parse(words: Sequence[str]) -> dict[str, str]:
     """Return the options of the command line; an error also ends the run that `mlflow run` opened."""
     try:
         end = words.index("--") if "--" in words else None
         words, command = [*words[:end]], None if end is None else [*words[end + 1 :]]
-        options, rest = parser(words, everything="--help-all" in words).parse_known_args(_with_values(words))
+        dry = DRY_RUN["dry_run"].option  # a task may follow it
+        for at, (word, following) in enumerate(pairwise([*words, ""])):
+            if word == dry and following.lower() not in ("true", "false"):
+                words[at] = f"{dry}=true"
+        options, rest = parser(words, everything="--help-all" in words).parse_known_args(words)
         verb = verbs()[options.verb]
         if rest and (first := verb.first) and not rest[0].startswith("-"):
             parameter, named = verb.parameters[first], getattr(options, first)
@@ -213,18 +212,6 @@ def _parse(words: Sequence[str]) -> dict[str, str]:
         raise
     # argparse drops the value of `--name=--`.
     return {name: "--" if value == [] else value for name, value in vars(options).items()}
-
-
-def _with_values(words: list[str]) -> list[str]:
-    """Return the words with `true` behind every option that is true or false and stands without a value."""
-    verb = next((verbs()[word] for word in words if word in verbs()), None)
-    flags = {each.option for each in (verb.parameters.values() if verb else ()) if each.default in ("true", "false")}
-    valued = []
-    for at, word in enumerate(words):
-        following = words[at + 1] if at + 1 < len(words) else "--"
-        is_dry = word == DRY_RUN["dry_run"].option and following.lower() not in ("true", "false")  # a task may follow
-        valued += [word, "true"] if word in flags and (is_dry or following.startswith("--")) else [word]
-    return valued
 
 
 def _set_command(options: argparse.Namespace, command: str) -> None:
@@ -263,14 +250,14 @@ def _unknown_option(rest: Sequence[str], options: argparse.Namespace) -> Paramet
 def _run(verb: str, options: dict[str, str]) -> Any:
     """Call the function of a command; return its result, whose `summary()` is printed."""
     row = verbs()[verb]
-    module, function_name = row.module, row.function
-    for name, (value, target) in row.instead.items():
+    target = row.target
+    for name, (value, other) in row.instead.items():
         if options.get(name, "").lower() == value:
             del options[name]
-            module, _, function_name = target.partition(":")
-    for name, parameter in DRY_RUN.items() if row.plans else ():
-        if parameter.read(options.pop(name)):
-            module, _, function_name = row.plans.partition(":")
+            target = other
+    if row.plans and DRY_RUN["dry_run"].read(options.pop("dry_run")):
+        target = row.plans
+    module, _, function_name = target.partition(":")
     function = getattr(import_module(module), function_name)
     more = {"progress": True} if "progress" in signature(function).parameters else {}
     return function(**({"ask": not options.pop("yes")} if row.asks else {}), **options, **more)

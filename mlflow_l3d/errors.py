@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import difflib
 import errno
+import logging
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import Any, Final
 
 from mlflow_l3d.privacy import public_text
+
+logger: Final = logging.getLogger("mlflow_l3d")
+"""Lines for users, on stderr."""
 
 
 class L3DError(Exception):
@@ -59,6 +65,20 @@ def renamed(name: str) -> Iterator[None]:
         yield
     except ParameterError as error:
         raise ParameterError(name, error.value, error.allowed, error.fix) from None
+
+
+def imported(module: str, what: str, extra: str) -> Any:
+    """Return a module that comes with an extra of this package.
+
+    Raises
+    ------
+    L3DError
+        If it is not installed: with `what` needs it, and the command that installs it.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise L3DError(f"{what} needs {module}. Run: pip install 'mlflow-l3d[{extra}]'") from error
 
 
 def disk_line(error: BaseException | None) -> str:

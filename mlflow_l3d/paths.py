@@ -100,6 +100,19 @@ def read_notes(path: Path) -> dict[str, Any]:
     return {}
 
 
+def unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return pairs as a mapping, as the decoder of JSON asks for it.
+
+    Raises
+    ------
+    ValueError
+        If two have one name.
+    """
+    if len(mapping := dict(pairs)) < len(pairs):
+        raise ValueError("a name is there twice")
+    return mapping
+
+
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file, which is whole whenever somebody reads it."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -109,8 +109,6 @@ class Executor(Protocol):
 
     def __init__(self, *, job: Job, workers: int | None) -> None:
         """Remember the job; nothing starts before :meth:`run`."""
-        ...
 
     def run(self, cells: Iterable[Cell]) -> Generator[Outcome, None, None]:
         """Run the cells."""
-        ...

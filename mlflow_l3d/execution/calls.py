@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -237,10 +237,7 @@ class Limits:
         return limit if silent > limit else 0.0
 
     def _auto(self, cells: Iterable[Cell]) -> float:
-        counts: dict[int, int] = {}
-        for cell in cells:
-            job = id(job_of(cell, self._job))
-            counts[job] = counts.get(job, 0) + 1
+        counts = Counter(id(job_of(cell, self._job)) for cell in cells)
         return math.fsum(
             max(FLOOR_SECONDS, MEDIANS * median(self._seconds[job]) * count) if job in self._seconds else FIRST_SECONDS
             for job, count in counts.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -11,7 +10,7 @@ from typing import Final, Generic
 from mlflow_l3d.approaches.failures import LAST_SECONDS
 from mlflow_l3d.approaches.progress import tell
 from mlflow_l3d.cells.cell import Cell, Outcome
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, logger
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.calls import Call, Limits, Queue, share
 from mlflow_l3d.execution.sessions import NoFurtherCellError
@@ -26,8 +25,6 @@ LOOK_SECONDS: Final = 1.0
 """How often workers are looked for that hang, or that end without a word."""
 MOST_BLAMELESS: Final = 20
 """So many workers in a row whose machines went away before there was an outcome are not a coincidence."""
-
-_logger = logging.getLogger(__name__)
 
 
 def dispatch(open_pool: Callable[[], Pool[W]], cells: Iterable[Cell], job: Job) -> Generator[Outcome, None, None]:
@@ -202,7 +199,7 @@ class Dispatcher(Generic[W]):
         was_ready, current = worker.ready, self._take_out(worker)
         if message.blameless and self._blameless < MOST_BLAMELESS:
             self._blameless += 1
-            _logger.warning("%s; its cells are given to others", message.how)
+            logger.warning("%s; its cells are given to others", message.how)
             self._queue.put_back([Call(current.cells, current.attempt)] if current else [])
             return None
         if not was_ready:
@@ -210,7 +207,7 @@ class Dispatcher(Generic[W]):
                 fix = "its own output says why. Fewer workers need less memory."
                 raise L3DError(f"approach {self._job.approach.name}: {message.how} before it was ready; {fix}")
             self._refused += 1
-            _logger.warning("%s before it was ready; %d are left", message.how, len(self._pool.workers))
+            logger.warning("%s before it was ready; %d are left", message.how, len(self._pool.workers))
         if current is None or self._again(current, ATTEMPTS):
             return None
         error = f"{message.how}; the cell was tried {current.attempt} times"
@@ -224,7 +221,7 @@ class Dispatcher(Generic[W]):
         if current is not None and not self._again(current, 1):
             yield Outcome(current.cells[0].key, duration_seconds=worker.current_seconds(), error=error)
         elif current is not None:
-            _logger.warning("a call of %d cells: %s; they are tried again in smaller calls", current.size, error)
+            logger.warning("a call of %d cells: %s; they are tried again in smaller calls", current.size, error)
 
     def _take_out(self, worker: W) -> Call | None:
         """Take a worker out of the pool; what it was not at is for others. Return what it was at."""

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from types import ModuleType
@@ -39,19 +39,25 @@ _LOCK = threading.Lock()
 
 
 @contextmanager
+def variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the block, and put each of them back."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
 def worker_environment() -> Iterator[None]:
-    """Set the variables of a worker for what is started in the block, one thread at a time, and put them back."""
-    with _LOCK:
-        before = {name: os.environ.get(name) for name in WORKER_ENVIRONMENT}
-        os.environ.update(WORKER_ENVIRONMENT)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
+    """Set the variables of a worker for what is started in the block, one thread at a time."""
+    with _LOCK, variables(WORKER_ENVIRONMENT):
+        yield
 
 
 @contextmanager
@@ -142,9 +148,8 @@ def share_device(workers: int) -> None:
 
 def places(device: str) -> list[str]:
     """Return the devices that workers share, in turn: every GPU of one kind for ``cuda``, else `device` itself."""
-    if device != "cuda":
-        return [device]
-    return [f"cuda:{number}" for number in equal_cards()] or [device]
+    cards = equal_cards() if device == "cuda" else []
+    return [f"cuda:{number}" for number in cards] or [device]
 
 
 def default_workers(device: str) -> int:

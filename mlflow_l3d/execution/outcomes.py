@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -16,15 +15,13 @@ from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.failures import check_device, failed, one_line
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import REPLICATE, TEST_SAMPLE, configuration_seed
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, logger
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.calls import half, halves, trainings, whole
 from mlflow_l3d.execution.sessions import job_of
 from mlflow_l3d.metrics.known import scores_of
 from mlflow_l3d.privacy import public_text
 from mlflow_l3d.tasks.base import Task
-
-_logger = logging.getLogger(__name__)
 
 
 def run_cells(session: Session, cells: Sequence[Cell], job: Job) -> Iterator[Outcome]:
@@ -90,9 +87,9 @@ def _run_cells(session: Session, cells: Sequence[Cell], job: Job) -> Generator[O
                 strays += 1
     call = f"approach {job.approach.name}, a call of {len(cells)} cells"
     if strays:
-        _logger.warning("%s: %d outcomes of no cell, or second ones, are dropped", call, strays)
+        logger.warning("%s: %d outcomes of no cell, or second ones, are dropped", call, strays)
     if untried:
-        _logger.warning("%s: %d without an outcome are tried again in smaller calls (%s)", call, len(untried), why)
+        logger.warning("%s: %d without an outcome are tried again in smaller calls (%s)", call, len(untried), why)
     for part in halves(list(untried.values())):
         yield from _run_cells(session, part, job)
 
@@ -191,13 +188,14 @@ def _finished(outcome: Outcome, cell: Cell, job: Job) -> Outcome:
     metrics = {str(name): _number(f"metric {name}", value) for name, value in outcome.metrics.items()}
     curves = {str(name): tuple(float(value) for value in values) for name, values in outcome.curves.items()}
     whole = replace(outcome, metrics=metrics, curves=curves, duration_seconds=duration)
-    if outcome.predictions is None:
+    parts = outcome.predictions, outcome.labels, outcome.example_ids
+    if any(part is None for part in parts):
+        if any(part is not None for part in (*parts, outcome.scores)):
+            raise ValueError("predictions, their labels and their example_ids come together, and scores with them")
         if not metrics:
             raise ValueError("it has neither predictions nor metrics")
         if len(job.task.reference_ids):
             raise ValueError("it has no predictions, without which a reference set is of no use: use reference_size=0")
-        if any(part is not None for part in (outcome.example_ids, outcome.labels, outcome.scores)):
-            raise ValueError("it has example_ids, labels or scores, and no predictions")
         return whole
     whole = _with_predictions(whole, job)
     if job.approach.self_tested and len(job.task) and TEST_SAMPLE not in cell.seeds:
@@ -225,8 +223,6 @@ def _check_examples(outcome: Outcome, task: Task, seeds: Mapping[str, int]) -> N
 
 
 def _with_predictions(outcome: Outcome, job: Job) -> Outcome:
-    if outcome.labels is None or outcome.example_ids is None:
-        raise ValueError("it has predictions, and no labels or no example_ids")
     task, classes = job.task, len(job.task.class_names)
     predictions = _answers("predictions", outcome.predictions, -1, task)
     labels = _answers("labels", outcome.labels, 0, task)
@@ -235,31 +231,23 @@ def _with_predictions(outcome: Outcome, job: Job) -> Outcome:
         raise ValueError(f"it has {len(ids)} example_ids, {len(labels)} labels and {len(predictions)} predictions")
     if not len(ids):
         raise ValueError("it has no example")
-    if outcome.scores is not None and not task.form.has_classes:
-        raise ValueError(f"it has class scores, and the task is a {task.kind}")
-    scores = None
-    if outcome.scores is not None:
-        scores = np.asarray(outcome.scores)
+    scores = outcome.scores
+    if scores is not None:
+        scores = np.asarray(scores)
+        if not task.form.has_classes:
+            raise ValueError(f"it has class scores, and the task is a {task.kind}")
         if scores.shape != (len(ids), classes) or scores.dtype.kind not in "fiu":
             wanted = f"not numbers of shape ({len(ids)}, {classes})"
             raise ValueError(f"scores have shape {scores.shape} and type {scores.dtype}, {wanted}")
         scores = scores.astype(np.float32, copy=False)
-    reference = _reference(ids, task)
+    reference = np.isin(ids, task.reference_ids) if len(task.reference_ids) else None
+    if reference is not None and (reference.all() or not reference.any()):
+        raise ValueError(f"it has no prediction of {'a test example' if reference.any() else 'the reference set'}")
     tested = slice(None) if reference is None else ~reference
     told_apart, own = job.approach.classes(task, job.hyperparameters), job.approach.metrics
     computed = scores_of(labels[tested], predictions[tested], task.kind, classes=told_apart, own=own)
     outcome = replace(outcome, metrics={**outcome.metrics, **computed}, reference=reference)
     return replace(outcome, example_ids=ids, labels=labels, predictions=predictions, scores=scores)
-
-
-def _reference(ids: npt.NDArray[Any], task: Task) -> npt.NDArray[np.bool_] | None:
-    """Return which examples are of the reference set; None if the task has none."""
-    if not len(task.reference_ids):
-        return None
-    reference: npt.NDArray[np.bool_] = np.isin(ids, task.reference_ids)
-    if reference.all() or not reference.any():
-        raise ValueError(f"it has no prediction of {'a test example' if reference.any() else 'the reference set'}")
-    return reference
 
 
 def _column(name: str, array: npt.NDArray[Any], kinds: str, what: str) -> npt.NDArray[Any]:

@@ -7,11 +7,12 @@ import os
 import signal
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import connection as pipes
 from multiprocessing import get_context
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from mlflow_l3d.approaches.failures import LAST_SECONDS
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
@@ -91,10 +92,9 @@ class ProcessWorker(Worker):
         if self.process.is_alive():
             self.process.kill()
 
-    def release(self, deadline: float | None = None) -> None:
+    def release(self, deadline: float) -> None:
         """Wait for the process until `deadline` (of :func:`time.monotonic`), kill it then, and close the pipe."""
-        if deadline is not None:
-            self.process.join(max(0.0, deadline - time.monotonic()))
+        self.process.join(max(0.0, deadline - time.monotonic()))
         self.kill()
         self.process.join()
         self._sender.join()
@@ -180,52 +180,47 @@ def pickled(job: Job, executor: str) -> bytes:
     return content
 
 
-class ProcessExecutor:
+class PoolExecutor(ABC):
+    """Runs cells in the workers of a pool, see :func:`mlflow_l3d.execution.dispatch.dispatch`.
+
+    Parameters
+    ----------
+    job
+        What the cells share; it is pickled.
+    workers
+        Number of workers, at most one per cell; None for the usual number.
+    options
+        Of those of the class, the given ones.
+    """
+
+    stops_cells: ClassVar = True
+    options: ClassVar[Mapping[str, Hyperparameter]] = {}
+
+    def __init__(self, *, job: Job, workers: int | None = None, options: Mapping[str, Value] | None = None) -> None:
+        self._job, self._workers, self._given = job, workers, complete(self.options, options)
+
+    @abstractmethod
+    def open_pool(self) -> Pool[Any]:
+        """Return the pool, which has no workers yet."""
+
+    def run(self, cells: Iterable[Cell]) -> Generator[Outcome, None, None]:
+        """Run the cells, and yield outcomes as they come in; errors as of every executor."""
+        return dispatch(self.open_pool, cells, self._job)
+
+
+class ProcessExecutor(PoolExecutor):
     """Runs cells in processes of this machine.
 
     A worker that dies costs nothing but its current cell, see :func:`mlflow_l3d.execution.dispatch.dispatch`. Workers
     are fresh interpreters which do not run the script that starts them; functions and classes that it defines come with
     the job.
-
-    Parameters
-    ----------
-    job
-        What the cells share; it is pickled, by value what the user's script or notebook defines.
-    workers
-        Number of processes, at most one per cell; None is one per core on the CPU, else one per GPU.
-
-    Raises
-    ------
-    ParameterError
-        If `workers` is not positive.
+    The usual number of workers is one per core on the CPU, else one per GPU.
     """
 
-    stops_cells = True
-
-    def __init__(self, *, job: Job, workers: int | None = None) -> None:
-        check_workers(workers)
-        self._job = job
-        self._workers = workers
-
-    def run(self, cells: Iterable[Cell]) -> Generator[Outcome, None, None]:
-        """Run the cells, and yield outcomes as they come in.
-
-        Raises
-        ------
-        L3DError
-            If the approach cannot be prepared or does not survive pickling.
-        """
-        return dispatch(self._open, cells, self._job)
-
-    def _open(self) -> ProcessPool:
+    def open_pool(self) -> ProcessPool:
+        """Return the pool."""
         device = self._job.device
         return ProcessPool(self._job, self._workers or default_workers(device), places(device))
-
-
-def check_workers(workers: object) -> None:
-    """Raise a ParameterError unless `workers` is a positive number or None."""
-    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
-        raise ParameterError("workers", workers, "must be a positive number, or auto")
 
 
 def complete(options: Mapping[str, Hyperparameter], given: Mapping[str, Value] | None) -> dict[str, Value]:

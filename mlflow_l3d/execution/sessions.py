@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final
@@ -18,12 +17,10 @@ from mlflow_l3d.approaches.failures import StudyEndedError, check_device, failed
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.approaches.numerics import reproducible
 from mlflow_l3d.cells.cell import Cell, Outcome
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, logger
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.privacy import public_text
 from mlflow_l3d.tasks.base import Task
-
-_logger = logging.getLogger(__name__)
 
 MOST_OPEN: Final = 32
 """Sessions that a process has open at once."""
@@ -61,8 +58,8 @@ def close_session(job: Job, session: Session) -> None:
     """Close a session; what it raises is said and goes no further."""
     try:
         session.close()
-    except Exception:
-        _logger.warning("approach %s could not close its session", job.approach.name, exc_info=True)
+    except Exception:  # noqa: BLE001
+        logger.warning("approach %s could not close its session", job.approach.name, exc_info=True)
 
 
 def prepared(job: Job) -> Session:
@@ -97,52 +94,13 @@ def cells_at_once(session: Session, job: Job) -> int:
     return int(value)
 
 
-class OpenSessions:
-    """Sessions of several jobs that stay open, the latest used ones, as long as there is memory.
-
-    Before another session is prepared, those that were not used for the longest time are closed until there are fewer
-    than :data:`MOST_OPEN` and at least :data:`FREE_SHARE` of the memory of the machine, and of the device, is free. The
-    last one stays if it has the model of the new one, so that what the approaches lend each other is not loaded
-    again.
-    """
-
-    def __init__(self) -> None:
-        self._open: dict[int, tuple[Job, Session]] = {}
-
-    def of(self, job: Job) -> Session:
-        """Return the session of a job, the same object each time; errors as :func:`session_of`."""
-        if id(job) not in self._open:
-            self._make_room(job)
-            self._open[id(job)] = job, prepared(job)
-        self._open[id(job)] = self._open.pop(id(job))  # the latest used one comes last
-        return self._open[id(job)][1]
-
-    def close(self) -> None:
-        """Close all sessions."""
-        while self._open:
-            self._close_oldest()
-
-    def _make_room(self, job: Job) -> None:
-        while self._open and (len(self._open) >= MOST_OPEN or free_share(job.device) < FREE_SHARE):
-            oldest, _ = next(iter(self._open.values()))
-            if len(self._open) == 1 and (oldest.model, oldest.approach.name) == (job.model, job.approach.name):
-                return
-            self._close_oldest()
-
-    def _close_oldest(self) -> None:
-        job, session = self._open.pop(next(iter(self._open)))
-        close_session(job, session)
-
-
 def free_share(device: str) -> float:
     """Return the share of memory that is free: on this machine or on a GPU, whichever is less; 1 if unknown."""
     shares = [1.0]
-    try:
+    with suppress(OSError, KeyError, ValueError):  # no Linux
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         kibibytes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
         shares.append(kibibytes["MemAvailable"] / kibibytes["MemTotal"])
-    except (OSError, KeyError, ValueError):  # no Linux
-        pass
     if device.startswith("cuda") and "torch" in sys.modules:
         import torch
 
@@ -167,25 +125,6 @@ class JointCell(Cell):
         return cls(**{each.name: getattr(cell, each.name) for each in fields(Cell)}, job=job)
 
 
-@dataclass(frozen=True)
-class JointJob(Job):
-    """Several jobs as one; what it says itself is what the first of them says.
-
-    Attributes
-    ----------
-    jobs
-        The jobs; all have the device of the whole.
-    """
-
-    jobs: Sequence[Job] = ()
-
-    @classmethod
-    def of(cls, jobs: Sequence[Job]) -> JointJob:
-        """Return one job of several."""
-        shared = {each.name: getattr(jobs[0], each.name) for each in fields(Job)}
-        return cls(**{**shared, "approach": JointApproach(jobs)}, jobs=jobs)
-
-
 def _read_only(task: Task) -> Task:
     """Return the task with arrays that nobody can write into, since they are of all cells."""
     arrays = {name: getattr(task, name) for name in ("labels", "example_ids", "parts", "features")}
@@ -196,13 +135,15 @@ def _read_only(task: Task) -> Task:
 
 
 def job_of(cell: Cell, job: Job) -> Job:
-    """Return the job that a cell belongs to: `job` itself, unless that is joint."""
-    return job.jobs[cell.job] if isinstance(job, JointJob) and isinstance(cell, JointCell) else job
+    """Return the job that a cell belongs to: `job` itself, unless its approach is joint."""
+    joint = job.approach
+    return joint.jobs[cell.job] if isinstance(joint, JointApproach) and isinstance(cell, JointCell) else job
 
 
 def single_jobs(job: Job) -> list[Job]:
-    """Return the jobs that a job is made of: itself, unless it is joint."""
-    return [replace(each, device=job.device) for each in job.jobs] if isinstance(job, JointJob) else [job]
+    """Return the jobs that a job is made of: itself, unless its approach is joint."""
+    joint = job.approach
+    return [replace(each, device=job.device) for each in joint.jobs] if isinstance(joint, JointApproach) else [job]
 
 
 class JointApproach(Approach):
@@ -211,12 +152,16 @@ class JointApproach(Approach):
     Parameters
     ----------
     jobs
-        The jobs, by their numbers.
+        The jobs, by their numbers; all have the device of the first, which says all else of the whole.
     """
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.jobs = jobs
         self.name = "+".join(dict.fromkeys(job.approach.name for job in jobs))
+
+    def job(self) -> Job:
+        """Return the jobs as one."""
+        return replace(self.jobs[0], approach=self)
 
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
@@ -228,6 +173,11 @@ class JointApproach(Approach):
 
 class JointSession(Session):
     """Runs the cells of a call job by job, each in the session of its job.
+
+    Sessions stay open, the latest used ones, as long as there is memory: before another one is prepared, those that
+    were not used for the longest time are closed until there are fewer than :data:`MOST_OPEN` and at least
+    :data:`FREE_SHARE` of the memory of the machine, and of the device, is free. The last one stays if it has the model
+    of the new one, so that what the approaches lend each other is not loaded again.
 
     A job whose session cannot be prepared has outcomes that report it (:data:`NOT_PREPARED`), and is not tried again.
 
@@ -242,7 +192,7 @@ class JointSession(Session):
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs = jobs
-        self._open = OpenSessions()
+        self._open: dict[int, Session] = {}
         self._refused: dict[int, L3DError] = {}
 
     def run(self, cells: Iterable[Cell]) -> Iterator[Outcome]:
@@ -251,7 +201,7 @@ class JointSession(Session):
         for cell in cells:
             cells_of_job.setdefault(cell.job if isinstance(cell, JointCell) else 0, []).append(cell)
         for number, its_cells in cells_of_job.items():
-            session = self._session(number)
+            session = self.session(number)
             if session is None:
                 error = self._refused[number]
                 yield from (replace(failed(cell.key, error), error=f"{NOT_PREPARED}{error}") for cell in its_cells)
@@ -262,13 +212,29 @@ class JointSession(Session):
 
     def close(self) -> None:
         """Close the sessions of all jobs."""
-        self._open.close()
+        while self._open:
+            self._close_oldest()
 
-    def _session(self, number: int) -> Session | None:
-        """Return the session of a job; None if it cannot be prepared."""
-        if number not in self._refused:
+    def session(self, number: int) -> Session | None:
+        """Return the session of a job, the same object while it is open; None if it cannot be prepared."""
+        if number not in self._open and number not in self._refused:
+            self._make_room(self._jobs[number])
             try:
-                return self._open.of(self._jobs[number])
+                self._open[number] = prepared(self._jobs[number])
             except L3DError as error:
                 self._refused[number] = error
-        return None
+        if number in self._refused:
+            return None
+        self._open[number] = self._open.pop(number)  # the latest used one comes last
+        return self._open[number]
+
+    def _make_room(self, job: Job) -> None:
+        while self._open and (len(self._open) >= MOST_OPEN or free_share(job.device) < FREE_SHARE):
+            oldest = self._jobs[next(iter(self._open))]
+            if len(self._open) == 1 and (oldest.model, oldest.approach.name) == (job.model, job.approach.name):
+                return
+            self._close_oldest()
+
+    def _close_oldest(self) -> None:
+        number = next(iter(self._open))
+        close_session(self._jobs[number], self._open.pop(number))

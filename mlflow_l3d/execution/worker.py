@@ -162,15 +162,10 @@ def checked(job: Job) -> Job:
     RefusedError
         See :func:`refusal`.
     """
-    here = replace(job, device=own_device(job.device))
+    here = replace(job, device="cuda:0") if job.device.startswith("cuda") else job
     if why := refusal(here):
         raise RefusedError(why)
     return here
-
-
-def own_device(device: str) -> str:
-    """Return the device of a worker that sees no GPUs but its own."""
-    return "cuda:0" if device.startswith("cuda") else device
 
 
 def refusal(job: Job) -> str:

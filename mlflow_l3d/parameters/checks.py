@@ -6,24 +6,23 @@ import math
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach, defect
 from mlflow_l3d.approaches.cured.approach import Cured
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
-from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
+from mlflow_l3d.errors import ParameterError, imported, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.forms import form_of
 from mlflow_l3d.metrics.known import check_installed, of_kind, registered
 from mlflow_l3d.parameters.declaration import Arguments, declared
 from mlflow_l3d.parameters.shared import Columns, Sizes
-from mlflow_l3d.parameters.values import Choice, as_text, check_names, json_of
+from mlflow_l3d.parameters.values import Choice, as_text, check_names, json_of, pairs
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.files import is_data
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -51,20 +50,6 @@ class Execution:
     options: Mapping[str, Value]
     ask: Callable[..., Any] | None
     gpu_options: Collection[str] = ()
-
-    def asked(self, function: Callable[[str], T], device: str) -> T:
-        """Return what `function` gives for a device, called where that is: on a worker, or here."""
-        if self.ask is None:
-            return function(device)
-        answer: T = self.ask(function, "cuda:0", options=self.options)
-        return answer
-
-    def check_gpus(self, device: str) -> None:
-        """Raise if the executor is to ask for GPUs that a device does not use."""
-        for name in self.gpu_options:
-            if name in self.options and not device.startswith("cuda"):
-                allowed = f"asks for GPUs, and device={device} uses none"
-                raise ParameterError(f"executor_options.{name}", self.options[name], allowed, "Use device=cuda.")
 
 
 def execution(asked: Mapping[str, Any]) -> Execution:
@@ -101,19 +86,11 @@ def _options(options: str | Mapping[str, Any], executor: str, known: Mapping[str
         return {}
     if not known:
         raise ParameterError(name, text, f"executor={executor} has none", "Leave it out.")
-    if isinstance(options, Mapping):
-        values: Mapping[str, object] = options
-    elif text.lstrip().startswith("{"):
-        values = json_of(name, text, text)
-    else:
-        pairs = [part.partition("=") for part in text.split(",")]
-        if not all(separator for _, separator, _ in pairs):
-            allowed = 'must be name=value pairs separated by commas, or a JSON object such as {"num_cpus": 2}'
-            raise ParameterError(name, text, allowed)
-        values = {key.strip(): value.strip() for key, _, value in pairs}
-    check_names(name, values, known)
+    if not isinstance(options, Mapping):
+        options = json_of(name, text, text) if text.lstrip().startswith("{") else pairs(text)
+    check_names(name, options, known)
     read = {}
-    for key, value in values.items():
+    for key, value in options.items():
         try:
             read[key] = known[key].parse(key, value)
         except ParameterError as error:
@@ -121,17 +98,8 @@ def _options(options: str | Mapping[str, Any], executor: str, known: Mapping[str
     return read
 
 
-def is_deterministic(is_asked: bool, device: str, approach: Approach) -> bool:
-    """Return whether results must repeat; what computes on the CPU with a model of ours always does."""
-    if not is_asked and device == "cpu" and approach.default_model:
-        allowed = f"has no effect: {approach.name} runs on the cpu"
-        raise ParameterError("deterministic", "false", allowed, "Leave it out.")
-    return is_asked
-
-
-def _gpu_files() -> bool:
-    """Return whether Linux has a file of a GPU that torch knows: without one, torch need not be imported to ask."""
-    return any(next(Path("/dev").glob(name), None) for name in ("nvidia*", "nvhost*", "nvmap", "nvgpu*", "kfd", "dxg"))
+_GPU_FILES: Final = ("nvidia*", "nvhost*", "nvmap", "nvgpu*", "kfd", "dxg")
+"""In Linux, of each GPU that torch knows: without one, torch need not be imported to ask."""
 
 
 def device_of(device: str, approach: Approach, how: Execution) -> str:
@@ -142,15 +110,10 @@ def device_of(device: str, approach: Approach, how: Execution) -> str:
         return "cpu"
     if how.ask is not None and device != "auto":
         return Choice(("cpu", "cuda")).read("device", device)
-    if device == "auto" and sys.platform == "linux" and "torch" not in sys.modules and not _gpu_files():
+    may_have_gpu = sys.platform != "linux" or any(next(Path("/dev").glob(name), None) for name in _GPU_FILES)
+    if device == "auto" and not (sys.modules.get("torch") or (may_have_gpu and find_spec("torch"))):
         return "cpu"
-    try:
-        import torch
-    except ModuleNotFoundError:
-        if device == "auto":
-            return "cpu"
-        raise L3DError(f"device={device}: needs torch. Run: pip install 'mlflow-l3d[models]'") from None
-
+    torch = imported("torch", f"device={device}:", "models")
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     kind = device.partition(":")[0]

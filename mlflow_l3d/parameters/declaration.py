@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import math
 import numbers
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -83,11 +82,10 @@ Parameters = Mapping[str, Parameter]
 """Name -> parameter, in the order in which people read them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments(Mapping[str, Any]):
+class Arguments(dict[str, Any]):
     """What a verb was asked for, checked: name -> value, of every parameter, those at their defaults included.
 
-    Attributes
+    Parameters
     ----------
     typed
         As their types in Python.
@@ -95,22 +93,14 @@ class Arguments(Mapping[str, Any]):
         As they would be typed: what MLflow logs.
     """
 
-    typed: Mapping[str, Any]
-    texts: Mapping[str, str]
-
-    def __getitem__(self, name: str) -> Any:
-        return self.typed[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.typed)
-
-    def __len__(self) -> int:
-        return len(self.typed)
+    def __init__(self, typed: Mapping[str, Any], texts: Mapping[str, str]) -> None:
+        super().__init__(typed)
+        self.texts = texts
 
     def changed(self, **values: Any) -> Arguments:
         """Return the same with other values of some parameters."""
         texts = {name: as_text(name, value) for name, value in values.items()}
-        return Arguments({**self.typed, **values}, {**self.texts, **texts})
+        return Arguments({**self, **values}, {**self.texts, **texts})
 
 
 def read_arguments(parameters: Mapping[str, object], known: Parameters, unread: Sequence[str] = ()) -> Arguments:
@@ -123,7 +113,7 @@ def read_arguments(parameters: Mapping[str, object], known: Parameters, unread: 
 
     Examples
     --------
-    >>> known = {"runs": Parameter("runs", "auto", "how many", Whole(2, None, ("auto",)))}
+    >>> known = {"runs": Parameter("runs", "auto", "how many", Whole(2, words=("auto",)))}
     >>> read_arguments({"runs": "3"}, known)["runs"], read_arguments({}, known)["runs"]
     (3, 'auto')
     """
@@ -149,9 +139,9 @@ def _parameter(name: str, kind: Any, of: Of) -> Parameter:
     if bool in parts:
         values = Flag()
     elif float in parts:
-        values = Number(of.low, of.high, of.closed, words)
+        values = Number(of.low, of.high, words, of.closed)
     elif int in parts and str not in parts:
-        values = Whole(int(of.low), None if math.isinf(of.high) else int(of.high), words)
+        values = Whole(of.low, of.high, words)
     elif of.registered:
         values = Registered(name, words)
     elif words and str not in parts:

@@ -81,7 +81,5 @@ def _differences(texts: Mapping[str, str], study: PublishedStudy, *, baseline: b
         "reference_size": ("0",),
     }
     others = {name: texts[name] for name, values in theirs.items() if texts[name].strip() not in values}
-    if not others:
-        return ()
     text = ", ".join(f"{name}={value} ({theirs[name][0]})" for name, value in others.items())
-    return (f"Not as in the paper, whose values are in brackets: {text}.",)
+    return (f"Not as in the paper, whose values are in brackets: {text}.",) if others else ()

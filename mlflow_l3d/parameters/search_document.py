@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any, Final, Self
@@ -21,12 +21,8 @@ from mlflow_l3d.tasks.settings import IntArray, SplitSettings
 
 SCHEMA: Final = 1
 """Schema of ``hyperparameters.json``."""
-_SETTINGS: Final = ("num_labelled", "test_size", "test_selection")
+_SETTINGS: Final = ("num_labelled", "test_size", "test_selection", "fixed_seed", "train_fraction", "reference_size")
 """Settings of a split that the document has, as :class:`mlflow_l3d.tasks.settings.SplitSettings` has them."""
-_MORE_SETTINGS: Final = ("fixed_seed", "train_fraction")
-"""Settings that are compared where the document has them."""
-_REFERENCE: Final = "reference_size"
-"""Setting that is 0 where the document has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +111,7 @@ def search_document(
         "search_run_id": search_run_id,
         **about,
         "searched_on": [dict(seeds) for seeds in searched_on],
-        "settings": {name: settings[name] for name in (*_SETTINGS, *_MORE_SETTINGS, _REFERENCE)},
+        "settings": {name: settings[name] for name in _SETTINGS},
     }
 
 
@@ -137,24 +133,21 @@ def well_formed(document: Mapping[str, Any]) -> bool:
     )
 
 
-def differences(document: Mapping[str, Any], subject: Subject) -> list[str]:
-    """Return what the search had that an investigation has not, as ends of the sentence "... were searched"."""
-    found = []
+def differences(document: Mapping[str, Any], subject: Subject) -> Iterator[str]:
+    """Yield what the search had that an investigation has not, as ends of the sentence "... were searched"."""
     task, model, version = (document.get(name) for name in ("task", "model", "approach_version"))
     if document.get("task_fingerprint") != subject.task_fingerprint:
         same_name = f"on data of that name whose content differs from today's {task}"
-        found.append(same_name if task == subject.task else f"on the task {task}, and are used on {subject.task}")
+        yield same_name if task == subject.task else f"on the task {task}, and are used on {subject.task}"
     if document.get("model_revision") != subject.model_revision:
         another = f"with the model {model}, and are used with {subject.model}"
-        found.append(f"with other weights of {model}" if model == subject.model else another)
+        yield f"with other weights of {model}" if model == subject.model else another
     if str(version) != subject.approach_version:
-        used_with = f"version {subject.approach_version}"
-        found.append(f"with version {version} of {subject.approach}, and are used with {used_with}")
+        yield f"with version {version} of {subject.approach}, and are used with version {subject.approach_version}"
     settings: Mapping[str, Any] = document.get("settings") or {}
     searched, used = settings.get("num_labelled"), subject.settings.num_labelled
     if "num_labelled" in settings and searched != used:
-        found.append(f"with num_labelled={searched or 'auto'}, and are used with {used or 'auto'}")
-    return found
+        yield f"with num_labelled={searched or 'auto'}, and are used with {used or 'auto'}"
 
 
 def validated_on(task: Task, searched_on: Iterable[Mapping[str, int]]) -> IntArray:
@@ -179,7 +172,7 @@ def overlap_remarks(document: Mapping[str, Any], task: Task, cells: Iterable[Cel
     if document.get("task_fingerprint") != task.fingerprint or not searched_on:
         return ()
     settings: Mapping[str, Any] = document.get("settings") or {}
-    recorded = {name: settings[name] for name in (*_SETTINGS, *_MORE_SETTINGS, _REFERENCE) if name in settings}
+    recorded = {name: settings[name] for name in _SETTINGS if name in settings}
     searched = replace(task, settings=replace(task.settings, **recorded))
     seeds = [{**dict.fromkeys(TASK_FACTORS, 0), **cell.seeds} for cell in islice(cells, _OVERLAP_OF)]
     if not (share := share_validated_on(task, seeds, validated_on(searched, searched_on))):
@@ -219,6 +212,5 @@ def splits_of(
 
 def _same_settings(document: Mapping[str, Any], settings: SplitSettings) -> bool:
     recorded: Mapping[str, Any] = document.get("settings", {})
-    known = [name for name in (*_SETTINGS, *_MORE_SETTINGS) if name in recorded]
-    same = recorded.get(_REFERENCE, 0) == settings.reference_size
-    return same and set(_SETTINGS) <= set(known) and all(recorded[name] == getattr(settings, name) for name in known)
+    searched = {**asdict(settings), "reference_size": 0, **recorded}
+    return bool(recorded) and all(searched[name] == getattr(settings, name) for name in _SETTINGS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 from mlflow_l3d import registry
@@ -45,10 +45,8 @@ class Setup:
         What decides the numbers in addition to the content.
     fixed_factors
         Factors of the approach without an effect under these choices, each with the reason.
-    executor, workers, deterministic
-        Where cells run, how many at a time (None: as the executor likes), and whether the same way each time.
-    cell_timeout, executor_options
-        See :class:`mlflow_l3d.parameters.checks.Execution`.
+    how, deterministic
+        How cells are run, and whether the same way each time.
     metric, store_scores
         The metric that is asked for, None for the usual one; whether class scores are stored with predictions.
     """
@@ -62,11 +60,8 @@ class Setup:
     device: str
     numerics: Mapping[str, str]
     fixed_factors: Mapping[str, str]
-    executor: str
-    workers: int | None
+    how: checks.Execution
     deterministic: bool = True
-    cell_timeout: float | None = None
-    executor_options: Mapping[str, Value] = field(default_factory=dict)
     metric: Metric | None = None
     store_scores: bool = True
 
@@ -233,12 +228,19 @@ def set_up(
     model_revision, bound = loaded()
     # To choose one imports torch, and mistakes in data come first.
     device = checks.device_of(asked["device"], approach, how)
-    if approach.default_model:  # what others run may use a GPU of its own accord
-        how.check_gpus(device)
-    deterministic = checks.is_deterministic(asked["deterministic"], device, approach)
-    numerics = how.asked(approach.numerics, device) if device.startswith("cuda") else approach.numerics(device)
+    asks = [name for name in how.gpu_options if name in how.options]
+    if asks and approach.default_model and not device.startswith("cuda"):  # what others run may use a GPU
+        allowed = f"asks for GPUs, and device={device} uses none"
+        raise ParameterError(f"executor_options.{asks[0]}", how.options[asks[0]], allowed, "Use device=cuda.")
+    if not asked["deterministic"] and device == "cpu" and approach.default_model:
+        allowed = f"has no effect: {approach.name} runs on the cpu"
+        raise ParameterError("deterministic", "false", allowed, "Leave it out.")
+    if how.ask is not None and device.startswith("cuda"):
+        numerics: Mapping[str, str] = how.ask(approach.numerics, "cuda:0", options=how.options)
+    else:
+        numerics = approach.numerics(device)
     numerics = {name: on for name, on in {**numerics, **approach.dependencies(hyperparameters, model)}.items() if on}
-    if not deterministic:
+    if not asked["deterministic"]:
         numerics["deterministic"] = "false"  # of cells that need not repeat; others lack it
     of_task = approach.metrics if approach.brings_data and asked["metric"] == "auto" else ()
     metric_name = next(iter(of_task), asked["metric"])
@@ -254,11 +256,8 @@ def set_up(
         device=device,
         numerics=numerics,
         fixed_factors=approach.fixed_factors(bound, hyperparameters),
-        executor=how.executor,
-        workers=how.workers,
-        deterministic=deterministic,
-        cell_timeout=how.cell_timeout,
-        executor_options=how.options,
+        how=how,
+        deterministic=asked["deterministic"],
         metric=metric,
         store_scores=asked.get("store_scores", True),
     )

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from mlflow_l3d import registry
@@ -35,7 +34,7 @@ _ALLOWED: Final = (
 RUN_ID: Final = re.compile(r"[0-9a-f]{32}")
 OF_RUN: Final = re.compile(r"[0-9a-f]{4,32}")  # the beginning of an id is enough
 _PAIR: Final = re.compile(r"\w+\s*=")
-_FILE: Final = re.compile(r"(.*?\.json)\s*,(.*)", re.DOTALL)
+_FILE: Final = re.compile(r"(.*?\.json)\s*(,.*)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,34 +84,17 @@ def parse(hyperparameters: str | Mapping[str, Any]) -> Given:
     if stripped.startswith("{"):
         values, rest = _inline_object(text, stripped)
         return Given(text, "inline", "the JSON object", values, _overrides(text, rest))
-    if not _PAIR.match(stripped) or _is_file(stripped):
-        name, rest = _file(stripped)
-        if name:
-            parsed: Any = json_of("hyperparameters", text, file_text("hyperparameters", text, name))
-            if not isinstance(parsed, dict):
-                raise ParameterError("hyperparameters", text, "must hold a JSON object, name -> value")
-            return Given(text, "file", name, parsed, _overrides(text, rest))
+    if not _PAIR.match(stripped) and (file := _FILE.fullmatch(stripped)):
+        parsed: Any = json_of("hyperparameters", text, file_text("hyperparameters", text, file[1]))
+        if not isinstance(parsed, dict):
+            raise ParameterError("hyperparameters", text, "must hold a JSON object, name -> value")
+        return Given(text, "file", file[1], parsed, _overrides(text, file[2]))
     name, comma, rest = stripped.partition(",")
     name = name.strip()
     source = "search" if OF_RUN.fullmatch(name) else NAMES.get(name)
     if source is not None:
         return Given(text, source, name, {}, _overrides(text, comma + rest))
     return Given(text, "inline", "the values", _pairs(text, stripped))
-
-
-def _file(text: str) -> tuple[str, str]:
-    """Return the name of a file and what follows it; two empty texts where none is named."""
-    found = _FILE.fullmatch(text)
-    if text.endswith(".json") and (found is None or _is_file(text)):
-        return text, ""
-    return (found[1], f",{found[2]}") if found else ("", "")
-
-
-def _is_file(name: str) -> bool:
-    try:
-        return name.endswith(".json") and Path(name).expanduser().is_file()
-    except (OSError, RuntimeError, ValueError):  # too long a name, or the home of nobody
-        return False
 
 
 def _inline_object(text: str, stripped: str) -> tuple[dict[str, Any], str]:
@@ -127,7 +109,7 @@ def _inline_object(text: str, stripped: str) -> tuple[dict[str, Any], str]:
     return parsed, rest
 
 
-def _overrides(text: str, rest: str) -> dict[str, Any]:
+def _overrides(text: str, rest: str | None) -> dict[str, Any]:
     """Return the pairs of what follows a source: nothing, or a comma and pairs."""
     return _pairs(text, rest.removeprefix(",")) if rest else {}
 
@@ -256,7 +238,8 @@ def _published(
         f"{name}={value} ({values[name]})" for name, value in overrides.items() if values.get(name, value) != value
     ]
     notes = (f"Not as published, whose values are in brackets: {', '.join(other)}.",) if other else ()
-    if not subject.model or _is_published(subject.model, approach):
+    study = approach.published_study
+    if not subject.model or (study and target(subject.model) in {target(name) for name in study.models}):
         return values, notes
     note = f"Hyperparameters are those that were published for {subject.task} with the authors' models"
     return values, (*notes, f"{note}; whether they suit {subject.model} was not looked at.")
@@ -282,9 +265,3 @@ def _searched(
     ]
     notes = [f"Hyperparameters were searched {note}." for note in (*differences(document, subject), *other_values)]
     return values, Origin(given.source, search_run_id=found.run_id, searched=document, notes=tuple(notes))
-
-
-def _is_published(model: str, approach: Approach) -> bool:
-    """Return whether a model is one of those that the paper has for the approach."""
-    study = approach.published_study
-    return study is not None and target(model) in {target(name) for name in study.models}

@@ -14,7 +14,7 @@ from typing import Any
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.paths import working_folder
+from mlflow_l3d.paths import unique_pairs, working_folder
 from mlflow_l3d.privacy import public_text, public_value
 
 
@@ -35,16 +35,15 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Choice):
     """True or false."""
 
-    def __str__(self) -> str:
-        return "true or false"
+    names: tuple[str, ...] = ("true", "false")
 
-    def read(self, name: str, value: object) -> bool:
+    def read(self, name: str, value: object) -> Any:
         """Return the value of the parameter `name`, or raise a ParameterError."""
         word = str(value).lower() if isinstance(value, str | bool) else value
-        return Choice(("true", "false")).read(name, word) == "true"
+        return Choice.read(self, name, word) == "true"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +53,9 @@ class Registered:
     parameter: str
     words: tuple[str, ...] = ()
 
+    @cache  # noqa: B019 - there are few
     def __str__(self) -> str:
-        return _names_installed(self)
+        return str(self.choice)
 
     @property
     def choice(self) -> Choice:
@@ -67,56 +67,26 @@ class Registered:
         return self.choice.read(name, value)
 
 
-@cache
-def _names_installed(values: Registered) -> str:
-    return str(values.choice)
-
-
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """A whole number of at least `low` and at most `high`, None for no bound; or one of `words`."""
-
-    low: int
-    high: int | None = None
-    words: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        bounds = f"of at least {self.low}" if self.high is None else f"from {self.low} to {self.high}"
-        words = {0: "", 1: "{} or ", 2: "{}, {}, or "}[len(self.words)].format(*self.words)
-        return f"{words}a whole number {bounds}"
-
-    def read(self, name: str, value: object) -> int | str:
-        """Return the value of the parameter `name`, or raise a ParameterError."""
-        return str(value) if value in self.words else self.number(name, value)
-
-    def number(self, name: str, value: object) -> int:
-        """Return the number that `value` is or says, or raise a ParameterError."""
-        text = as_text(name, value)
-        # Python itself reads more than people write: 1_000, and the digits of every script; and no more than 4,300.
-        number = int(text) if re.fullmatch(r"\s*[-+]?[0-9]{1,1000}\s*", text) else None
-        if number is None or number < self.low or (self.high is not None and number > self.high):
-            raise ParameterError(name, text, f"must be {self}")
-        return number
-
-
 @dataclass(frozen=True, slots=True)
 class Number:
     """A number above `low`, or from `low` where that is `closed`, and below `high`; or one of `words`."""
 
     low: float
     high: float = math.inf
-    closed: bool = False
     words: tuple[str, ...] = ()
+    closed: bool = False
 
     def __str__(self) -> str:
         low, high = ("from", "to") if self.closed else ("above", "and")
         words = "".join(f"{word} or " for word in self.words)
         return f"{words}a number {low} {self.low:g}" + (f" {high} below {self.high:g}" if self.high < math.inf else "")
 
-    def read(self, name: str, value: object) -> float | str:
+    def read(self, name: str, value: object) -> Any:
         """Return the value of the parameter `name`, or raise a ParameterError."""
-        if value in self.words:
-            return str(value)
+        return str(value) if value in self.words else self.number(name, value)
+
+    def number(self, name: str, value: object) -> float:
+        """Return the number that `value` is or says, or raise a ParameterError."""
         text = as_text(name, value)
         try:
             number = float(text)
@@ -127,7 +97,26 @@ class Number:
         return number
 
 
-Values = Choice | Flag | Registered | Whole | Number
+@dataclass(frozen=True, slots=True)
+class Whole(Number):
+    """A whole number of at least `low` and at most `high`; or one of `words`."""
+
+    def __str__(self) -> str:
+        bounds = f"of at least {self.low}" if self.high == math.inf else f"from {self.low} to {self.high}"
+        words = {0: "", 1: "{} or ", 2: "{}, {}, or "}[len(self.words)].format(*self.words)
+        return f"{words}a whole number {bounds}"
+
+    def number(self, name: str, value: object) -> int:
+        """Return the number that `value` is or says, or raise a ParameterError."""
+        text = as_text(name, value)
+        # Python itself reads more than people write: 1_000, and the digits of every script; and no more than 4,300.
+        number = int(text) if re.fullmatch(r"\s*[-+]?[0-9]{1,1000}\s*", text) else None
+        if number is None or not self.low <= number <= self.high:
+            raise ParameterError(name, text, f"must be {self}")
+        return number
+
+
+Values = Choice | Registered | Number
 
 
 def check_names(
@@ -153,15 +142,9 @@ def names_of(value: object) -> tuple[str, ...]:
 def json_of(parameter: str, given: str, text: str) -> Any:
     """Return the JSON in `text`, which was given, or raise a ParameterError."""
     try:
-        return json.loads(text, object_pairs_hook=_of_pairs)
+        return json.loads(text, object_pairs_hook=unique_pairs)
     except (ValueError, RecursionError) as error:
         raise ParameterError(parameter, given, f"is not valid JSON ({error})") from error
-
-
-def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(mapping := dict(pairs)) < len(pairs):
-        raise ValueError("a name is there twice")
-    return mapping
 
 
 def file_text(parameter: str, given: str, path: str) -> str:

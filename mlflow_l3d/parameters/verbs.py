@@ -5,18 +5,15 @@ The command line, MLproject, the names of the package and docs/parameters.md are
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
 from mlflow_l3d import registry
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, logger
 from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.shared import DRY_RUN
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +131,7 @@ def verbs() -> Mapping[str, Verb]:
         try:
             loaded.append(registry.load("study", name))
         except L3DError as error:
-            _logger.warning("%s It is left out.", error)
+            logger.warning("%s It is left out.", error)
     return {verb.name: verb for verb in sorted(loaded, key=lambda verb: (not verb.is_study, verb.order, verb.name))}
 
 
@@ -169,19 +166,19 @@ FIXED: Final[Mapping[str, Mapping[str, str]]] = {
 def public_names() -> Mapping[str, Mapping[str, str]]:
     """Return heading -> name -> module: also the functions of the studies, and the classes of what they return."""
     ours = [verb for verb in verbs().values() if verb.is_ours]
-    results = [target.partition(":") for verb in ours for target in verb.returns]
-    functions = {verb.function: verb.module for verb in ours}
-    others = [
-        target.partition(":") for verb in ours for target in (verb.plans, *(each for _, each in verb.instead.values()))
-    ]
+    others = [target for verb in ours for target in (verb.plans, *(each for _, each in verb.instead.values()))]
     return {
-        "Studies": functions | {name: module for module, _, name in others if name},
-        "What they return": {name: module for module, _, name in results},
+        "Studies": _modules([*(verb.target for verb in ours), *filter(None, others)]),
+        "What they return": _modules(target for verb in ours for target in verb.returns),
         **FIXED,
     }
 
 
+def _modules(targets: Iterable[str]) -> dict[str, str]:
+    return {name: module for module, _, name in (target.partition(":") for target in targets)}
+
+
 def module_of(name: str) -> str:
-    """Return the module that a public name is loaded from."""
+    """Return the module that a public name is loaded from; the empty text for any other name."""
     fixed = {each: module for names in FIXED.values() for each, module in names.items()}
-    return fixed.get(name) or next(names[name] for names in public_names().values() if name in names)
+    return fixed.get(name) or next((names[name] for names in public_names().values() if name in names), "")

@@ -75,11 +75,6 @@ def chip(kind: str, text: str) -> Markup:
     return Markup('<span class="chip {}">{}</span>').format(kind, text)
 
 
-def subheading(text: str) -> Snippet:
-    """Return a heading within a section."""
-    return Snippet("subheading.html", {"text": text})
-
-
 def minus(text: str) -> str:
     """Return a text with a true minus sign, which is as wide as a plus, before its numbers."""
     return re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text)

@@ -239,17 +239,17 @@ class Study(ABC, Generic[S, K, R]):
 
 def executor_of(setup: Setup, job: Job | None = None) -> Executor:
     """Return the executor that trains what `setup` says, or another job in the place of its own."""
-    executor_class = registry.load("executor", setup.executor)
-    options = {"options": setup.executor_options} if setup.executor_options else {}
-    executor: Executor = executor_class(job=job or job_of(setup), workers=setup.workers, **options)
+    executor_class = registry.load("executor", setup.how.executor)
+    options = {"options": setup.how.options} if setup.how.options else {}
+    executor: Executor = executor_class(job=job or job_of(setup), workers=setup.how.workers, **options)
     return executor
 
 
 def expected_workers(setup: Setup) -> int:
     """Return how many cells a plan takes to run at a time: one if workers of other machines are not counted yet."""
-    if setup.workers is not None:
-        return setup.workers
-    elsewhere = getattr(registry.load("executor", setup.executor), "on_worker", None)
+    if setup.how.workers is not None:
+        return setup.how.workers
+    elsewhere = getattr(registry.load("executor", setup.how.executor), "on_worker", None)
     return 1 if elsewhere else default_workers(setup.device)
 
 
@@ -263,7 +263,7 @@ def job_of(setup: Setup, approach: Approach | None = None) -> Job:
         device=setup.device,
         cache=cache_folder(),
         deterministic=setup.deterministic,
-        cell_timeout=setup.cell_timeout,
+        cell_timeout=setup.how.cell_timeout,
         numerics=setup.numerics,
         model_revision=setup.model_revision,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -17,18 +18,17 @@ from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import make_task, shorten
 from mlflow_l3d.tasks.settings import IntArray
 from mlflow_l3d.tasks.table import (
+    Column,
     Table,
     blank,
     check_labels_there,
     no_column,
-    numbered,
     repeated_texts,
     spelled,
-    with_parts,
-    without_gaps,
+    those,
 )
 
-_AS_TEXT: Final = "Name another column (--text-column), or write its values in quotes in a .jsonl file."
+_AS_TEXT: Final = "Name another column, or write its values in quotes in a .jsonl file."
 AUTO_TEXT: Final = (
     ("text",),
     ("premise", "choice1", "choice2", "question"),
@@ -53,6 +53,11 @@ AUTO_TEXT: Final = (
 """Text columns that need no name; the first complete group is used."""
 _WORDS: Final = 3
 """Words that the texts of a column have on average if we guess that it holds the texts."""
+_FIXES: Final[dict[type, str]] = {
+    float: "Store classes as integers; task_kind=regression reads scores.",
+    list: "Use task_kind=tagging, ranking or generation.",
+}
+"""Type of labels that are no classes -> what they may be."""
 _NO_TEXTS: Final = ("split", "id", "example_id")
 AUTO_CONTEXT: Final = (("premise", "question"), ("premise",), ("context", "question"), ("context",), ("question",))
 """Likewise, the part that all choices of a multiple-choice task share."""
@@ -75,6 +80,9 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
     ParameterError
         If a column is missing or has a wrong value.
     """
+    if twice := [each for each, times in Counter(table.names).items() if times > 1]:
+        allowed = f"the data names {shorten(twice[0])} twice"
+        raise ParameterError("task", name, allowed, "Give each column a name of its own.")
     label_column, guesses = spelled(reading.label_column, table.names), []
     if label_column not in table.names:
         if label_column != kinds.USUAL.label_column:
@@ -84,21 +92,18 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
     kind, kind_notes = kinds.find_kind(table, replace(reading, label_column=label_column))
     choice_columns = kinds.find_choice_columns(table.names, reading) if form_of(kind).has_choices else ()
     not_texts = (label_column, *choice_columns)
-    try:
-        text_columns = find_text_columns(table.names, reading.text_column, not_texts)
-    except ParameterError:
-        others = {*table.names} - {*not_texts, f"{label_column}_name", *_NO_TEXTS}
-        if reading.text_column != "auto" or not others:
-            raise
-        text_columns = tuple(name for name in table.names if name in others)
-        if not all(_are_numbers(table.column(name)) for name in others):
+    text_columns = find_text_columns(table.names, reading.text_column, not_texts)
+    if not text_columns:
+        no_texts = (*not_texts, f"{label_column}_name", *_NO_TEXTS)
+        text_columns = tuple(name for name in table.names if name not in no_texts)
+        if not text_columns or not all(_are_numbers(table.column(name)) for name in text_columns):
             text_columns = (_guessed("text_column", table, not_texts),)
             guesses.append(f"the text is read from the column {shorten(text_columns[0])!r}")
     if reading.predefined_split:
-        table = with_parts(name, table, label_column)
-    count = len(table.column(label_column))
+        table = table.with_parts(name, label_column)
+    rows = table.column(label_column).index
     gaps_in = (*text_columns, *choice_columns, label_column)
-    table, rows = without_gaps(table, gaps_in, 1.0) if reading.leave_out_empty else without_gaps(table, gaps_in)
+    table = table.without_gaps(gaps_in, 1.0) if reading.leave_out_empty else table.without_gaps(gaps_in)
     labels, class_names = _labels(table, label_column, kind, choice_columns)
     columns = [table.column(column) for column in text_columns]
     has_features = not choice_columns and text_columns not in AUTO_TEXT and all(map(_are_numbers, columns))
@@ -110,11 +115,12 @@ def task_from_table(name: str, table: Table, reading: kinds.Reading) -> Task:
         kind_notes = (*kind_notes, note)
     else:
         texts, features = [check_texts(*each) for each in zip(columns, text_columns, strict=True)], None
-    choices = kinds.check_choices([table.column(column) for column in choice_columns], choice_columns)
+    choices = [check_texts(table.column(column), column, "choice_columns") for column in choice_columns]
     ids, notes = find_ids(table, name)
     are_numbered = ids is None
-    if are_numbered and len(rows) < count and not reading.leave_out_empty:
-        ids = np.array(rows)  # the place in the file, whatever is left out
+    kept = table.column(label_column).index
+    if are_numbered and len(kept) < len(rows) and not reading.leave_out_empty:
+        ids = rows.get_indexer(kept)  # the place in the file, whatever is left out
     remarks = [f"{name}: {note}" for note in (*table.notes, *guesses, *kind_notes, *notes)]
     parts = table.parts if reading.predefined_split else None
     task = make_task(
@@ -151,7 +157,7 @@ def _guessed(parameter: str, table: Table, taken: Sequence[str]) -> str:
     raise ParameterError(parameter, "auto", allowed, fix or "Name it.")
 
 
-def _are_numbers(values: Sequence[Any]) -> bool:
+def _are_numbers(values: Iterable[Any]) -> bool:
     return all(isinstance(value, int | float) and value == value for value in values)
 
 
@@ -159,69 +165,51 @@ def _labels(
     table: Table, column: str, kind: TaskKind, choice_columns: tuple[str, ...]
 ) -> tuple[npt.NDArray[Any], tuple[str, ...]]:
     """Return labels of a kind, shape (n,), and the names of the classes or choices."""
-    form = form_of(kind)
+    form, values = form_of(kind), table.column(column)
+    check_labels_there(values, column)
     if form.has_numbers:
-        return kinds.encode_scores(table.column(column), column), ()
+        return kinds.encode_scores(values, column), ()
     if form.has_choices:
-        return kinds.encode_positions(table.column(column), column, choice_columns), choice_columns
+        return kinds.encode_positions(values, column, choice_columns), choice_columns
     if not form.has_class_names:
-        return kinds.encode_answers(table, column, kind), ()
-    return encode_labels(table, column)
+        return kinds.encode_answers(values, column, kind, table.label_names), ()
+    return encode_labels(table, values, column)
 
 
 def find_text_columns(
     names: Sequence[str], text_column: str | tuple[str, ...], not_texts: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the text columns that `text_column` names; for ``auto`` a usual group; none of `not_texts`."""
+    """Return the text columns that `text_column` names; for ``auto`` a usual group, if there is one."""
     if text_column == "auto":
         groups: tuple[tuple[str, ...], ...] = (*(AUTO_CONTEXT if len(not_texts) > 1 else ()), *AUTO_TEXT)
-        for group in groups:
-            columns = tuple(spelled(name, names) for name in group)
-            if all(name in names and name not in not_texts for name in columns):
-                return columns
-        listed = ", ".join(shorten(name) for name in names)
-        allowed = f"no column has a name that is known; there are {listed}"
-        raise ParameterError("text_column", "auto", allowed, "Name it.")
-    wanted = kinds.named_columns("text_column", text_column, names)
-    if len(set(wanted)) < len(wanted) or not set(wanted).isdisjoint(not_texts):
-        others = "the label column nor columns of choices" if len(not_texts) > 1 else "the label column"
-        negation = "neither" if len(not_texts) > 1 else "not"
-        raise ParameterError("text_column", text_column, f"must name different columns, and {negation} {others}")
-    return wanted
+        usual = (tuple(spelled(name, names) for name in group) for group in groups)
+        return next((each for each in usual if {*each} <= {*names} - {*not_texts}), ())
+    return kinds.named_columns("text_column", text_column, names, not_texts)
 
 
-def check_texts(values: Sequence[Any], column: str) -> tuple[str, ...]:
+def check_texts(values: Column, column: str, parameter: str = "text_column") -> tuple[str, ...]:
     """Return the texts; raise a ParameterError if one is missing, blank or not a text."""
-    empty = [row for row, value in numbered(values) if blank(value)]
-    if empty:
-        allowed = f"{len(empty)} of {len(values)} texts are empty or missing, the first in row {empty[0]} of the data"
-        raise ParameterError("text_column", column, allowed, "Fill or remove these rows.")
-    other = next((value for value in values if not isinstance(value, str)), None)
-    if other is not None:
-        allowed = f"must hold texts, not values of type {type(other).__name__}"
-        raise ParameterError("text_column", column, allowed, _AS_TEXT)
+    if len(gaps := those(values, blank)):
+        first = f"the first in row {gaps.index[0]} of the data"
+        allowed = f"{len(gaps)} of {len(values)} texts are empty or missing, {first}"
+        raise ParameterError(parameter, column, allowed, "Fill or remove these rows.")
+    if len(others := those(values, lambda value: not isinstance(value, str))):
+        allowed = f"must hold texts, not values of type {type(others.iloc[0]).__name__}"
+        raise ParameterError(parameter, column, allowed, _AS_TEXT)
     return tuple(values)
 
 
-def encode_labels(table: Table, column: str) -> tuple[IntArray, tuple[str, ...]]:
+def encode_labels(table: Table, values: Column, column: str) -> tuple[IntArray, tuple[str, ...]]:
     """Return labels in ``[0, C)`` (shape (n,), int64) and the names of the classes in that order."""
-    values = table.column(column)
-    check_labels_there(values, column)
     types = {type(value) for value in values}
-    if float in types:
-        allowed = "must hold whole numbers or class names, not decimal numbers: scores (regression) have no classes"
-        fix = "Store classes as integers; task_kind=regression reads scores."
-        raise ParameterError("label_column", column, allowed, fix)
     if types not in ({int}, {bool}, {str}):
         listed = ", ".join(sorted(each.__name__ for each in types)) or "nothing"
-        fix = "Use task_kind=tagging, ranking or generation." if types == {list} else ""
-        allowed = f"must hold either whole numbers or class names, not {listed}"
+        allowed = f"must hold whole numbers or class names, not {listed}"
+        fix = next((fix for kind, fix in _FIXES.items() if kind in types), "")
         raise ParameterError("label_column", column, allowed, fix)
     present = sorted(set(values))
-    number = {value: index for index, value in enumerate(present)}
-    labels = np.fromiter((number[value] for value in values), dtype=np.int64, count=len(values))
-    names = [str(value) for value in present]
-    _check_classes(column, names, np.bincount(labels, minlength=len(names)))
+    labels = values.map({value: number for number, value in enumerate(present)}).to_numpy(np.int64)
+    names = [*map(str, present)]
     if types != {str}:
         names = _named(table, column, present, labels) or names
     return labels, tuple(names)
@@ -237,20 +225,14 @@ def find_ids(table: Table, task: str) -> tuple[npt.NDArray[Any] | None, tuple[st
     if ids is not None and len(np.unique(ids)) == len(ids):
         return ids, ()
     if name == "example_id" and table.ids_are_mine:
-        seen: dict[Any, int] = {}
-        repeated = next((row for row, value in numbered(values) if seen.setdefault(value, row) != row), None)
-        where = f"; row {repeated} of the data repeats an earlier one" if repeated else ""
+        repeated = values.index[values.duplicated()]
+        where = f"; row {repeated[0]} of the data repeats an earlier one" if len(repeated) else ""
         allowed = f"the column example_id must hold unique ids, all whole numbers or all texts{where}"
         raise ParameterError("task", task, allowed, "Correct the column, or remove it to have rows numbered.")
     rows = zip(*(map(repr, table.column(column)) for column in table.names), strict=True)
     if ids is not None and len({*rows}) == len({*values}):
-        import pandas as pd
-
-        column = pd.Series(values)
-        earlier = column.groupby(column).cumcount()
-        texts = [
-            f"{value} ({times + 1})" if times else str(value) for value, times in zip(values, earlier, strict=True)
-        ]
+        times = values.groupby(values).cumcount() + 1
+        texts = [f"{value} ({time})" if time > 1 else str(value) for value, time in zip(values, times, strict=True)]
         note = f"in the column {name} only equal rows share an id: the second gets (2) behind it"
         return np.array(texts), (note,)
     return None, (f"the column {name} does not identify examples, so their rows are numbered instead",)
@@ -271,23 +253,11 @@ def _named(table: Table, column: str, present: Sequence[int], labels: IntArray) 
     return [names[label] for label in range(len(present))]
 
 
-def _check_classes(column: str, names: Sequence[str], counts: IntArray) -> None:
-    if len(names) < 2:
-        allowed = f"every example has the label {shorten(names[0])!r}, and at least 2 classes are needed"
-        raise ParameterError("label_column", column, allowed)
-    if counts.min() < 2:
-        small = int(counts.argmin())
-        allowed = f"class {shorten(names[small])!r} has 1 example, and every class needs at least 2"
-        others = int((counts < 2).sum()) - 1
-        more = f" (so have {others} other classes)" if others else ""
-        raise ParameterError("label_column", column, allowed + more, "Add examples, or remove the class.")
-
-
-def _as_ids(values: Sequence[Any]) -> npt.NDArray[Any] | None:
+def _as_ids(values: Column) -> npt.NDArray[Any] | None:
     types = {type(value) for value in values}
-    if types == {int}:
-        try:
-            return np.array(values, dtype=np.int64)
-        except OverflowError:
-            return np.array([str(value) for value in values])
-    return np.array(values, dtype=np.str_) if types == {str} else None
+    if types not in ({int}, {str}):
+        return None
+    try:
+        return np.array(values, dtype=np.int64 if types == {int} else np.str_)
+    except OverflowError:
+        return np.array(values, dtype=np.str_)

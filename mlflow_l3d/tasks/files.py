@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import ParameterError, imported
+from mlflow_l3d.paths import unique_pairs
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.columns import task_from_table
-from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.kinds import USUAL, Reading
 from mlflow_l3d.tasks.predefined_split import numbers_of_parts
 from mlflow_l3d.tasks.table import Table, encoding_of, read_texts
@@ -81,8 +80,6 @@ def load_data(data: Any, name: str, reading: Reading = USUAL) -> Task:
     """Return the task in a data frame or data set; errors as of :func:`load_file`."""
     if not hasattr(data, "notna"):
         return task_from_table(name, _table(data, reading), reading)
-    if not data.columns.is_unique:
-        raise ParameterError("task", name, "has two columns of one name", "Rename one.")
     whole = data.astype(object).where(data.notna(), None).set_axis(map(str, data.columns), axis="columns")
     return task_from_table(name, Table(tuple(whole.columns), lambda column: whole[column].tolist()), reading)
 
@@ -91,12 +88,11 @@ def _typed(values: Sequence[Any]) -> list[Any]:
     """Return the values of a text-only column as whole numbers or floats if all of them are; None for missing."""
     cells = [value if isinstance(value, str) and value else None for value in values]
     present = [cell for cell in cells if cell is not None]
-    if present and all(map(_WHOLE.fullmatch, present)):
-        return [None if cell is None else int(cell) for cell in cells]
+    are_whole = bool(present) and all(map(_WHOLE.fullmatch, present))
     # "01" and "1" are different names, so whole numbers that are not written plainly stay text.
-    if any("." in cell or "e" in cell.lower() for cell in present) and all(map(_DECIMAL.fullmatch, present)):
-        return [None if cell is None else float(cell) for cell in cells]
-    return cells
+    are_decimal = any("." in cell or "e" in cell.lower() for cell in present) and all(map(_DECIMAL.fullmatch, present))
+    convert = int if are_whole else float if are_decimal else str
+    return [None if cell is None else convert(cell) for cell in cells]
 
 
 def _read_parquet(path: Path) -> Table:
@@ -108,7 +104,6 @@ def _read_parquet(path: Path) -> Table:
         names = tuple(file.schema_arrow.names)
     except pa.ArrowInvalid:
         raise ParameterError("task", path.name, "the file is not Parquet, or is damaged") from None
-    _check_names(path, names, "the file")
 
     def column(name: str) -> list[Any]:
         try:
@@ -123,33 +118,20 @@ def _read_parquet(path: Path) -> Table:
 def _read_jsonl(path: Path) -> Table:
     rows: list[dict[str, Any]] = []
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        _check_names(path, (name for name, _ in pairs), f"line {number}")
-        return dict(pairs)
-
     with path.open(encoding=encoding_of(path)) as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
-                row = json.loads(line, object_pairs_hook=once)
-            except ParameterError:
-                raise
+                row = json.loads(line, object_pairs_hook=unique_pairs)
             except (ValueError, RecursionError) as error:
-                why = getattr(error, "msg", "nested too deep, or a number of too many digits")
+                why = getattr(error, "msg", str(error))
                 raise ParameterError("task", path.name, f"line {number} is not JSON ({why})") from None
             if not isinstance(row, dict):
                 raise ParameterError("task", path.name, f"line {number} must be a JSON object")
             rows.append(row)
     names = tuple(dict.fromkeys(name for row in rows for name in row))
     return Table(names, lambda name: [row.get(name) for row in rows])
-
-
-def _check_names(path: Path, names: Iterable[str], where: str) -> None:
-    """Raise a ParameterError if two columns have one name."""
-    if twice := next((name for name, count in Counter(names).items() if count > 1), None):
-        allowed = f"{where} names {shorten(twice)} twice"
-        raise ParameterError("task", path.name, allowed, "Give each column a name of its own.")
 
 
 _READERS = {".csv": _read_csv, ".tsv": _read_csv, ".parquet": _read_parquet, ".jsonl": _read_jsonl}
@@ -165,7 +147,7 @@ def load_folder(folder: Path, reading: Reading = USUAL) -> Task:
     L3DError
         If `datasets` is not installed.
     """
-    datasets = _library(folder.name)
+    datasets = imported("datasets", f"task={folder.name}:", "models")
     saved = any((folder / marker).is_file() for marker in ("state.json", "dataset_dict.json"))
     try:
         loaded = datasets.load_from_disk(str(folder)) if saved else datasets.load_dataset(str(folder))
@@ -184,11 +166,11 @@ def load_from_hub(name: str, reading: Reading = USUAL) -> Task:
     Raises
     ------
     ParameterError
-        If the hub has no such data set or configuration, or a column has a wrong value.
+        If the hub has no such data set or configuration, or cannot be reached, or a column has a wrong value.
     L3DError
-        If the hub cannot be reached, or `datasets` is not installed.
+        If `datasets` is not installed.
     """
-    datasets = _library(name)
+    datasets = imported("datasets", f"task={name}:", "models")
     parts = name.removeprefix(PREFIX).split("/")
     if not 1 <= len(parts) <= 3 or not all(parts):
         raise ParameterError("task", name, "must be hf:NAME, hf:NAME/CONFIG or hf:OWNER/NAME/CONFIG")
@@ -199,33 +181,13 @@ def load_from_hub(name: str, reading: Reading = USUAL) -> Task:
         except datasets.exceptions.DatasetNotFoundError:
             continue
         except Exception as error:
-            raise _hub_error(name, error) from error
+            # The library's own errors name the configurations; the texts of others may hold paths.
+            is_its_own = type(error) in (ValueError, RuntimeError)
+            why = str(error) if is_its_own else getattr(error, "strerror", None) or type(error).__name__
+            allowed = f"the data set cannot be loaded from the hub ({why})"
+            raise ParameterError("task", name, allowed, "Check the network, or give a file or a folder.") from error
         return task_from_table(name, _table(loaded, reading), reading)
     raise ParameterError("task", name, "the hub has no such data set, or it is not public", "Log in if you own it.")
-
-
-def _hub_error(name: str, error: Exception) -> L3DError:
-    """Return our error for an error of the library, of the hub or of HTTP."""
-    of_network = type(error).__module__.startswith(("huggingface_hub", "httpx"))
-    if of_network or isinstance(error, ConnectionError | TimeoutError):
-        return L3DError(
-            f"task={name}: the Hugging Face hub cannot be reached ({type(error).__name__}). "
-            "Check the network, or give a file or a folder."
-        )
-    # Its text names what configurations there are; those of other errors may hold paths.
-    why = getattr(error, "strerror", None) or type(error).__name__
-    if type(error) in (ValueError, RuntimeError):
-        why = str(error)
-    return ParameterError("task", name, f"the data set cannot be loaded ({why})")
-
-
-def _library(name: str) -> Any:
-    try:
-        import datasets  # type: ignore[import-untyped, unused-ignore]
-    except ImportError as error:
-        msg = f"task={name}: reading it needs the package datasets. Run: pip install 'mlflow-l3d[models]'"
-        raise L3DError(msg) from error
-    return datasets
 
 
 def _table(loaded: Any, reading: Reading) -> Table:

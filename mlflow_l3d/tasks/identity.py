@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -165,13 +166,13 @@ def check(task: Task) -> None:
 
     Raises
     ------
-    L3DError
+    ParameterError
         If its kind is unknown, it has fewer than two classes or choices, a class with fewer than two examples, columns
         of unequal length, labels of another kind, ids that are not unique, invalid parts, or an
         empty text or choice.
     """
     for problem in chain(_of_labels(task), _of_columns(task)):
-        raise L3DError(f"task={task.name}: {problem}.")
+        raise ParameterError("task", task.name, problem)
 
 
 def typed_path(parameter: str, text: str, otherwise: str) -> Path:
@@ -211,10 +212,8 @@ def _of_labels(task: Task) -> Iterator[str]:
     one, many = ("choice(s)", "choices") if task.form.has_choices else ("class(es)", "classes")
     if classes < 2:
         yield f"it has {classes} {one}, at least 2 are needed"
-    if labels.dtype.kind == "f":
-        yield f"labels must be int64 in [0, {classes}), not scores; those are for kind=regression"
     if labels.dtype != np.int64 or labels.ndim != 1 or not len(labels):
-        yield f"labels must be int64 in [0, {classes})"
+        yield f"labels must be int64 in [0, {classes}); scores are for kind=regression"
     outside = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(outside):
         yield f"labels must be int64 in [0, {classes}); example {outside[0]} has {labels[outside[0]]}"
@@ -222,8 +221,8 @@ def _of_labels(task: Task) -> Iterator[str]:
         yield f"two {many} have the same name"
     sizes = np.bincount(labels, minlength=classes)
     if sizes.min() < 2:
-        small = int(sizes.argmin())
-        yield f"class {shorten(task.class_names[small])!r} has {sizes[small]} example(s), every class needs 2 or more"
+        small = shorten(task.class_names[int(sizes.argmin())])
+        yield f"class {small!r} has {sizes.min()} example(s), every class needs 2 or more: add some, or remove it"
 
 
 def _of_scores(labels: npt.NDArray[Any]) -> Iterator[str]:
@@ -238,15 +237,12 @@ def _of_scores(labels: npt.NDArray[Any]) -> Iterator[str]:
 def _of_texts(task: Task) -> Iterator[str]:
     """Yield the defects of labels that are texts."""
     labels = task.labels
-    if labels.dtype.kind != "O" or labels.ndim != 1 or len(labels) < 2:
-        yield f"labels of a {task.kind} task must be two or more {task.form.words} in an array of objects"
-    try:
-        held = task.form.labels(labels)
-    except ValueError as error:
-        yield str(error)
-        return
-    if held.tolist() != labels.tolist():
-        yield "labels must be as mlflow_l3d.tasks.identity.make_task holds them"
+    held: list[Any] = []
+    if labels.dtype.kind == "O" and labels.ndim == 1:
+        with suppress(ValueError):
+            held = task.form.labels(labels).tolist()
+    if len(held) < 2 or held != labels.tolist():
+        yield f"labels must be two or more {task.form.words}, as mlflow_l3d.tasks.identity.make_task holds them"
     if not task.form.has_tags:
         return
     for place, (label, *parts) in enumerate(zip(labels.tolist(), *task.texts, strict=False)):

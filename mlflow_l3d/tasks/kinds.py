@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,13 +17,22 @@ from mlflow_l3d.tasks.answers import check_labels, check_sets
 from mlflow_l3d.tasks.base import KINDS, TaskKind
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.settings import IntArray
-from mlflow_l3d.tasks.table import Table, blank, check_labels_there, missing, no_column, numbered, spelled
+from mlflow_l3d.tasks.table import (
+    Column,
+    Table,
+    check_labels_there,
+    missing,
+    no_column,
+    spelled,
+    those,
+    wrong_row,
+)
 
 _FEW: Final = 0.1
 """Up to this share of decimal numbers among whole ones are mistakes; scores have more (STS-B: a half)."""
 
 
-def check_one_sort(values: Sequence[Any], column: str) -> None:
+def check_one_sort(values: Column, column: str) -> None:
     """Raise if a label is of another sort: decimal among class names or whole numbers, or a name among decimal numbers.
 
     If names and decimal numbers are mixed, labels that occur more than once count as names of classes.
@@ -40,25 +49,18 @@ def check_one_sort(values: Sequence[Any], column: str) -> None:
     ParameterError
         It names the first such row.
     """
-    present = [(row, value, _number(value)) for row, value in numbered(values) if not missing(value)]
-    decimal = [(row, value) for row, value, number in present if number is not None and not number.is_integer()]
-    names = [(row, value) for row, value, number in present if number is None]
-    if not decimal or len(decimal) == len(present):
-        return
-    fewer = [value for _, value in (names if len(names) < len(decimal) else decimal)]
-    if names and len(set(fewer)) < len(fewer):
-        return
-    if names and len(names) < len(decimal):
-        row, value = names[0]
-        others = "other rows decimal numbers (scores)"
-        fix = "Correct it; task_kind=regression reads scores."
-    elif len(decimal) < len(names) or (not names and len(decimal) <= _FEW * len(present)):
-        row, value = decimal[0]
-        others = "other rows class names" if names else "nearly all other rows whole numbers (classes)"
-        fix = "Correct it; if it is a score, use task_kind=regression."
+    present = those(values, lambda value: not missing(value))
+    names = those(present, lambda value: _number(value) is None)
+    decimal = those(present, lambda value: not (_number(value) or 0.0).is_integer())
+    wrong = names if 0 < len(names) < len(decimal) else decimal
+    if wrong is names:
+        others, fix = "other rows decimal numbers (scores)", "Correct it; task_kind=regression reads scores."
     else:
-        return
-    raise ParameterError("label_column", column, f"row {row} of the data has {shorten(value)!r}, and {others}", fix)
+        others = "other rows class names" if len(names) else "nearly all other rows whole numbers (classes)"
+        fix = "Correct it; if it is a score, use task_kind=regression."
+    are_few = len(names) != len(decimal) and wrong.map(str).is_unique
+    if len(decimal) and (are_few if len(names) else len(decimal) <= _FEW * len(present)):
+        raise wrong_row("label_column", column, wrong, others, fix)
 
 
 def _number(value: Any) -> float | None:
@@ -115,7 +117,8 @@ class Reading:
     def options(self) -> dict[str, str]:
         """Return the options for the loader of a named task: the values that are not at their defaults."""
         names = ("text_column", "label_column", "task_kind", "choice_columns")
-        changed = {name: _typed(getattr(self, name)) for name in names if getattr(self, name) != getattr(USUAL, name)}
+        values = {name: getattr(self, name) for name in names if getattr(self, name) != getattr(USUAL, name)}
+        changed = {name: value if isinstance(value, str) else ",".join(value) for name, value in values.items()}
         return {**changed, "split": "own"} if self.predefined_split else changed
 
 
@@ -166,36 +169,31 @@ def find_kind(table: Table, reading: Reading) -> tuple[TaskKind, tuple[str, ...]
     return "regression", ("labels are decimal numbers and are read as scores (regression)",)
 
 
-def encode_scores(values: Sequence[Any], column: str) -> npt.NDArray[np.float64]:
-    """Return the scores, shape (n,); raise a ParameterError if one is missing or not a finite number."""
-    check_labels_there(values, column)
-    numbers = [isinstance(value, int | float) and not isinstance(value, bool) for value in values]
-    if not any(numbers):
+def encode_scores(values: Column, column: str) -> npt.NDArray[np.float64]:
+    """Return the scores, shape (n,); raise a ParameterError if one is not a finite number."""
+    others = those(values, lambda value: isinstance(value, bool) or not isinstance(value, int | float))
+    if len(others) == len(values):
         check_one_sort(values, column)
         kinds = ", ".join(sorted({type(value).__name__ for value in values}))
         allowed = f"must hold numbers (scores) for regression, not {kinds}"
         raise ParameterError("label_column", column, allowed, "Class names are for task_kind=classification.")
-    if not all(numbers):
-        row, other = [*numbered(values)][numbers.index(False)]
-        allowed = f"row {row} of the data has {shorten(other)!r}, and a score must be a number"
-        raise ParameterError("label_column", column, allowed, "Correct the row.")
-    endless = next((row for row, value in numbered(values) if not math.isfinite(value)), None)
-    if endless is not None:
-        raise ParameterError("label_column", column, f"the score in row {endless} of the data is not finite")
-    return np.array(values, dtype=np.float64)
+    if len(others):
+        raise wrong_row("label_column", column, others, "a score must be a number", "Correct the row.")
+    if len(endless := those(values, math.isinf)):
+        raise ParameterError("label_column", column, f"the score in row {endless.index[0]} of the data is not finite")
+    return values.to_numpy(np.float64)
 
 
-def encode_answers(table: Table, column: str, kind: TaskKind) -> npt.NDArray[Any]:
+def encode_answers(
+    values: Column, column: str, kind: TaskKind, tag_names: Mapping[int, str] | None
+) -> npt.NDArray[Any]:
     """Return labels that are texts, tags or relevant ids, shape (n,), as :mod:`mlflow_l3d.metrics.forms` says."""
-    values = table.column(column)
-    check_labels_there(values, column)
     if kind == "generation":  # in a table of texts alone an answer may look like a number
-        values = [str(value) if isinstance(value, int | float) else value for value in values]
-    if form_of(kind).has_tags and table.label_names is not None:
-        names = table.label_names
-        values = [[names.get(tag, tag) for tag in tags] if isinstance(tags, list) else tags for tags in values]
+        values = values.map(lambda value: str(value) if isinstance(value, int | float) else value)
+    if form_of(kind).has_tags and tag_names:
+        values = values.map(lambda tags: [tag_names.get(tag, tag) for tag in tags] if isinstance(tags, list) else tags)
     held = []
-    for (row, _), value in zip(numbered(table.column(column)), values, strict=True):
+    for row, value in values.items():
         try:
             held += form_of(kind).labels([value]).tolist()
         except ValueError as error:
@@ -204,7 +202,7 @@ def encode_answers(table: Table, column: str, kind: TaskKind) -> npt.NDArray[Any
     return form_of(kind).labels(held)
 
 
-def joined_tokens(values: Sequence[Any], column: str) -> list[Any]:
+def joined_tokens(values: Column, column: str) -> Column:
     """Return lists of tokens as texts in which white space separates them; texts stay.
 
     Raises
@@ -212,60 +210,35 @@ def joined_tokens(values: Sequence[Any], column: str) -> list[Any]:
     ParameterError
         If a token is empty or has white space within.
     """
-    for row, value in numbered(values):
+    for row, value in values.items():
         if isinstance(value, list) and (wrong := [token for token in value if str(token).split() != [token]]):
             allowed = f"row {row} of the data has the token {shorten(wrong[0])!r}, and white space separates tokens"
             raise ParameterError("text_column", column, allowed, "Replace the space within it, or remove the token.")
-    return [" ".join(value) if isinstance(value, list) else value for value in values]
+    return values.map(lambda value: " ".join(value) if isinstance(value, list) else value)
 
 
 def find_choice_columns(names: Sequence[str], reading: Reading) -> tuple[str, ...]:
     """Return the columns of choices in their order; raise a ParameterError if there are fewer than two."""
-    if reading.choice_columns == "auto":
-        wanted = _numbered(names)
-        if len(wanted) < 2:
-            listed = ", ".join(shorten(name) for name in names)
-            allowed = f"there are no columns choice1 and choice2; there are {listed}"
-            raise ParameterError("choice_columns", "auto", allowed, "Name two columns or more.")
-        return wanted
-    wanted = named_columns("choice_columns", reading.choice_columns, names)
-    if len(wanted) < 2 or len(set(wanted)) < len(wanted):
-        raise ParameterError("choice_columns", reading.choice_columns, "must name two different columns or more")
+    columns = reading.choice_columns
+    wanted = _numbered(names) if columns == "auto" else named_columns("choice_columns", columns, names)
+    if len(wanted) < 2:
+        allowed = f"names fewer than two columns (choice1, choice2, ...); there are {', '.join(map(shorten, names))}"
+        raise ParameterError("choice_columns", columns, allowed, "Name two or more.")
     return wanted
 
 
-def encode_positions(values: Sequence[Any], column: str, choice_columns: Sequence[str]) -> IntArray:
+def encode_positions(values: Column, column: str, choice_columns: Sequence[str]) -> IntArray:
     """Return the position of the right choice of each row, from 0, shape (n,), int64."""
-    check_labels_there(values, column)
     count = len(choice_columns)
     if any(isinstance(value, float) for value in values):
         allowed = "must hold the position of the right choice, not decimal numbers (scores)"
         raise ParameterError("label_column", column, allowed, "Scores are for task_kind=regression.")
     position = {name: index for index, name in enumerate(choice_columns)}
-    positions = [position.get(value, -1) if isinstance(value, str) else int(value) for value in values]
-    row = next((row for row, value in enumerate(positions) if not 0 <= value < count), None)
-    if row is not None:
-        number, wrong = [*numbered(values)][row]
-        allowed = f"row {number} of the data has {shorten(wrong)!r}, and there are {count} choices"
-        last = f"Positions run from 0 to {count - 1}"
-        raise ParameterError("label_column", column, allowed, f"{last}; or write {choice_columns[0]!r} and so on.")
-    return np.array(positions, dtype=np.int64)
-
-
-def check_choices(columns: Sequence[Sequence[Any]], names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Return the columns of choices; raise a ParameterError if a choice is missing, empty or not a text."""
-    for (row, _), cells in zip(numbered(columns[0] if columns else ()), zip(*columns, strict=True), strict=True):
-        empty = [blank(cell) for cell in cells]
-        if any(empty):
-            left = len(cells) - sum(empty)
-            has = "has one choice" if left == 1 else f"has an empty {names[empty.index(True)]}"
-            allowed = f"row {row} of the data {has}; every row needs all {len(names)}"
-            raise ParameterError("choice_columns", ",".join(names), allowed, "Fill or remove the row.")
-        other = next((cell for cell in cells if not isinstance(cell, str)), None)
-        if other is not None:
-            allowed = f"must hold texts, not values of type {type(other).__name__}"
-            raise ParameterError("choice_columns", ",".join(names), allowed)
-    return tuple(tuple(column) for column in columns)
+    positions = values.map(lambda value: position.get(value, -1) if isinstance(value, str) else int(value))
+    if len(wrong := values[~positions.between(0, count - 1)]):
+        fix = f"Positions run from 0 to {count - 1}; or write {choice_columns[0]!r} and so on."
+        raise wrong_row("label_column", column, wrong, f"there are {count} choices", fix)
+    return positions.to_numpy(np.int64)
 
 
 def _numbered(names: Sequence[str]) -> tuple[str, ...]:
@@ -282,15 +255,16 @@ def _parts_of(columns: str | tuple[str, ...]) -> tuple[str, ...]:
     return columns if isinstance(columns, tuple) else tuple(part.strip() for part in columns.split(","))
 
 
-def _typed(columns: str | tuple[str, ...]) -> str:
-    return columns if isinstance(columns, str) else ",".join(columns)
-
-
-def named_columns(parameter: str, columns: str | tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that a parameter names: one, or several; raise if one is not there."""
+def named_columns(
+    parameter: str, columns: str | tuple[str, ...], names: Sequence[str], taken: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return the columns that a parameter names: one, or several; raise if one is not there, twice there, or taken."""
     is_one = isinstance(columns, str) and spelled(columns, names) in names
     wanted = tuple(spelled(name, names) for name in ((str(columns),) if is_one else _parts_of(columns)))
     for name in wanted:
         if name not in names:
             raise no_column(parameter, name, names)
+    if len({*wanted, *taken}) < len(wanted) + len(taken):
+        others = f", and not {' or '.join(taken)}" if taken else ""
+        raise ParameterError(parameter, columns, f"must name different columns{others}")
     return wanted

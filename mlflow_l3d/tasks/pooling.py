@@ -8,13 +8,13 @@ are then comparable to importance on the validation set, which has the same repe
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from mlflow_l3d.tasks.settings import PARTS, IntArray
 
@@ -52,8 +52,8 @@ class Pool:
     parts: IntArray | None = None
 
 
-def pool_examples(texts: Sequence[Sequence[str]], labels: npt.NDArray[Any]) -> Pool:
-    """Return the examples without repeats and contradictions, the same for every order of the same rows.
+def pool_examples(texts: Sequence[Sequence[str]], labels: npt.NDArray[Any], parts: IntArray | None = None) -> Pool:
+    """Return the examples without repeats and contradictions, or with `parts` all, the same for every order of rows.
 
     Blanks at both ends are cut off, and a run of blanks or line breaks becomes one blank: copies of a data set differ
     in them, and a prompt keeps a text on one line.
@@ -64,47 +64,26 @@ def pool_examples(texts: Sequence[Sequence[str]], labels: npt.NDArray[Any]) -> P
         Text columns, each with n texts.
     labels
         Shape (n,), int64, or float64 scores.
-    """
-    rows = _plain_rows(texts)
-    counts = Counter(rows)
-    labels_of: dict[tuple[str, ...], set[float]] = {row: set() for row in counts}
-    for row, label in zip(rows, labels.tolist(), strict=True):
-        labels_of[row].add(label)
-    kept = sorted((content_id(row), row, min(values)) for row, values in labels_of.items() if len(values) == 1)
-    return Pool(
-        texts=tuple(tuple(row[column] for _, row, _ in kept) for column in range(len(texts))),
-        labels=np.array([label for _, _, label in kept], dtype=labels.dtype),
-        ids=np.array([example for example, _, _ in kept], dtype=f"<U{ID_DIGITS}"),
-        repeats=sum(counts[row] - 1 for _, row, _ in kept),
-        contradictions=len(labels_of) - len(kept),
-    )
-
-
-def published_examples(texts: Sequence[Sequence[str]], labels: npt.NDArray[Any], parts: IntArray) -> Pool:
-    """Return all examples, repeats and contradictions included, the same for every order of the same rows.
-
-    Parameters
-    ----------
-    texts, labels
-        See :func:`pool_examples`; blanks are treated alike.
     parts
-        Shape (n,), int64.
+        Shape (n,), int64: the published part of each example; None for a pool.
     """
-    rows = _plain_rows(texts)
-    order = sorted(zip(parts.tolist(), map(content_id, rows), labels.tolist(), range(len(rows)), strict=True))
-    seen: Counter[str] = Counter()
-    ids = []
-    for part, example, _, _ in order:
-        name = f"{PARTS[part]}/{example}"
-        seen[name] += 1
-        ids.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
-    positions = [position for *_, position in order]
-    return Pool(
-        texts=tuple(tuple(rows[position][column] for position in positions) for column in range(len(texts))),
-        labels=labels[positions],
-        ids=np.array(ids),
-        parts=parts[positions],
-    )
+    rows = [*zip(*([" ".join(text.split()) for text in column] for column in texts), strict=True)]
+    order = ["part", "id", "label"]
+    frame = pd.DataFrame({"part": 0 if parts is None else parts, "id": [*map(content_id, rows)], "label": labels})
+    frame, counts = frame.sort_values(order, kind="stable"), {}
+    if parts is None:
+        has_one_label = frame.groupby("id")["label"].transform("nunique") == 1
+        whole, frame = frame, frame[has_one_label].drop_duplicates("id")
+        contradictions = whole["id"].nunique() - len(frame)
+        counts = {"repeats": int(has_one_label.sum()) - len(frame), "contradictions": contradictions}
+        ids = frame["id"]
+    else:
+        times = frame.groupby(["part", "id"]).cumcount() + 1
+        ids = frame["part"].map(dict(enumerate(PARTS))) + "/" + frame["id"]
+        ids += ("-" + times.astype(str)).where(times > 1, "")
+    kept = frame.index.to_numpy()
+    columns = tuple(tuple(rows[place][column] for place in kept) for column in range(len(texts)))
+    return Pool(columns, labels[kept], ids.to_numpy(np.str_), parts=None if parts is None else parts[kept], **counts)
 
 
 def content_id(texts: Sequence[str]) -> str:
@@ -118,8 +97,3 @@ def content_id(texts: Sequence[str]) -> str:
         digest.update(len(encoded).to_bytes(8, "little"))
         digest.update(encoded)
     return digest.hexdigest()[:ID_DIGITS]
-
-
-def _plain_rows(texts: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Return the rows without blanks at the ends, and with one blank for each run of blanks and line breaks."""
-    return list(zip(*([" ".join(text.split()) for text in column] for column in texts), strict=True))

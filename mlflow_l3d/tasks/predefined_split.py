@@ -70,14 +70,11 @@ def _check(task: Divisible, parts: IntArray, evaluated: int) -> None:
     labelled, most = settings.num_labelled, int(counts.sum())
     if labelled is not None and not len(counts) <= labelled <= most:
         raise ParameterError("num_labelled", labelled, f"must lie between {len(counts)} and the {most} train examples")
-    test = int((parts == evaluated).sum()) - settings.reference_size
-    if settings.reference_size and test < 1:
-        allowed = f"leaves no test example: the {PARTS[evaluated]} part has {test + settings.reference_size} examples"
-        raise ParameterError("reference_size", settings.reference_size, allowed, "Ask for fewer.")
-    if settings.test_size is not None and settings.test_size > test:
-        besides = " besides the reference set" if settings.reference_size else ""
-        allowed = f"there are {test} examples in the {PARTS[evaluated]} part{besides}"
-        raise ParameterError("test_size", settings.test_size, allowed)
+    there, reference, test = int((parts == evaluated).sum()), settings.reference_size, settings.test_size
+    if reference + (test or 1) > there:
+        allowed = f"there are {there} examples in the {PARTS[evaluated]} part, with those of the reference set"
+        name, asked = ("test_size", test) if test else ("reference_size", reference)
+        raise ParameterError(name, asked, allowed, "Ask for fewer.")
     if settings.evaluated == "validation" and not settings.validation_fraction:
         allowed = "leaves no validation example to be scored on"
         raise ParameterError("validation_fraction", settings.validation_fraction, allowed, "Use 0.1, for instance.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -15,10 +15,10 @@ from mlflow_l3d.errors import L3DError, ParameterError, leave_out, unknown_name
 from mlflow_l3d.metrics.classification import hardly_tested
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES, load_data, load_file, load_folder, load_from_hub
-from mlflow_l3d.tasks.identity import OwnData, checked, is_whole, typed_path
+from mlflow_l3d.tasks.identity import OwnData, checked, is_whole, shorten, typed_path
 from mlflow_l3d.tasks.kinds import USUAL, Reading
 from mlflow_l3d.tasks.predefined_split import evaluated_part, no_predefined_split, predefined_split
-from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
+from mlflow_l3d.tasks.settings import IntArray, SplitSettings
 from mlflow_l3d.tasks.splits import DEFAULT_SIZE, Quotas, quotas
 
 ReadTask: TypeAlias = Callable[[str, Reading], Task]
@@ -60,7 +60,7 @@ def load_task(
         reading = replace(reading, predefined_split=True, numbered_choices=True)
     read = read or (read_task if data is None else partial(load_data, data))
     task = replace(read(name, reading), settings=settings)
-    return replace(task, notes=(*task.notes, *_size_notes(task)))
+    return replace(task, notes=(*task.notes, *(f"{task.name}: {note}" for note in _size_notes(task))))
 
 
 def bind_task(task: Task, settings: SplitSettings) -> Task:
@@ -76,7 +76,8 @@ def bind_task(task: Task, settings: SplitSettings) -> Task:
         As :func:`mlflow_l3d.tasks.identity.check`.
     """
     bound = replace(_usable(checked(task), predefined_split=settings.source == "own"), settings=settings)
-    return replace(bound, notes=(*task.notes, *(note for note in _size_notes(bound) if note not in task.notes)))
+    notes = [f"{task.name}: {note}" for note in _size_notes(bound)]
+    return replace(bound, notes=(*task.notes, *(note for note in notes if note not in task.notes)))
 
 
 def inactive_factors(task: Task) -> Mapping[str, str]:
@@ -102,9 +103,6 @@ def inactive_factors(task: Task) -> Mapping[str, str]:
     return inactive
 
 
-_LONGEST_PATH = 1000
-
-
 def read_task(name: str, reading: Reading) -> Task:
     """Return the task that `name` stands for with default settings, checked; arguments as for :func:`load_task`."""
     names = registry.names("task")
@@ -115,9 +113,6 @@ def read_task(name: str, reading: Reading) -> Task:
         return _usable(task if is_whole(task) else checked(task), predefined_split=reading.predefined_split)
     if name.startswith(PREFIX):
         return load_from_hub(name, reading)
-    if len(name) > _LONGEST_PATH:
-        allowed = f"has {len(name):,} characters: it is neither a name nor a path"
-        raise ParameterError("task", f"{name[:40]}...", allowed)
     path = typed_path("task", name, "is not a task")
     if path.suffix.lower() in SUFFIXES and not path.is_dir():
         return load_file(path, reading)
@@ -127,7 +122,7 @@ def read_task(name: str, reading: Reading) -> Task:
     files = path.parent.glob("*") if path.suffix and path.parent.is_dir() else ()
     similar = unknown_name("task", name, [str(each) for each in files if each.suffix.lower() in SUFFIXES])
     more = "or a .csv, .tsv, .parquet or .jsonl file, a folder with a data set, or hf:NAME"
-    raise ParameterError("task", repr(name), f"{error.allowed}, {more}", error.fix or similar.fix)
+    raise ParameterError("task", repr(shorten(name)), f"{error.allowed}, {more}", error.fix or similar.fix)
 
 
 def _usable(task: Task, *, predefined_split: bool) -> Task:
@@ -154,59 +149,46 @@ def unused_test_examples(task: Task) -> int | None:
     return max(len(drawn.test) * int(drawn.test_part.min()) - int(drawn.test.sum()), 0)
 
 
-def _size_notes(task: Task) -> list[str]:
-    """Return remarks on the reference set, and on parts that are empty or smaller than the default."""
-    if task.settings.reference_size and type(task).split is not Task.split:
+def _size_notes(task: Task) -> Iterator[str]:
+    """Yield remarks on the reference set, and on parts that are empty or smaller than the default."""
+    settings = task.settings
+    if settings.reference_size and type(task).split is not Task.split:
         allowed = f"needs a split that keeps the reference set apart, and {task.name} divides in its own way"
-        raise ParameterError("reference_size", task.settings.reference_size, allowed, "Leave it out.")
-    if task.settings.source == "own":
+        raise ParameterError("reference_size", settings.reference_size, allowed, "Leave it out.")
+    if settings.source == "own":
         split = predefined_split(task)
         parts = ((split.train, "train"), (split.validation, "held-out"), (split.scored, "evaluated"))
         sizes = ", ".join(f"{len(part)} {what}" for part, what in parts if len(part))
         of_test = task.parts is not None and evaluated_part(task.parts) == 2
         only = " (of the test part, for there is no validation part)" if of_test else ""
-        notes = [f"{task.name}: its own split is used: {sizes} examples{only}"]
-        if repeated := _also_trained_on(task, split):
-            notes.append(f"{task.name}: {repeated} of the evaluated examples have texts that are trained on, too")
-        return [*notes, *_set_apart(task, split.reference)]
-    drawn, settings = _sizes(task), task.settings
-    notes = _set_apart(task, task.reference_ids)
+        yield f"its own split is used: {sizes} examples{only}"
+        texts = [*zip(*task.texts, *task.choices, strict=True)]
+        trained = {texts[at] for at in split.train.tolist()}
+        if repeated := sum(texts[at] in trained for at in split.scored.tolist()):
+            yield f"{repeated} of the evaluated examples have texts that are trained on, too"
+    drawn = _sizes(task) if settings.source == "drawn" else None  # errors about numbers come first
+    if reference := len(task.reference_ids):
+        yield f"no run trains on the same {reference} reference examples, and each predicts them"
+    if drawn is None:
+        return
     for requested, taken, part, done in (
         (settings.num_labelled, drawn.labelled, "training", "labelled"),
         (settings.test_size, drawn.test, "test", "evaluated"),
     ):
-        names = task.strata_names
-        wanted = -(-DEFAULT_SIZE // len(names))
+        wanted = -(-DEFAULT_SIZE // len(taken))
         if requested is None and taken.min() < wanted:
-            few = f": {', '.join(_few(task, taken, wanted))} ({wanted} per class would be needed)"
-            why = few if task.form.has_classes else ""
-            notes.append(
-                f"{task.name}: {taken.sum()} {part} examples {done} instead of the default {DEFAULT_SIZE}{why}"
-            )
+            few = f": {_few(task, taken, wanted)} ({wanted} per class would be needed)" * task.form.has_classes
+            yield f"{taken.sum()} {part} examples {done} instead of the default {DEFAULT_SIZE}{few}"
     rare = np.flatnonzero(hardly_tested(drawn.test)).tolist() if task.form.has_class_names else []
     if 0 < len(rare) < len(drawn.test) - 1:
-        few = f"{', '.join(_few(task, drawn.test, 5))} test example(s), on which macro averages as f1_macro rest"
         fix = leave_out("it" if len(rare) == 1 else "them", task.label_column, [task.class_names[at] for at in rare])
-        notes.append(f"{task.name}: {few}: {fix}")
+        yield f"{_few(task, drawn.test, 5)} test example(s), on which macro averages as f1_macro rest: {fix}"
     if np.array_equal(drawn.labelled, drawn.train):
-        notes.append(f"{task.name}: one labelled example a class leaves none for validation")
-    return notes
+        yield "one labelled example a class leaves none for validation"
 
 
-def _set_apart(task: Task, reference: Sized) -> list[str]:
-    what = f"the same {len(reference)} reference examples"
-    return [f"{task.name}: no run trains on {what}, and each predicts them"] if len(reference) else []
-
-
-def _also_trained_on(task: Task, split: Split) -> int:
-    """Return how many of the test examples have the texts, and choices, of a train example."""
-    columns = (*task.texts, *task.choices)
-    trained = {tuple(column[at] for column in columns) for at in split.train.tolist()}
-    return sum(tuple(column[at] for column in columns) in trained for at in split.scored.tolist())
-
-
-def _few(task: Task, taken: IntArray, wanted: int) -> list[str]:
+def _few(task: Task, taken: IntArray, wanted: int) -> str:
     """Return "class x has n" for up to four of the classes that have too few, the smallest first."""
     order = [label for label in np.argsort(taken, kind="stable").tolist() if taken[label] < wanted]
     texts = [f"class {task.strata_names[label]} has {taken[label]}" for label in order[:4]]
-    return [*texts, f"and {len(order) - 4} more"] if len(order) > 4 else texts
+    return ", ".join([*texts, *[f"and {len(order) - 4} more"] * (len(order) > 4)])

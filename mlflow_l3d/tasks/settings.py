@@ -64,13 +64,9 @@ class SplitSettings:
 
     def identity(self) -> dict[str, Any]:
         """Return the settings in the key of a cell, as JSON types; later ones only if not at their default."""
-        identity = asdict(self)
+        # Keys that were computed before these settings existed stay valid.
         later = {"evaluated": "test", "source": "drawn", "validation_fraction": 0.0, "reference_size": 0}
-        for name, default in later.items():
-            if identity[name] == default:
-                # Keys that were computed before this setting existed stay valid.
-                del identity[name]
-        return identity
+        return {name: value for name, value in asdict(self).items() if name not in later or value != later[name]}
 
 
 @dataclass(frozen=True, slots=True)

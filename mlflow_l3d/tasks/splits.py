@@ -14,11 +14,6 @@ from mlflow_l3d.tasks.settings import IntArray, Split, SplitSettings
 
 DEFAULT_SIZE: Final = 1000
 """Labelled examples, and test examples, if the user gives no number (Pecher et al. 2024, section 4)."""
-_CHOICES: Final = {
-    "test_selection": ("fixed", "label_selection"),
-    "evaluated": ("test", "validation"),
-    "source": ("drawn", "own"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +220,8 @@ def check_settings(settings: SplitSettings) -> None:
             raise ParameterError(parameter, asked, "must be at least 1, or auto")
     if settings.reference_size < 0:
         raise ParameterError("reference_size", settings.reference_size, "must be at least 0, which is none")
-    for parameter, choices in _CHOICES.items():
+    selections, parts, sources = ("fixed", "label_selection"), ("test", "validation"), ("drawn", "own")
+    for parameter, choices in (("test_selection", selections), ("evaluated", parts), ("source", sources)):
         if (value := getattr(settings, parameter)) not in choices:
             raise unknown_name(parameter, value, choices)
     if not 0.0 < settings.train_fraction < 1.0:

@@ -8,9 +8,8 @@ import re
 import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
     from mlflow_l3d.tasks.base import Task
 
+Column: TypeAlias = "pd.Series[Any]"
+"""Values of a column, of type object; the index counts rows of the whole data from 1."""
 SPLIT_COLUMN: Final = "split"
 """Column that says which part a row belongs to: train, validation or test."""
 
@@ -37,8 +38,8 @@ class Table:
     ----------
     names
         Columns.
-    column
-        Name -> n values: text, whole number, float, bool, or None for a missing value.
+    read
+        Name -> values: text, whole number, float, bool, or None for a missing value.
     label_names
         Label -> name of the class, if the data set itself names its classes.
     parts
@@ -47,14 +48,76 @@ class Table:
         Whether the user wrote the ids, so that a repeated ``example_id`` is the user's error.
     notes
         One-line remarks for the user.
+    rows
+        Shape (n,): places of the rows in the data, from 0; None if no row was left out.
     """
 
     names: tuple[str, ...]
-    column: Callable[[str], Sequence[Any]]
+    read: Callable[[str], Sequence[Any]]
     label_names: Mapping[int, str] | None = None
     parts: IntArray | None = None
     ids_are_mine: bool = True
     notes: tuple[str, ...] = ()
+    rows: IntArray | None = None
+
+    def column(self, name: str) -> Column:
+        """Return the n values of a column; the index counts rows of the whole data from 1."""
+        import pandas as pd
+
+        values = self.read(name)
+        column = pd.Series(values, range(1, len(values) + 1), dtype=object)
+        return column if self.rows is None else column.iloc[self.rows]
+
+    def with_parts(self, name: str, label_column: str) -> Table:
+        """Return a table that knows the published part of each of its rows.
+
+        Test rows without a label (because the labels are not public) are left out, and a note reports this.
+
+        Raises
+        ------
+        ParameterError
+            If neither the data set nor a column names the part of each row, or a part is unknown.
+        """
+        parts = self.parts
+        if parts is None:
+            if SPLIT_COLUMN not in self.names:
+                raise no_predefined_split(name, f"the data has no column {SPLIT_COLUMN}")
+            parts = numbers_of_parts(self.column(SPLIT_COLUMN), SPLIT_COLUMN)
+        hidden = (parts == 2) & self.column(label_column).map(missing).to_numpy(bool)
+        table = replace(self, parts=parts)
+        return table.select(~hidden, "test row(s) without a label") if hidden.any() else table
+
+    def select(self, keep: npt.NDArray[np.bool_], what: str) -> Table:
+        """Return the table with the rows to keep, shape (n,), and with a note on how many rows were left out."""
+        rows = np.arange(len(keep)) if self.rows is None else self.rows
+        notes = (*self.notes, f"left out {int((~keep).sum())} {what}")
+        return replace(self, rows=rows[keep], notes=notes, parts=None if self.parts is None else self.parts[keep])
+
+    def without_gaps(self, columns: Sequence[str], most: float = 0.05) -> Table:
+        """Return a table without the rows that lack a text or label.
+
+        If more than a share `most` of the rows, or all, lack something, they stay, and lead to the error of a column.
+
+        Raises
+        ------
+        ParameterError
+            If they would be the errors of several columns: it names all.
+        """
+        import pandas as pd
+
+        gaps = pd.DataFrame({name: self.column(name).map(blank).astype(bool) for name in columns})
+        rows_without = {name: gap.index[gap].tolist() for name, gap in gaps.items() if gap.any()}
+        listed = "; ".join(
+            f"{len(rows)} without {str(name).strip()} (row {str(rows[:20])[1:-1]}{', ...' * (len(rows) > 20)})"
+            for name, rows in rows_without.items()
+        )
+        empty = gaps.any(axis=1).to_numpy()
+        if 0 < empty.sum() <= most * len(empty) and not empty.all():
+            return self.select(~empty, f"row(s) with gaps, counted from 1: {listed}")
+        if len(rows_without) > 1:
+            allowed = f"rows, counted from 1, have gaps: {listed}"
+            raise ParameterError("task", "data", allowed, "Fill or remove these rows.")
+        return self
 
 
 def encoding_of(path: Path) -> str:
@@ -102,75 +165,15 @@ def read_texts(path: Path) -> pd.DataFrame:
     return table
 
 
-def with_parts(name: str, table: Table, label_column: str) -> Table:
-    """Return a table that knows the published part of each of its rows.
-
-    Test rows without a label (because the labels are not public) are left out, and a note reports this.
-
-    Raises
-    ------
-    ParameterError
-        If neither the data set nor a column names the part of each row, or a part is unknown.
-    """
-    parts = table.parts
-    if parts is None:
-        if SPLIT_COLUMN not in table.names:
-            raise no_predefined_split(name, f"the data has no column {SPLIT_COLUMN}")
-        parts = numbers_of_parts(table.column(SPLIT_COLUMN), SPLIT_COLUMN)
-    labels = table.column(label_column)
-    hidden = (parts == 2) & np.fromiter((missing(value) for value in labels), dtype=bool, count=len(labels))
-    table = replace(table, parts=parts)
-    return select(table, ~hidden, "test row(s) without a label") if hidden.any() else table
+def those(values: Column, wrong: Callable[[Any], bool]) -> Column:
+    """Return the wrong ones of the values of a column."""
+    return values[values.map(wrong).astype(bool)]
 
 
-class SomeRows(list[Any]):
-    """Values of rows with their numbers in the whole data, from 1; given as pairs."""
-
-    def __init__(self, pairs: Sequence[tuple[int, Any]]) -> None:
-        super().__init__(value for _, value in pairs)
-        self.rows = [row for row, _ in pairs]
-
-
-def numbered(values: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """Return values with the numbers of their rows in the whole data, from 1."""
-    return zip(values.rows if isinstance(values, SomeRows) else count(1), values, strict=False)
-
-
-def select(table: Table, keep: npt.NDArray[np.bool_], what: str) -> Table:
-    """Return the table with the rows to keep, shape (n,), and with a note on how many rows were left out."""
-    rows = np.flatnonzero(keep).tolist()
-
-    def column(name: str) -> SomeRows:
-        values = [*numbered(table.column(name))]
-        return SomeRows([values[row] for row in rows])
-
-    notes = (*table.notes, f"left out {int((~keep).sum())} {what}")
-    return replace(table, column=column, notes=notes, parts=None if table.parts is None else table.parts[keep])
-
-
-def without_gaps(table: Table, columns: Sequence[str], most: float = 0.05) -> tuple[Table, list[int]]:
-    """Return a table without the rows that lack a text or label, and the rows that it keeps, from 0.
-
-    If more than a share `most` of the rows, or all, lack something, they stay and lead to the error of their column.
-
-    Raises
-    ------
-    ParameterError
-        If they would be the errors of several columns: it names all.
-    """
-    numbers = np.array([row for row, _ in numbered(table.column(columns[0]))])
-    gaps = {name: [row for row, value in numbered(table.column(name)) if blank(value)] for name in columns}
-    empty, rows = np.isin(numbers, [row for each in gaps.values() for row in each]), np.arange(len(numbers))
-    listed = "; ".join(
-        f"{len(gap)} without {name.strip()} (row {str(gap[:20])[1:-1]}{', ...' * (len(gap) > 20)})"
-        for name, gap in gaps.items()
-        if gap
-    )
-    if 0 < empty.sum() <= most * len(rows) and not empty.all():
-        return select(table, ~empty, f"row(s) with gaps, counted from 1: {listed}"), rows[~empty].tolist()
-    if len([*filter(None, gaps.values())]) > 1:
-        raise ParameterError("task", "data", f"rows, counted from 1, have gaps: {listed}", "Fill or remove these rows.")
-    return table, rows.tolist()
+def wrong_row(parameter: str, column: str, wrong: Column, problem: str, fix: str = "") -> ParameterError:
+    """Return the error about the first of some wrong values of a column."""
+    allowed = f"row {wrong.index[0]} of the data has {shorten(wrong.iloc[0])!r}, and {problem}"
+    return ParameterError(parameter, column, allowed, fix)
 
 
 def spelled(name: str, names: Sequence[str]) -> str:
@@ -179,11 +182,10 @@ def spelled(name: str, names: Sequence[str]) -> str:
     return alike[0] if name not in names and len(alike) == 1 else name
 
 
-def check_labels_there(values: Sequence[Any], column: str) -> None:
+def check_labels_there(values: Column, column: str) -> None:
     """Raise if a label is missing."""
-    rows = [row for row, value in numbered(values) if missing(value)]
-    if rows:
-        allowed = f"{len(rows)} of {len(values)} labels are missing, the first in row {rows[0]} of the data"
+    if len(gaps := those(values, missing)):
+        allowed = f"{len(gaps)} of {len(values)} labels are missing, the first in row {gaps.index[0]} of the data"
         raise ParameterError("label_column", column, allowed, "Fill or remove these rows.")
 
 
@@ -206,15 +208,16 @@ def no_column(parameter: str, name: str, names: Sequence[str], fix: str = "") ->
 
 def repeated_texts(task: Task, columns: Sequence[str]) -> Iterator[str]:
     """Yield a remark on texts that several examples share, with what removes them."""
-    rows: dict[tuple[str, ...], list[int]] = {}
-    for row, text in enumerate(zip(*task.texts, *task.choices, strict=True)):
-        rows.setdefault(text, []).append(row)
-    shared = [places for places in rows.values() if len(places) > 1]
-    two = sum(len(np.unique(task.labels[places])) > 1 for places in shared)
+    import pandas as pd
+
+    texts = pd.Series([*zip(*task.texts, *task.choices, strict=True)])
+    groups = pd.Series(task.labels).groupby(texts).agg(["size", "nunique"])
+    shared = groups[groups["size"] > 1]
+    two = int((shared["nunique"] > 1).sum())
     once = "1 text occurs" if len(shared) == 1 else f"{len(shared):,} texts occur"
-    if shared:
+    if len(shared):
         yield (
-            f"{task.name}: {once} more than once, in {sum(map(len, shared)):,} of {len(task):,} rows"
+            f"{task.name}: {once} more than once, in {shared['size'].sum():,} of {len(task):,} rows"
             f"{f' ({two:,} of them with different labels)' * bool(two)}: "
             "the same text may be trained on and tested on. "
             f"Keep one of each, in pandas: data = data.drop_duplicates({columns})"
@@ -258,6 +261,5 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
                 {str(name): values.tolist() for name, values in read_texts(path).items()} if path.stat().st_size else {}
             )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # pyarrow's are ValueErrors
-        text = " ".join(str(error).split())[:200]
-        raise L3DError(f"{path.name} cannot be read ({type(error).__name__}: {text})") from None
+        raise L3DError(f"{path.name} cannot be read ({type(error).__name__}: {str(error)[:200]})") from None
     return {name: [None if missing(value) else value for value in values] for name, values in columns.items()}

@@ -210,9 +210,8 @@ def check_declarations(approach: Approach) -> None:
     """Check the attributes of an approach, and that it survives pickling; nothing is trained."""
     wrong = defect(approach)
     require(not wrong, f"{type(approach).__name__} is not an approach: {wrong}")
-    for name, value in (("name", approach.name), ("version", approach.version)):
-        require(isinstance(value, str), f"{name} must be a text, it is {value!r}")
-    for name, value in (("default_model", approach.default_model), ("default_task", approach.default_task)):
+    for name in ("name", "version", "default_model", "default_task"):
+        value = getattr(approach, name)
         require(isinstance(value, str), f"{name} must be a text, empty for none; it is {value!r}")
     factors = approach.factors
     require(isinstance(factors, tuple), f"factors must be a tuple, it is a {type(factors).__name__}")

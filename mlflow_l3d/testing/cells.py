@@ -33,7 +33,8 @@ def differences(left: Outcome, right: Outcome, tolerance: float = 0.0) -> list[s
     numbers (of a regression) a and b may differ by up to ``tolerance * (1 + |b|)``.
     """
     one, other = _parts(left), _parts(right)
-    exact = {name for name in _EXACT if name != "predictions" or not _of_numbers(right)}
+    has_numbers = right.predictions is not None and right.predictions.dtype.kind == "f"
+    exact = {name for name in _EXACT if name != "predictions" or not has_numbers}
     allowed = {name: 0.0 if name in exact else tolerance for name in {**one, **other}}
     changes = [name for name in allowed if not _close(one.get(name), other.get(name), allowed[name])]
     return changes if left.error == right.error else [*changes, "error"]
@@ -45,10 +46,6 @@ def _parts(outcome: Outcome) -> dict[str, Part]:
         **{name: getattr(outcome, name) for name in (*_EXACT, "scores")},
         **{f"metric {name}": np.array(value) for name, value in metrics.items()},
     }
-
-
-def _of_numbers(outcome: Outcome) -> bool:
-    return outcome.predictions is not None and outcome.predictions.dtype.kind == "f"
 
 
 def _close(one: Part, other: Part, tolerance: float) -> bool:

@@ -8,20 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.children import children_of, condition, found, search
-from mlflow_l3d.tracking.connection import error_line
+from mlflow_l3d.tracking.connection import Client, Run, error_line
 from mlflow_l3d.tracking.pages import told
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Run
-
 
 _YOUNG_SECONDS: Final = 1.0
 """A run of less is not taken for abandoned: its process may be about to take its file."""
@@ -31,7 +26,7 @@ _YOUNG_SECONDS: Final = 1.0
 class AuxiliaryRun:
     """An open run."""
 
-    client: MlflowClient
+    client: Client
     run_id: str
 
     def finish(
@@ -54,7 +49,7 @@ class AuxiliaryRun:
 
 @contextmanager
 def auxiliary_run(
-    client: MlflowClient,
+    client: Client,
     project_run: str | None,
     *,
     role: str,
@@ -84,9 +79,16 @@ def auxiliary_run(
     """
     for abandoned in abandoned_runs(client):
         _end_killed(client, abandoned)
-    tags = {names.ROLE: role, names.SCHEMA_TAG: names.SCHEMA, **_heartbeat()}
+    tags = {names.ROLE: role, names.SCHEMA_TAG: names.SCHEMA, **parents.heartbeat()}
     run = parents.attach(client, project_run, title, tags, experiment_id)
     run_id, experiment_id = str(run.info.run_id), str(run.info.experiment_id)
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(parents.HEARTBEAT_SECONDS):
+            with suppress(Exception):
+                parents.set_tags(client, run_id, parents.heartbeat())
+
     with held_open(run_id):
         try:
             public = {name: public_parameter(name, value) for name, value in parameters.items()}
@@ -95,37 +97,18 @@ def auxiliary_run(
                 beats = names.HEARTBEAT in other.data.tags
                 if beats and other.info.run_name == run.info.run_name and parents.is_stale(other):
                     _end_killed(client, other)
-            with _beating(client, run_id), told(client.tracking_uri, experiment_id, run_id):
+            threading.Thread(target=beat, name="l3d-heartbeat", daemon=True).start()
+            with told(client.tracking_uri, experiment_id, run_id):
                 yield AuxiliaryRun(client, run_id)
+            ended.set()
             client.set_terminated(run_id, "FINISHED")
         except BaseException as error:
-            status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
-            parents.end_early(client, run_id, error_line(error), status)
+            ended.set()
+            parents.end_early(client, run_id, error_line(error))
             raise
 
 
-@contextmanager
-def _beating(client: MlflowClient, run_id: str) -> Iterator[None]:
-    """Renew the heartbeat of a run during the block."""
-    ended = threading.Event()
-
-    def beat() -> None:
-        while not ended.wait(parents.HEARTBEAT_SECONDS):
-            with suppress(Exception):
-                parents.set_tags(client, run_id, _heartbeat())
-
-    threading.Thread(target=beat, name="l3d-heartbeat", daemon=True).start()
-    try:
-        yield
-    finally:
-        ended.set()
-
-
-def _heartbeat() -> dict[str, str]:
-    return {names.HEARTBEAT: str(int(time.time()))}
-
-
-def _end_killed(client: MlflowClient, run: Run) -> None:
+def _end_killed(client: Client, run: Run) -> None:
     """End a run whose process is dead, with its children that are open: they were of the same process."""
     for child in list(children_of(client, run.info.experiment_id, run.info.run_id)):
         if child.info.status == "RUNNING" and names.CELL_KEY in child.data.tags:  # it may lie in the spool, whole
@@ -157,7 +140,7 @@ def held_open(run_id: str) -> Iterator[None]:
         lock.release()
 
 
-def abandoned_runs(client: MlflowClient) -> Iterator[Run]:
+def abandoned_runs(client: Client) -> Iterator[Run]:
     """Yield the runs of this server whose process on this machine was killed; each once, whoever asks."""
     from filelock import FileLock, Timeout
 

@@ -9,22 +9,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.connection import is_outage, log_files
+from mlflow_l3d.tracking.connection import Client, Run, T, is_outage, log_files
 from mlflow_l3d.tracking.pages import STUDIES
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Metric, Run
+    from mlflow.entities import Metric
     from mlflow.store.entities import PagedList
 
     from mlflow_l3d.tracking.records import RunRecord
     from mlflow_l3d.tracking.spool import Spool
-
-T = TypeVar("T")
 
 _RUNS_A_PAGE = 500  # a run takes tens of kilobytes of memory; each page is sorted anew by the server
 
@@ -45,7 +42,7 @@ class ChildWriter:
         User and commit, as MLflow gives them to the parent.
     """
 
-    client: MlflowClient
+    client: Client
     experiment_id: str
     parent_run_id: str
     context_key: str
@@ -161,28 +158,26 @@ def condition(tags: Mapping[str, str], status: str = "") -> str:
     return " and ".join([*parts, f"attributes.status = '{status}'"] if status else parts)
 
 
-def search(client: MlflowClient, experiments: list[str] | None, wanted: str) -> Iterator[Run]:
+def search(client: Client, experiments: list[str] | None, wanted: str) -> Iterator[Run]:
     """Yield every active run of some experiments, or of all, that a filter finds, page after page, oldest first."""
     where = experiment_ids(client) if experiments is None else experiments
     order, most = ["attributes.start_time ASC"], _RUNS_A_PAGE
     return every_page(lambda page: client.search_runs(where, wanted, order_by=order, max_results=most, page_token=page))
 
 
-def children_of(client: MlflowClient, experiment_id: str, parent_run_id: str) -> Iterator[Run]:
+def children_of(client: Client, experiment_id: str, parent_run_id: str) -> Iterator[Run]:
     """Yield the children of a parent, whoever logged them."""
     return search(client, [experiment_id], condition({names.PARENT_RUN_ID: parent_run_id}))
 
 
-def runs_named(client: MlflowClient, run_ids: Sequence[str]) -> Iterator[Run]:
+def runs_named(client: Client, run_ids: Sequence[str]) -> Iterator[Run]:
     """Yield those of some runs that are active, in any experiment, many in one call, oldest first."""
-    experiments = experiment_ids(client) if run_ids else []
     for batch in batches(run_ids, _RUNS_A_PAGE):
         quoted = ", ".join(f"'{run_id}'" for run_id in batch)
-        order, wanted = ["attributes.start_time ASC"], f"attributes.run_id IN ({quoted})"
-        yield from client.search_runs(experiments, wanted, order_by=order, max_results=len(batch))
+        yield from search(client, None, f"attributes.run_id IN ({quoted})")
 
 
-def whole_id(client: MlflowClient, run_id: str, parameter: str = "parent_run_id") -> str:
+def whole_id(client: Client, run_id: str, parameter: str = "parent_run_id") -> str:
     """Return the id of the only study whose id begins so; the given text if none does.
 
     Raises
@@ -198,7 +193,7 @@ def whole_id(client: MlflowClient, run_id: str, parameter: str = "parent_run_id"
     return alike[0] if alike else run_id
 
 
-def experiment_ids(client: MlflowClient) -> list[str]:
+def experiment_ids(client: Client) -> list[str]:
     """Return the id of every active experiment of a server."""
     return [str(each.experiment_id) for each in every_page(lambda token: client.search_experiments(page_token=token))]
 
@@ -226,7 +221,7 @@ def found(get: Callable[[str], T], name: str) -> T | None:
         return None
 
 
-def forget_lost_run(client: MlflowClient, spool: Spool[Any], key: str) -> None:
+def forget_lost_run(client: Client, spool: Spool[Any], key: str) -> None:
     """Let a cell of a spool have a new run if its own was deleted, or is another's."""
     run_id = spool.run_id(key)
     run = None if run_id is None else found(client.get_run, run_id)
@@ -234,7 +229,7 @@ def forget_lost_run(client: MlflowClient, spool: Spool[Any], key: str) -> None:
         spool.set_run_id(key, None)
 
 
-def finished_cells(client: MlflowClient, context_key: str, role: str = "cell") -> dict[str, Run]:
+def finished_cells(client: Client, context_key: str, role: str = "cell") -> dict[str, Run]:
     """Return key -> the oldest finished run, of every cell on the server that shares a context, in any experiment.
 
     With ``role="trial"`` those of trials.
@@ -246,7 +241,7 @@ def finished_cells(client: MlflowClient, context_key: str, role: str = "cell") -
     return found
 
 
-def pruned_trials(client: MlflowClient, experiment_id: str, search_key: str) -> Iterator[Run]:
+def pruned_trials(client: Client, experiment_id: str, search_key: str) -> Iterator[Run]:
     """Yield the pruned trials of every parent of the same search in an experiment."""
     parents = condition({names.SEARCH_KEY: search_key, names.ROLE: "search"})
     for parent in list(search(client, [experiment_id], parents)):

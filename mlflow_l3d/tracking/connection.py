@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from mlflow_l3d.errors import L3DError, ParameterError, disk_line
+from mlflow_l3d.execution.environment import variables
 from mlflow_l3d.paths import working_folder
 from mlflow_l3d.privacy import public_text
 
@@ -42,8 +43,6 @@ _PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 _LONGEST: Final = 30.0
 """No call is tried again after so many seconds."""
 _FINAL: Final = re.compile("Failed to establish a new connection|Connection refused|Failed to resolve|database schema")
-_DRIVERS: Final = {"MySQLdb": "mysqlclient", "psycopg": "psycopg[binary]", "psycopg2": "psycopg2-binary"}
-"""Modules of databases whose packages have other names."""
 STRANGER: Final = (
     "what answers there is not an MLflow tracking server, or a page to log in is in between",
     "Check the address in a browser.",
@@ -82,16 +81,13 @@ def is_outage(error: BaseException) -> bool:
 @contextmanager
 def own_settings() -> Iterator[None]:
     """Let calls to a tracking server fail at once and in silence, except if the user has set MLflow's variables."""
-    added = [name for name in _SETTINGS if name not in os.environ]
-    os.environ.update({name: _SETTINGS[name] for name in added})
     levels = {logger: logger.level for logger in map(logging.getLogger, _NOISY)}
     for logger in levels:
         logger.setLevel(logging.CRITICAL)
     try:
-        yield
+        with variables({name: value for name, value in _SETTINGS.items() if name not in os.environ}):
+            yield
     finally:
-        for name in added:
-            os.environ.pop(name, None)
         for logger, level in levels.items():
             logger.setLevel(level)
 
@@ -244,24 +240,15 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
         migrations = Path(mlflow.__file__).parent.glob(f"store/db_migrations/versions/{version[1] or version[2]}*")
         age, fix = ("an older", f"Back it up, then run: mlflow db upgrade {uri}") if any(migrations) else _NEWER
         allowed = f"this store was written by {age} MLflow than the one installed here ({mlflow.__version__})"
-    elif uri.startswith("sqlite:") and re.search("already exists|duplicate column", text):
-        allowed = "MLflow is making this store in another process, or was stopped while it made it"
-        fix = "Try again; if it stays so and the file holds no runs, remove the file."
-    elif driver := re.search(r"No module named '(\w+)'", text):
-        allowed = f"this store needs the Python module {driver[1]}, which is not installed"
-        fix = f"Run pip install {_DRIVERS.get(driver[1], driver[1])}, or set another address."
     elif status := re.search(r"too many (\d{3}) error responses|error code ([45]\d\d)\b", text):
-        number = int(status[1] or status[2])
-        is_busy = number in _OUTAGES
-        allowed = f"a server answers there, but with HTTP status {number}"
-        fix = "Try again later, or look at the server's log." if is_busy else "Check the address, also its path."
+        allowed = f"a server answers there, but with HTTP status {status[1] or status[2]}"
+        fix = "Check the address, also its path, and the server's log; if it is busy, try again later."
     elif "not in a valid JSON format" in text:
         allowed, fix = STRANGER
     else:
-        detail = text if len(text) <= 200 else text[:200] + " ..."
-        allowed, fix = f"no tracking server answers there ({detail})", "Start it, or set another address."
-        if uri.startswith("sqlite:"):
-            allowed, fix = f"this store cannot be used ({detail})", "Mend that and try again, or set another address."
+        allowed, fix = f"this store cannot be used ({text[:200]})", "Mend that and try again, or set another address."
+        if uri.startswith("http"):
+            allowed, fix = f"no tracking server answers there ({text[:200]})", "Start it, or set another address."
     return ParameterError("MLFLOW_TRACKING_URI", uri, allowed, fix)
 
 

@@ -17,7 +17,7 @@ from unittest.mock import patch
 import pandas as pd
 
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.execution.environment import deferred_interrupts
+from mlflow_l3d.execution.environment import deferred_interrupts, variables
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.connection import Client, error_line
@@ -63,9 +63,8 @@ def cell_run(
         with mlflow.start_run(run_id=run_id, nested=True):
             yield run_id
     except BaseException as error:
-        status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
         if run_id:
-            parents.end_early(client, run_id, error_line(error), status)
+            parents.end_early(client, run_id, error_line(error))
         raise
 
 
@@ -137,7 +136,7 @@ def check_judgements(traces: Iterable[Trace], run_id: str, scorer: str) -> None:
         raise L3DError(f"scorers={scorer}: returned nothing for all answers. Return a value or a Feedback.")
     errors = [each.error for each in every if each.error is not None]
     if len(errors) == len(every):
-        message = " ".join(str(errors[0].error_message).split())[:300]
+        message = str(errors[0].error_message)[:300]
         fix = "Return bool(...) of it." if "Got bool" in message else "Correct the scorer."
         raise L3DError(f"scorers={scorer}: failed on all {len(every)} answers ({message}). {fix}")
 
@@ -180,14 +179,8 @@ def _evaluating(workers: int | None) -> Iterator[dict[str, set[str]]]:
             (harness, "tqdm"): None,
             **prompt_changes(loaded),
         }
-        for name, value in values.items():
-            changes.callback(_set_variable, name, os.environ.get(name))
-            os.environ[name] = value
+        changes.enter_context(variables(values))
         for (place, name), new in replaced.items():
             if hasattr(place, name):
                 changes.enter_context(patch.object(place, name, new))
         yield loaded
-
-
-def _set_variable(name: str, value: str | None) -> None:
-    os.environ.pop(name, None) if value is None else os.environ.update({name: value})

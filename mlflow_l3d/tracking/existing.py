@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import tempfile
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from sys import intern
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -19,12 +18,8 @@ import pandas as pd
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import batches, found, runs_named, search
-from mlflow_l3d.tracking.connection import again, error_line, file_of
+from mlflow_l3d.tracking.connection import Client, Run, again, error_line, file_of
 from mlflow_l3d.tracking.parent import current_experiment_id
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Run
 
 EXPERIMENT: Final = "experiment:"
 """Begins a source that is a whole experiment, by its name or id."""
@@ -67,7 +62,7 @@ class ExistingRuns:
     steps: pd.DataFrame
 
 
-def read_runs(client: MlflowClient, source: str | Sequence[str]) -> ExistingRuns:
+def read_runs(client: Client, source: str | Sequence[str]) -> ExistingRuns:
     """Return the runs of a source, and the parents of these runs.
 
     Parameters
@@ -95,98 +90,73 @@ def read_runs(client: MlflowClient, source: str | Sequence[str]) -> ExistingRuns
             raise ParameterError("source", min(missing), allowed, "Restore it, or leave it out.")
         experiment_id = runs[0].info.experiment_id if runs else ""
     try:
-        columns = _Columns()
-        rows = [columns.add(run) for run in runs]
+        parts = [_parts_of(run, str(run.info.status)) for run in runs]
     except MlflowException as error:
         if getattr(error, "error_code", "") != "INVALID_PARAMETER_VALUE":
             raise
         allowed = f"must be {EXPERIMENT}NAME, run ids, or an MLflow filter of runs ({error_line(error)})"
         raise ParameterError("source", source, allowed) from error
-    if not rows:
+    if not parts:
         where = client.get_experiment(experiment_id).name if experiment_id else "the current one"
         fix = f"Set MLFLOW_EXPERIMENT_NAME, or name an experiment that has some: {EXPERIMENT}NAME."
         raise ParameterError("source", source, f"finds no runs in the experiment {where}", fix)
-    selected = {row["run_id"] for row in rows}
-    while parents_left := {row["parent"] for row in rows if row["parent"]} - selected:
-        rows += [columns.add(run) | {"status": "PARENT"} for run in runs_named(client, sorted(parents_left))]
+    selected = {row["run_id"] for row, *_ in parts}
+    while parents_left := {row["parent"] for row, *_ in parts if row["parent"]} - selected:
+        parts += [_parts_of(run, "PARENT") for run in runs_named(client, sorted(parents_left))]
         selected |= parents_left
-    frame = pd.DataFrame(rows)
-    place = {run_id: at for at, run_id in enumerate(frame["run_id"])}
-    parents = np.array([place.get(parent, -1) for parent in frame["parent"]])
-    params, numbers = columns.params(parents), (columns.frame_of(columns.numbers), columns.frame_of(columns.steps))
-    return ExistingRuns(str(experiment_id), frame.assign(parent=parents), params, *numbers)
+    frame, texts, metrics, steps = (pd.DataFrame([*each], range(len(parts))) for each in zip(*parts, strict=True))
+    parents = pd.Index(frame["run_id"]).get_indexer(frame["parent"])
+    return ExistingRuns(
+        str(experiment_id), frame.assign(parent=parents), _with_inherited(texts, parents), metrics, steps
+    )
 
 
-def _experiment(client: MlflowClient, source: str) -> str:
+def _experiment(client: Client, source: str) -> str:
     name = source.removeprefix(EXPERIMENT)
     experiment = client.get_experiment_by_name(name) or (name and found(client.get_experiment, name))
-    if not experiment:
+    if not experiment or experiment.lifecycle_stage != "active":
         listed = ", ".join(sorted(each.name for each in client.search_experiments(max_results=10)))
-        raise ParameterError("source", source, "this tracking server has no such experiment", f"It has: {listed}.")
-    if experiment.lifecycle_stage != "active":
-        raise ParameterError("source", source, "the experiment was deleted", "Restore it, or name another.")
+        allowed = "this tracking server has no such experiment, or it was deleted"
+        raise ParameterError("source", source, allowed, f"It has: {listed}.")
     return str(experiment.experiment_id)
 
 
-class _Columns:
-    """Texts and numbers of runs by their names, run after run."""
-
-    def __init__(self) -> None:
-        self.runs = 0
-        self.codes: dict[str, array[int]] = {}
-        self.levels: dict[str, dict[str, int]] = {}
-        self.numbers: dict[str, array[float]] = {}
-        self.steps: dict[str, array[float]] = {}
-
-    def add(self, run: Run) -> dict[str, str]:
-        """Add a run; return its row of the frame."""
-        tags: Mapping[str, str] = run.data.tags
-        texts = {f"params.{name}": text for name, text in run.data.params.items()}
-        texts |= {f"tags.{name}": text for name, text in tags.items() if not name.startswith(("mlflow.", "l3d."))}
-        texts["tags.mlflow.experiment"] = str(run.info.experiment_id)
-        if commit := tags.get(_COMMIT):
-            texts[f"tags.{_COMMIT}"] = commit
-        for name, text in texts.items():
-            codes, levels = self.codes.setdefault(name, array("i")), self.levels.setdefault(name, {})
-            codes.extend([-1] * (self.runs - len(codes)))
-            codes.append(levels.setdefault(text, len(levels)))
-        for point in run.data.to_proto().metrics:  # with steps, which the dictionary of metrics lacks
-            if not point.key.startswith(_SYSTEM):
-                for columns, number in ((self.numbers, point.value), (self.steps, point.step)):
-                    column = columns.setdefault(point.key, array("d"))
-                    column.extend([math.nan] * (self.runs - len(column)))
-                    column.append(number)
-        self.runs += 1
-        parent, run_id = tags.get(names.PARENT_RUN_ID, ""), str(run.info.run_id)
-        return {
-            "run_id": run_id,
-            "name": str(run.info.run_name or ""),
-            "status": str(run.info.status),
-            "parent": "" if parent == run_id else parent,
-            "role": tags.get(names.ROLE, ""),
-            "uri": str(run.info.artifact_uri),
-            "tables": tags.get(names.LOGGED_ARTIFACTS, ""),
-        }
-
-    def params(self, parents: np.ndarray) -> pd.DataFrame:
-        """Return the texts; what a run lacks it has from its parent."""
-        columns = {}
-        for name, values in self.codes.items():
-            codes = np.full(self.runs, -1)
-            codes[: len(values)] = values
-            for _ in range(0 if name.startswith(_OUTCOME) else 3):  # levels of nested runs
-                codes = np.where((codes < 0) & (parents >= 0), codes[parents], codes)
-            columns[name] = pd.Categorical.from_codes(codes, pd.Index([*self.levels[name]], dtype=object))
-        return pd.DataFrame(columns, range(self.runs))
-
-    def frame_of(self, columns: Mapping[str, array[float]]) -> pd.DataFrame:
-        """Return numbers as a frame."""
-        for column in columns.values():
-            column.extend([math.nan] * (self.runs - len(column)))
-        return pd.DataFrame({name: np.array(column) for name, column in columns.items()}, range(self.runs))
+def _parts_of(run: Run, status: str) -> tuple[dict[str, str], dict[str, str], dict[str, float], dict[str, float]]:
+    """Return the row of a run in the frame, its texts, and the last value and step of each of its metrics."""
+    tags: Mapping[str, str] = run.data.tags
+    texts = {f"params.{name}": text for name, text in run.data.params.items()}
+    texts |= {f"tags.{name}": text for name, text in tags.items() if not name.startswith(("mlflow.", "l3d."))}
+    texts["tags.mlflow.experiment"] = str(run.info.experiment_id)
+    if commit := tags.get(_COMMIT):
+        texts[f"tags.{_COMMIT}"] = commit
+    # With steps, which the dictionary of metrics lacks.
+    points = [point for point in run.data.to_proto().metrics if not point.key.startswith(_SYSTEM)]
+    parent, run_id = tags.get(names.PARENT_RUN_ID, ""), str(run.info.run_id)
+    row = {
+        "run_id": run_id,
+        "name": str(run.info.run_name or ""),
+        "status": status,
+        "parent": "" if parent == run_id else parent,
+        "role": tags.get(names.ROLE, ""),
+        "uri": str(run.info.artifact_uri),
+        "tables": tags.get(names.LOGGED_ARTIFACTS, ""),
+    }
+    # Runs share most texts, which are kept once.
+    texts = {intern(name): intern(text) for name, text in texts.items()}
+    steps = {intern(point.key): float(point.step) for point in points}
+    return row, texts, {intern(point.key): point.value for point in points}, steps
 
 
-def histories(client: MlflowClient, run_ids: Sequence[str], metric: str) -> Iterator[tuple[str, int, int, float]]:
+def _with_inherited(texts: pd.DataFrame, parents: np.ndarray) -> pd.DataFrame:
+    """Return texts as categories; what a run lacks it has from its parent."""
+    shared = texts[[name for name in texts if not str(name).startswith(_OUTCOME)]]
+    for _ in range(3):  # levels of nested runs
+        shared = shared.where(shared.notna(), shared.reindex(parents).set_axis(shared.index))
+    whole = texts.assign(**shared)
+    return pd.DataFrame({name: pd.Categorical(each, each.dropna().unique()) for name, each in whole.items()})
+
+
+def histories(client: Client, run_ids: Sequence[str], metric: str) -> Iterator[tuple[str, int, int, float]]:
     """Yield (run id, step, time, value) of every value of a metric; many runs in one call if the store has it."""
     store = getattr(getattr(client, "_tracking_client", None), "store", None)  # not public: without it, run after run
     bulk = getattr(store, "get_metric_history_bulk", None)
@@ -200,7 +170,7 @@ def histories(client: MlflowClient, run_ids: Sequence[str], metric: str) -> Iter
             yield from ((run_id, point.step, point.timestamp, point.value) for run_id, point in every)
 
 
-def read_table(client: MlflowClient, uri: str, artifact: str) -> pd.DataFrame | None:
+def read_table(client: Client, uri: str, artifact: str) -> pd.DataFrame | None:
     """Return a table that is Parquet, CSV, or JSON as of MLflow's ``log_table``; None if it cannot be read."""
     with tempfile.TemporaryDirectory() as folder:
         try:

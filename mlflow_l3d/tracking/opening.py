@@ -6,33 +6,28 @@ What an earlier process left is taken over: finished cells are taken, half-writt
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Container, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, logger
 from mlflow_l3d.paths import cache_folder, private_folder
 from mlflow_l3d.tracking import children, names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.claims import Claims
-from mlflow_l3d.tracking.connection import connect, error_line, is_outage, outage_line
+from mlflow_l3d.tracking.connection import Client, Run, connect, error_line, is_outage, outage_line
 from mlflow_l3d.tracking.earlier.abandoned import upload_abandoned
 from mlflow_l3d.tracking.earlier.elsewhere import take_finished
 from mlflow_l3d.tracking.pages import link_of
-from mlflow_l3d.tracking.recorder import R, Recovered, RunRecorder, Work, patience_seconds
+from mlflow_l3d.tracking.recorder import Recovered, RunRecorder, Work, patience_seconds
 from mlflow_l3d.tracking.records import TrialRecord
-from mlflow_l3d.tracking.spool import Spool, cells_in, read_records, unwritable
+from mlflow_l3d.tracking.spool import R, Spool, cells_in, read_records, unwritable
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
-    from mlflow import MlflowClient
-    from mlflow.entities import Experiment, Run
-
-
-_logger = logging.getLogger("mlflow_l3d")
+    from mlflow.entities import Experiment
 
 
 def open_recorder(
@@ -86,17 +81,17 @@ def open_recorder(
     return recorder
 
 
-def spooled_cells(client: MlflowClient, key: str) -> set[str]:
+def spooled_cells(client: Client, key: str) -> set[str]:
     """Return the keys of the cells in the spool of a piece of work in the current experiment."""
     return set(cells_in(_spool_folder(client, parents.current_experiment_id(client), key)))
 
 
-def _spool_folder(client: MlflowClient, experiment_id: str, key: str) -> Path:
+def _spool_folder(client: Client, experiment_id: str, key: str) -> Path:
     """Return the folder of one piece of work in one experiment of one store."""
     return cache_folder() / "spool" / f"{_identity(client.get_experiment(experiment_id), client)}-{key}"
 
 
-def open_claims(client: MlflowClient, experiment_id: str, key: str) -> Claims:
+def open_claims(client: Client, experiment_id: str, key: str) -> Claims:
     """Return the claims on cells that share a key in one store, whose name is its oldest experiment for this user."""
     from mlflow.entities import ViewType
 
@@ -105,7 +100,7 @@ def open_claims(client: MlflowClient, experiment_id: str, key: str) -> Claims:
     return Claims(cache_folder() / "claims" / f"{store}-{key}")
 
 
-def _identity(experiment: Experiment, client: MlflowClient) -> str:
+def _identity(experiment: Experiment, client: Client) -> str:
     """Return what tells an experiment from those of other stores: what the store says of it, whatever its address."""
     made = experiment.creation_time or client.tracking_uri  # very old stores do not know it
     content = f"{experiment.experiment_id}\n{made}\n{experiment.artifact_location}"
@@ -159,7 +154,7 @@ def recover(recorder: RunRecorder[Any]) -> None:
 
 
 def recovered_trials(
-    client: MlflowClient, search_key: str, on_server: Mapping[str, Run]
+    client: Client, search_key: str, on_server: Mapping[str, Run]
 ) -> tuple[Recovered, list[TrialRecord]]:
     """Return what a search in the current experiment would find done, and the records in its spool; nothing is changed.
 
@@ -183,7 +178,7 @@ def _note_record(recovered: Recovered, record: Any) -> None:
 
 
 def _note_trials(
-    recovered: Recovered, client: MlflowClient, experiment_id: str, search_key: str, on_server: Mapping[str, Run]
+    recovered: Recovered, client: Client, experiment_id: str, search_key: str, on_server: Mapping[str, Run]
 ) -> None:
     """Note the trials that the server holds; what the spool says of one comes first."""
     for key, run in on_server.items():
@@ -202,7 +197,7 @@ def _usable(recorder: RunRecorder[Any], key: str, planned: set[str] | None, on_s
     """
     spool = recorder.spool
     if not spool.has(key):
-        _logger.warning("The record %s in the spool is broken (a power cut?): set aside, and computed again.", key)
+        logger.warning("The record %s in the spool is broken (a power cut?): set aside, and computed again.", key)
         spool.set_aside(key)
         return False
     is_wanted = (planned is None or key in planned) and spool.record(key).status != "FAILED"
@@ -267,7 +262,7 @@ def take_over(recorder: RunRecorder[Any], spooled: set[str]) -> list[Run]:
         # The process of a parent with our spool is dead, for we hold its lock.
         of_others = earlier.info.status == "RUNNING" and earlier.data.tags.get(names.SPOOL) != spool.identity
         if of_others and not parents.is_stale(earlier):
-            _logger.warning("Run %s is at the same work on another machine; its children are left there.", earlier_id)
+            logger.warning("Run %s is at the same work on another machine; its children are left there.", earlier_id)
             continue
         taken_over.append(earlier)
         for child in children.children_of(client, parent.experiment_id, earlier_id):

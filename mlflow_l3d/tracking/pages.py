@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,14 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from mlflow_l3d.tracking.connection import public_uri
+from mlflow_l3d.errors import logger
+from mlflow_l3d.tracking.connection import Client, public_uri
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mlflow import MlflowClient
-
-_logger = logging.getLogger("mlflow_l3d")
 _telling: ContextVar[bool] = ContextVar("telling", default=False)
 STUDIES: Final = "tags.`l3d.role` != 'cell' AND tags.`l3d.role` != 'trial'"
 """Filter of MLflow's list of runs that leaves studies: the list loads its newest 100, which cells would fill."""
@@ -41,7 +38,7 @@ def address_of(tracking_uri: str) -> str:
     return address if address.startswith(("http://", "https://")) else ""
 
 
-def runs_page(client: MlflowClient, experiment_id: str) -> str:
+def runs_page(client: Client, experiment_id: str) -> str:
     """Return what stands before a run id in the address of its page; empty if a browser does not reach the server."""
     address = address_of(str(client.tracking_uri))
     return f"{address}/{run_page(experiment_id, '')}" if address else ""
@@ -67,15 +64,15 @@ def link_of(experiment_id: str, run_id: str) -> str:
 
 def places(tracking_uri: str, experiment_id: str, run_id: str) -> tuple[str, ...]:
     """Return lines that say where a browser finds a run, and the list of runs without cells; for the terminal alone."""
-    address, first = address_of(tracking_uri), ""
+    address, first = address_of(tracking_uri), []
     if not address:
         if str(tracking_uri).startswith("databricks"):
             return (f"MLflow run {run_id}",)
         # Where `mlflow ui` listens unless told otherwise.
         address, store = "http://127.0.0.1:5000", shlex.quote(public_uri(tracking_uri))
-        first = f"To look at the runs: mlflow ui --backend-store-uri {store}"
+        first = [f"To look at the runs: mlflow ui --backend-store-uri {store}"]
     return (
-        *([first] if first else []),
+        *first,
         f"This run: {address}/{run_page(experiment_id, run_id)}",
         f"All studies: {address}/{studies_page(experiment_id)}",
     )
@@ -88,7 +85,7 @@ def told(tracking_uri: str, experiment_id: str, run_id: str) -> Iterator[None]:
         yield
         return
     token = _telling.set(True)
-    _logger.warning("%s", "\n".join(places(tracking_uri, experiment_id, run_id)))
+    logger.warning("%s", "\n".join(places(tracking_uri, experiment_id, run_id)))
     try:
         yield
     finally:
@@ -123,7 +120,7 @@ class Data:
     context: str
 
 
-def log_data(client: MlflowClient, run_id: str, data: Data | None) -> None:
+def log_data(client: Client, run_id: str, data: Data | None) -> None:
     """Name a run's data, if there is such, in one call; safe to call again."""
     if data is None:
         return

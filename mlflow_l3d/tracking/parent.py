@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Container, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -20,12 +21,11 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import batches, condition, found, search
-from mlflow_l3d.tracking.connection import STRANGER, again, public_uri
+from mlflow_l3d.tracking.connection import STRANGER, Client, Run, again, public_uri
 from mlflow_l3d.tracking.pages import Data, log_data, with_links
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Metric, Run
+    from mlflow.entities import Metric
 
 
 _RANDOM_NAME: Final = re.compile(r"[a-z]+-[a-z]+-\d+")
@@ -84,7 +84,7 @@ class Parent:
     source_tags: Mapping[str, str]
 
 
-def current_experiment_id(client: MlflowClient, project_run: str | None = None) -> str:
+def current_experiment_id(client: Client, project_run: str | None = None) -> str:
     """Return the experiment of the run that `mlflow run` made, if it made one.
 
     Else the one that MLflow's own variables name, created if need be, or the default one.
@@ -100,34 +100,30 @@ def current_experiment_id(client: MlflowClient, project_run: str | None = None) 
     if project_run:
         run = found(client.get_run, project_run)
         if run is None:
-            what = f"MLFLOW_RUN_ID={project_run}: there is no such run on the tracking server"
-            raise L3DError(f"{what}. Unset the variable.")
+            raise L3DError(
+                f"MLFLOW_RUN_ID={project_run}: there is no such run on the tracking server. Unset the variable."
+            )
         return str(run.info.experiment_id)
     named_id, name = os.environ.get("MLFLOW_EXPERIMENT_ID"), os.environ.get("MLFLOW_EXPERIMENT_NAME")
     if name and not named_id:
         experiment = client.get_experiment_by_name(name)
         if experiment is None:
-            try:
-                return str(client.create_experiment(name))
-            except MlflowException:
-                experiment = client.get_experiment_by_name(name)  # another process made it, or a call without answer
-                if experiment is None:
-                    raise
+            with suppress(MlflowException):  # another process made it, or a call without answer
+                client.create_experiment(name)
+            experiment = client.get_experiment_by_name(name)
         source = f"MLFLOW_EXPERIMENT_NAME={name}"
     else:
         experiment_id = named_id or str(_get_experiment_id())
         source = f"MLFLOW_EXPERIMENT_ID={experiment_id}"
         experiment = found(client.get_experiment, experiment_id)
-        if experiment is None:
-            raise L3DError(f"{source}: there is no such experiment. Name another.")
-    if not experiment.lifecycle_stage:
+    if experiment is not None and not experiment.lifecycle_stage:
         raise ParameterError("MLFLOW_TRACKING_URI", public_uri(str(client.tracking_uri)), *STRANGER)
-    if experiment.lifecycle_stage != "active":
-        raise L3DError(f"{source}: the experiment was deleted. Restore it, or name another.")
+    if experiment is None or experiment.lifecycle_stage != "active":
+        raise L3DError(f"{source}: there is no such experiment, or it was deleted. Restore it, or name another.")
     return str(experiment.experiment_id)
 
 
-def open_parent(client: MlflowClient, card: Card, project_run: str | None, spool_id: str, experiment_id: str) -> Parent:
+def open_parent(client: Client, card: Card, project_run: str | None, spool_id: str, experiment_id: str) -> Parent:
     """Attach to the run `project_run`, or create one in an experiment, and give it its tags and parameters."""
     tags = {
         names.ROLE: card.role,
@@ -135,7 +131,7 @@ def open_parent(client: MlflowClient, card: Card, project_run: str | None, spool
         names.STATE: "running",
         card.key_tag: card.key,
         **card.tags,
-        names.HEARTBEAT: str(int(time.time())),
+        **heartbeat(),
         names.SPOOL: spool_id,
         **_code_tags(card.code, project_run),
     }
@@ -151,7 +147,7 @@ def source_tags(run: Run) -> dict[str, str]:
 
 
 def attach(
-    client: MlflowClient, project_run: str | None, title: str, tags: Mapping[str, str], experiment_id: str | None = None
+    client: Client, project_run: str | None, title: str, tags: Mapping[str, str], experiment_id: str | None = None
 ) -> Run:
     """Return the run `project_run`, or else a new one in an experiment, with a title and tags of ours."""
     if project_run is None:
@@ -166,7 +162,7 @@ def attach(
     return client.get_run(project_run)
 
 
-def _created(client: MlflowClient, experiment_id: str, title: str, tags: Mapping[str, str]) -> Run:
+def _created(client: Client, experiment_id: str, title: str, tags: Mapping[str, str]) -> Run:
     """Return a new run, made once although its making is tried again: if the answer is lost, the run is there."""
     now, tries = int(time.time() * 1000), count()
     told_by = {name: tags[name] for name in (names.ROLE, names.HEARTBEAT, names.SPOOL) if name in tags}
@@ -190,12 +186,21 @@ def _project_run_tags(run: Run, title: str) -> dict[str, str]:
     return tags
 
 
-def end_early(client: MlflowClient, run_id: str, line: str, status: str = "FAILED") -> None:
-    """Leave the run in a true state after an error or Ctrl-C, with the line that says what was wrong."""
+def end_early(client: Client, run_id: str, line: str, status: str = "") -> None:
+    """Leave the run in a true state after an error or Ctrl-C, with the line that says what was wrong.
+
+    By default the error that is being handled decides on its status.
+    """
     if isinstance(error := sys.exc_info()[1], KeyboardInterrupt):
         clear_frames(error.__traceback__)  # a read that it broke off keeps a SQLite store locked
+    status = status or ("KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
     set_tags(client, run_id, {names.ERROR: line[:5000], names.STATE: "incomplete", names.NOTE: line[:5000]})
     client.set_terminated(run_id, status)
+
+
+def heartbeat() -> dict[str, str]:
+    """Return the tag that says that a run's process lives now."""
+    return {names.HEARTBEAT: str(int(time.time()))}
 
 
 def is_stale(run: Run) -> bool:
@@ -203,7 +208,7 @@ def is_stale(run: Run) -> bool:
     return time.time() - float(run.data.tags.get(names.HEARTBEAT, 0)) >= 600.0
 
 
-def log_params(client: MlflowClient, run_id: str, params: Mapping[str, str], known: Container[str] = ()) -> None:
+def log_params(client: Client, run_id: str, params: Mapping[str, str], known: Container[str] = ()) -> None:
     """Log the parameters that are not `known`: those that `mlflow run` has logged."""
     from mlflow.entities import Param
 
@@ -220,23 +225,21 @@ def metrics_of(values: Mapping[str, float], step: int) -> list[Metric]:
     return [Metric(names.metric_name(name), value, now, step) for name, value in values.items()]
 
 
-def log_metrics(client: MlflowClient, run_id: str, steps: Mapping[int, Mapping[str, float]]) -> None:
+def log_metrics(client: Client, run_id: str, steps: Mapping[int, Mapping[str, float]]) -> None:
     """Log step -> numbers, step by step, without those that are not finite."""
     every = [each for step in sorted(steps) for each in metrics_of(steps[step], step) if math.isfinite(each.value)]
     for batch in batches(every, METRICS_A_BATCH):
         client.log_batch(run_id, metrics=batch)
 
 
-def set_tags(client: MlflowClient, run_id: str, tags: Mapping[str, str]) -> None:
+def set_tags(client: Client, run_id: str, tags: Mapping[str, str]) -> None:
     """Set several tags in one call."""
     from mlflow.entities import RunTag
 
     client.log_batch(run_id, tags=[RunTag(name, value) for name, value in tags.items()])
 
 
-def log_results(
-    client: MlflowClient, run_id: str, folder: Path, tags: Mapping[str, str], tables: Iterable[str]
-) -> None:
+def log_results(client: Client, run_id: str, folder: Path, tags: Mapping[str, str], tables: Iterable[str]) -> None:
     """Log the files of a folder, of which MLflow's UI shows `tables` as tables, and set the last tags of a run.
 
     Its description, one of the tags, ends with links to its report and to the list of runs without cells.

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic
 
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError, logger
+from mlflow_l3d.parameters.values import Number
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.children import ChildWriter, children_of, found, renamed
-from mlflow_l3d.tracking.connection import error_line
+from mlflow_l3d.tracking.connection import Client, Run, error_line
 from mlflow_l3d.tracking.pages import link_of
-from mlflow_l3d.tracking.records import RunRecord
-from mlflow_l3d.tracking.spool import Spool
+from mlflow_l3d.tracking.spool import R, Spool
 from mlflow_l3d.tracking.uploader import Uploader
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
-    from mlflow import MlflowClient
-    from mlflow.entities import Metric, Run
+    from mlflow.entities import Metric
 
     from mlflow_l3d.cells.cell import Cell, Outcome
     from mlflow_l3d.tracking.claims import Claims
 
-_logger = logging.getLogger("mlflow_l3d")
 PATIENCE_SECONDS: Final = 120.0
 """How long the end of the work waits for a server that is away; ``$L3D_UPLOAD_PATIENCE`` overrides it."""
-
-R = TypeVar("R", bound=RunRecord)
 
 
 @dataclass(frozen=True)
@@ -132,7 +126,7 @@ class RunRecorder(Generic[R]):
 
     def __init__(
         self,
-        client: MlflowClient,
+        client: Client,
         parent: parents.Parent,
         work: Work[R],
         spool: Spool[R],
@@ -162,7 +156,7 @@ class RunRecorder(Generic[R]):
         """Keep one record: in the spool at once, on the server by and by; `outcome` holds its predictions, if any."""
         self.spool.add(record, outcome)
         for name, own in renamed(record).items() - self._renamed:
-            _logger.warning("MLflow does not take the metric name %r: it is logged as %s.", own, name)
+            logger.warning("MLflow does not take the metric name %r: it is logged as %s.", own, name)
         self._renamed |= renamed(record).items()
         self.submit(record.key)
         return record
@@ -252,7 +246,7 @@ class RunRecorder(Generic[R]):
             self.uploader.wait(patience=0.0 if self.uploader.outage_seconds else patience)
             parents.end_early(self.client, self.parent.run_id, line, status)
         except Exception as error:  # noqa: BLE001 - the user must see `line`, not that the server is away, too
-            _logger.error("The parent run could not be ended: %s", error_line(error))
+            logger.error("The parent run could not be ended: %s", error_line(error))
         finally:
             self._close()
 
@@ -273,8 +267,7 @@ class RunRecorder(Generic[R]):
     def _beat(self) -> None:
         while not self._ended.wait(parents.HEARTBEAT_SECONDS):
             for recorder in tuple(self._beating) if self.uploader.outage_seconds == 0.0 else ():
-                tags = {names.HEARTBEAT: str(int(time.time()))}
-                beat = partial(parents.set_tags, recorder.client, recorder.parent.run_id, tags)
+                beat = partial(parents.set_tags, recorder.client, recorder.parent.run_id, parents.heartbeat())
                 recorder.uploader.submit("the heartbeat", beat)
 
 
@@ -286,11 +279,5 @@ def patience_seconds() -> float:
     ParameterError
         If ``$L3D_UPLOAD_PATIENCE`` is not a number of seconds.
     """
-    text = os.environ.get("L3D_UPLOAD_PATIENCE")
-    try:
-        seconds = PATIENCE_SECONDS if text is None else float(text)
-    except ValueError:
-        seconds = -1.0
-    if not seconds >= 0.0:
-        raise ParameterError("L3D_UPLOAD_PATIENCE", text, "must be a number of seconds, 0 or more")
-    return seconds
+    seconds = os.environ.get("L3D_UPLOAD_PATIENCE", PATIENCE_SECONDS)
+    return Number(0.0, closed=True).number("L3D_UPLOAD_PATIENCE", seconds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
@@ -17,7 +16,7 @@ _PATH = re.compile(r'File "([^"]+)"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord(ABC):
+class RunRecord:
     """What one child run is made of; JSON types only.
 
     Attributes
@@ -38,6 +37,8 @@ class RunRecord(ABC):
         What its training logged itself, see :class:`mlflow_l3d.cells.cell.Logged`; artifacts lie next to the record.
     error, traceback
         One line, and the whole, if it failed.
+    seeds
+        Factor -> seed; of a trial those of every configuration, separated by commas.
     """
 
     role: ClassVar[str]
@@ -51,14 +52,15 @@ class RunRecord(ABC):
     metrics_logged: Sequence[tuple[str, float, int, int]] = ()
     error: str | None = None
     traceback: str | None = None
+    seeds: Mapping[str, int | str]
 
-    @abstractmethod
     def tags(self) -> dict[str, str]:
         """Return the tags that say what the run is."""
+        return {names.ROLE: self.role, names.CELL_KEY: self.key}
 
-    @abstractmethod
     def params(self) -> dict[str, str]:
         """Return the parameters that not every sibling has."""
+        return {f"seed.{name}": str(seed) for name, seed in self.seeds.items()}
 
     @property
     def status(self) -> str:
@@ -72,7 +74,7 @@ class CellRecord(RunRecord):
 
     Attributes
     ----------
-    phase, factor, row, column, index, configurations, seeds
+    phase, factor, row, column, index, configurations
         As in :class:`mlflow_l3d.cells.cell.Cell`.
     """
 
@@ -83,7 +85,6 @@ class CellRecord(RunRecord):
     column: int | None
     index: int | None
     configurations: Mapping[str, int]
-    seeds: Mapping[str, int]
 
     @classmethod
     def of(cls, cell: Cell, outcome: Outcome) -> CellRecord:
@@ -101,14 +102,12 @@ class CellRecord(RunRecord):
         """Return the tags that say which cell it is."""
         places = {tag: getattr(self, name) for name, tag in names.COORDINATES.items()}
         stated = {tag: str(value) for tag, value in places.items() if value is not None}
-        return {names.ROLE: self.role, names.CELL_KEY: self.key, **stated}
+        return {**RunRecord.tags(self), **stated}
 
     def params(self) -> dict[str, str]:
         """Return the configuration and the seed of every factor."""
-        return {
-            **{f"factor.{name}": str(number) for name, number in self.configurations.items()},
-            **{f"seed.{name}": str(seed) for name, seed in self.seeds.items()},
-        }
+        factors = {f"factor.{name}": str(number) for name, number in self.configurations.items()}
+        return factors | RunRecord.params(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +124,6 @@ class TrialRecord(RunRecord):
         ``complete``, ``pruned`` or ``failed``.
     hyperparameters
         All of them.
-    seeds
-        Factor -> seed of every configuration, separated by commas.
     """
 
     role: ClassVar[str] = "trial"
@@ -134,24 +131,15 @@ class TrialRecord(RunRecord):
     number: int
     state: str
     hyperparameters: Mapping[str, Any]
-    seeds: Mapping[str, str]
 
     def tags(self) -> dict[str, str]:
         """Return the tags that say which trial it is."""
-        return {
-            names.ROLE: self.role,
-            names.LEVEL: self.stage,
-            names.TRIAL: str(self.number),
-            names.TRIAL_STATE: self.state,
-            names.CELL_KEY: self.key,
-        }
+        trial = {names.LEVEL: self.stage, names.TRIAL: str(self.number), names.TRIAL_STATE: self.state}
+        return {**RunRecord.tags(self), **trial}
 
     def params(self) -> dict[str, str]:
         """Return the hyperparameters and the seeds."""
-        return {
-            **{name: str(value) for name, value in self.hyperparameters.items()},
-            **{f"seed.{name}": text for name, text in self.seeds.items()},
-        }
+        return {name: str(value) for name, value in self.hyperparameters.items()} | RunRecord.params(self)
 
     @property
     def status(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 import time
@@ -10,9 +9,9 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Final
 
+from mlflow_l3d.errors import logger
 from mlflow_l3d.tracking.connection import error_line, is_outage, outage_line
 
-_logger = logging.getLogger("mlflow_l3d")
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 15.0
 
@@ -66,7 +65,7 @@ class _Line:
             with self.state:
                 uploader.refused.append((name, line))
                 if line not in (earlier for _, earlier in uploader.refused[:-1]):
-                    _logger.error("%s was refused by the tracking server: %s", name, line)
+                    logger.error("%s was refused by the tracking server: %s", name, line)
         else:
             self._note_answer()
         with self.state:
@@ -86,14 +85,14 @@ class _Line:
             # Seconds of an outage that need not be told, if it is not the first.
             if not self._told and (self._outages == 1 or time.monotonic() - self.outage_since > 5.0):
                 self._told = True
-                _logger.warning("%s Results are kept in the spool.", line)
+                logger.warning("%s Results are kept in the spool.", line)
 
     def _note_answer(self) -> None:
         with self.state:
             if self.outage_since is not None:
                 away = time.monotonic() - self.outage_since
                 if self._told:
-                    _logger.warning("The tracking server is back after %.0f s; uploads continue.", away)
+                    logger.warning("The tracking server is back after %.0f s; uploads continue.", away)
                 self._away += away
                 self.outage_since = None
 

@@ -22,7 +22,7 @@ from mlflow_l3d.approaches.icl import InContextLearning
 from mlflow_l3d.approaches.models.sharing import lent
 from mlflow_l3d.execution import sessions as sessions_module
 from mlflow_l3d.execution.base import Job
-from mlflow_l3d.execution.sessions import OpenSessions, free_share
+from mlflow_l3d.execution.sessions import JointSession, free_share
 
 TASK = handmade_task(60, num_labelled=16, test_size=8)
 FULL: dict[str, Any] = {"trainable": "full", "epochs": 1, "max_length": 16}
@@ -128,11 +128,10 @@ def job(approach: Approach, name: str, model: str = "m") -> Job:
 def test_open_sessions_are_the_latest_used_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions_module, "MOST_OPEN", 2)
     approach = Counting()
-    sessions, jobs = OpenSessions(), [job(approach, name) for name in "abc"]
-    assert sessions.of(jobs[0]) is sessions.of(jobs[0])
-    sessions.of(jobs[1])
-    sessions.of(jobs[0])
-    sessions.of(jobs[2])
+    sessions = JointSession([job(approach, name) for name in "abc"])
+    assert sessions.session(0) is sessions.session(0)
+    for number in (1, 0, 2):
+        sessions.session(number)
     assert approach.open == ["a", "c"]
     sessions.close()
     assert approach.open == []
@@ -142,10 +141,11 @@ def test_where_memory_is_short_one_session_stays_open_with_the_model_of_the_next
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sessions_module, "free_share", lambda _device: 0.1)
-    approach, sessions = Counting(), OpenSessions()
-    for name in "ab":
-        sessions.of(job(approach, name))
+    approach = Counting()
+    sessions = JointSession([*(job(approach, name) for name in "ab"), job(approach, "c", model="other")])
+    for number in (0, 1):
+        sessions.session(number)
     assert approach.open == ["a", "b"]  # b began with what a had loaded
-    sessions.of(job(approach, "c", model="other"))
+    sessions.session(2)
     assert approach.open == ["c"]  # both went before another model was loaded
     assert 0 < free_share("cpu") <= 1

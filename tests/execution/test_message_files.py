@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.execution.slurm.seat import Inbox, Outbox, Pulse, looked_for
-from mlflow_l3d.execution.worker import own_device, refusal
+from mlflow_l3d.execution.worker import refusal
 from mlflow_l3d.testing import Trouble, bench_job
 
 
@@ -62,4 +62,3 @@ def test_a_worker_that_computes_otherwise_refuses(tmp_path):
     numerics["library"] = "1.0"
     why = refusal(replace(job, numerics=numerics, model_revision="4567"))
     assert why.endswith("the keys of the cells say: library is 2.0, not 1.0, model is 0123, not 4567")
-    assert (own_device("cuda:3"), own_device("cpu")) == ("cuda:0", "cpu")

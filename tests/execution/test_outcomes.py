@@ -116,8 +116,8 @@ def test_an_outcome_with_an_error_is_left_alone(tmp_path):
     [
         ({"key": "other"}, "its key is 'other'"),
         ({"predictions": GOOD.predictions[:3]}, "4 example_ids, 4 labels and 3 predictions"),
-        ({"labels": None}, "no labels or no example_ids"),
-        ({"predictions": None}, "no predictions"),
+        ({"labels": None}, "come together"),
+        ({"predictions": None}, "come together"),
         ({"predictions": np.array([0, 1, 2, 3])}, "predictions go from 0 to 3, allowed is -1 to 2"),
         ({"labels": np.array([0, 1, 2, -1])}, "labels go from -1 to 2, allowed is 0 to 2"),
         ({"predictions": GOOD.predictions.astype(float)}, "type float64, not integers"),

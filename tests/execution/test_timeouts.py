@@ -10,7 +10,7 @@ from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.execution import dispatch, workers
 from mlflow_l3d.execution.calls import FIRST_SECONDS, FLOOR_SECONDS, Limits
 from mlflow_l3d.execution.processes import ProcessExecutor
-from mlflow_l3d.execution.sessions import JointCell, JointJob, NoFurtherCellError
+from mlflow_l3d.execution.sessions import JointApproach, JointCell, NoFurtherCellError
 from mlflow_l3d.execution.workers import Pool, Ready, Worker
 from mlflow_l3d.testing import Trouble, bench_job, design_cells
 from mlflow_l3d.testing.trouble import worker_processes
@@ -35,7 +35,7 @@ def test_auto_is_a_multiple_of_the_median_and_no_less_than_the_floor():
 
 def test_each_job_of_a_call_has_its_own_median():
     cells = [JointCell.of(cell, int(number >= 3)) for number, cell in enumerate(CELLS)]
-    limits = Limits(JointJob.of([JOB, replace(JOB)]))
+    limits = Limits(JointApproach([JOB, replace(JOB)]).job())
     limits.finished(cells[0], 100.0)
     assert limits.exceeded(cells[:2], 4001.0) == 4000.0
     assert limits.exceeded(cells[:4], 6601.0) == 0.0  # of the other job nothing is known

@@ -81,7 +81,7 @@ def test_a_deleted_experiment(
     monkeypatch.setenv(variable, experiment if variable.endswith("ID") else "gone")
     status, line = command(place, capsys)
     assert status == 1
-    assert "the experiment was deleted" in line
+    assert "no such experiment, or it was deleted" in line
 
 
 def test_an_experiment_that_never_was(

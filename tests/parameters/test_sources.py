@@ -83,7 +83,6 @@ def test_values_in_all_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     file = tmp_path / "mine.json"
     file.write_text(json.dumps(VALUES))
     (tmp_path / "odd,name.json").write_text(json.dumps(VALUES))
-    (tmp_path / "odd.json,steps=1.json").write_text(json.dumps(VALUES))
     forms = {
         "rate=0.25,steps=7,deep=true,kind=fancy": "inline",
         " rate = 2.5e-1 , steps = 7.0 , deep = TRUE , kind = fancy ": "inline",
@@ -96,7 +95,6 @@ def test_values_in_all_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "~/mine.json": "file",
         f"{tmp_path}/odd,name.json": "file",
         f"{tmp_path}/odd,name.json,rate=0.25": "file",
-        f"{tmp_path}/odd.json,steps=1.json": "file",
         as_text("hyperparameters", VALUES): "inline",
     }
     for form, source in forms.items():
@@ -109,8 +107,6 @@ def test_values_in_all_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_file_named_like_a_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert parse("kind=x.json").values == {"kind": "x.json"}
-    (tmp_path / "kind=x.json").write_text('{"steps": 4}')
-    assert parse("kind=x.json").values == {"steps": 4}
 
 
 def test_a_value_may_hold_an_equals_sign() -> None:

@@ -319,10 +319,10 @@ def test_empty_texts_of_a_public_set_are_left_out(tmp_path: Path, monkeypatch: p
     ("name", "change", "line"),
     [
         ("stsb", {"label": "3.5 of 5"}, "must hold numbers (scores) for regression, not str"),
-        ("copa", {"choice2": None}, "row 1 of the data has one choice; every row needs all 2"),
+        ("copa", {"choice2": None}, "choice_columns=choice2"),
         ("rte", {"label": 0.5}, "must hold whole numbers or class names"),
         ("copa", {"split": None}, "and the data has no column split."),
-        ("copa", {"split": None}, "It needs the columns premise, question, choice1, choice2, label, split."),
+        ("copa", {"split": None}, "which needs the columns premise, question, choice1, choice2, label, split"),
     ],
 )
 def test_a_file_that_is_not_the_set(name, change, line, tmp_path, monkeypatch) -> None:

@@ -88,11 +88,11 @@ def test_what_the_hub_may_answer(hub: dict[tuple[str, ...], Any], tmp_path: Path
     with pytest.raises(ParameterError, match=r"^task=hf:nothing: the hub has no such data set"):
         load_from_hub("hf:nothing")
     answers = [
-        (ConnectionError("Couldn't reach"), r"the Hugging Face hub cannot be reached \(ConnectionError\)"),
-        (ValueError("Config name is missing.\nPick one: a, b"), r"cannot be loaded \(Config name is missing. Pick"),
+        (ConnectionError("Couldn't reach"), r"cannot be loaded from the hub \(ConnectionError\)"),
+        (ValueError("Config name is missing.\nPick one: a, b"), r"from the hub \(Config name is missing. Pick"),
         (RuntimeError("Dataset scripts are no longer supported"), "scripts are no longer supported"),
-        (OSError(28, "No space left on device", str(tmp_path)), r"cannot be loaded \(No space left on device\)"),
-        (datasets.exceptions.DatasetGenerationError(str(tmp_path)), r"cannot be loaded \(DatasetGenerationError\)"),
+        (OSError(28, "No space left on device", str(tmp_path)), r"from the hub \(No space left on device\)"),
+        (datasets.exceptions.DatasetGenerationError(str(tmp_path)), r"from the hub \(DatasetGenerationError\)"),
     ]
     for answer, line in answers:
         hub["films",] = answer

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.tasks.pooling import content_id, pool_examples
@@ -42,6 +42,7 @@ def test_an_id_is_the_hash_of_the_texts() -> None:
     assert content_id(["\ud800"]) != content_id(["?"])
 
 
+@settings(deadline=None)
 @given(rows=ROWS, data=st.data())
 def test_the_pool_is_that_of_a_count_by_hand_in_any_order(rows, data) -> None:
     shuffled = data.draw(st.permutations(rows))

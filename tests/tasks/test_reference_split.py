@@ -123,11 +123,13 @@ class DividesItself(Task):
         ),
         (
             {"reference_size": 45, "source": "own"},
-            "reference_size=45: leaves no test example: the validation part has 45 examples. Ask for fewer.",
+            "reference_size=45: there are 45 examples in the validation part, with those of the reference set. "
+            "Ask for fewer.",
         ),
         (
             {"reference_size": 40, "source": "own", "test_size": 6},
-            "test_size=6: there are 5 examples in the validation part besides the reference set.",
+            "test_size=6: there are 45 examples in the validation part, with those of the reference set. "
+            "Ask for fewer.",
         ),
     ],
 )

@@ -74,9 +74,9 @@ def answering(request: pytest.FixtureRequest) -> Iterator[str]:
         (401, "refuses the login"),
         (403, "denies this user access"),
         (404, "a server answers there, but with HTTP status 404. Check the address"),
-        (429, "a server answers there, but with HTTP status 429. Try again later"),
-        (500, "a server answers there, but with HTTP status 500. Try again later"),
-        (503, "a server answers there, but with HTTP status 503. Try again later"),
+        (429, "a server answers there, but with HTTP status 429. Check"),
+        (500, "a server answers there, but with HTTP status 500. Check"),
+        (503, "a server answers there, but with HTTP status 503. Check"),
         (200, "is not an MLflow tracking server, or a page to log in is in between. Check the address"),
     ],
     indirect=["answering"],
@@ -89,12 +89,10 @@ def test_a_server_that_refuses(answering: str, says: str) -> None:
     assert "ann" not in text
 
 
-@pytest.mark.parametrize(
-    ("scheme", "package"), [("mysql", "mysqlclient"), ("mssql", "pyodbc"), ("postgresql+psycopg2", "psycopg2-binary")]
-)
-def test_a_driver_that_is_not_installed(scheme: str, package: str) -> None:
+@pytest.mark.parametrize("scheme", ["mysql", "mssql", "postgresql+psycopg2"])
+def test_a_driver_that_is_not_installed(scheme: str) -> None:
     text = refusal(f"{scheme}://ann:s3cret@127.0.0.1:1/db")
-    assert re.search(rf"needs the Python module \w+, which is not installed\. Run pip install {package}, or", text)
+    assert re.search(r"this store cannot be used \(No module named '\w+'\)\. Mend that", text)
     assert "s3cret" not in text
 
 
@@ -148,7 +146,7 @@ def test_a_folder_is_no_sqlite_file(tmp_path: Path, tail: str) -> None:
 def test_a_store_that_was_not_finished(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "half.db")) as tables, tables:
         tables.execute("CREATE TABLE _alembic_tmp_experiments (experiment_id INTEGER)")
-    assert "stopped while it made it. Try again" in refusal(f"sqlite:///{tmp_path / 'half.db'}")
+    assert "experiments already exists). Mend that and try again" in refusal(f"sqlite:///{tmp_path / 'half.db'}")
 
 
 @pytest.mark.parametrize(("revision", "age"), [("ffffffffffff", "newer"), ("451aebb31d03", "older")])

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.approaches.failures import LAST_SECONDS, one_line
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
-from mlflow_l3d.cells.cell import Cell, Outcome
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.errors import L3DError, imported, logger
 from mlflow_l3d.execution.base import Job
-from mlflow_l3d.execution.dispatch import dispatch
 from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, alive
-from mlflow_l3d.execution.processes import check_workers, complete, pickled
+from mlflow_l3d.execution.processes import PoolExecutor, complete, pickled
 from mlflow_l3d.execution.ray.actor import CellActor, Here
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
 
@@ -38,8 +36,6 @@ UNAVAILABLE_SECONDS: Final = 60.0
 """How long Ray may take to find out what became of an actor."""
 WAITING_SECONDS: Final = 60.0
 """So long without a worker, and a line says what they wait for."""
-
-_logger = logging.getLogger(__name__)
 
 
 class ActorWorker(Worker):
@@ -154,7 +150,7 @@ class ActorPool(Pool[ActorWorker]):
             self._began = None
         elif time.monotonic() - self._began > WAITING_SECONDS:
             self._began = None
-            _logger.warning(
+            logger.warning(
                 "Ray has no place for a worker so far: %s; it has %s", self._asks, self._ray.cluster_resources()
             )
 
@@ -178,10 +174,6 @@ class ActorPool(Pool[ActorWorker]):
         with suppress(StopIteration, self._ray.exceptions.RayError):
             while self._ray.wait([worker.stream], timeout=max(0.0, deadline - time.monotonic()))[0]:
                 self._ray.get(next(worker.stream))
-
-    def close(self) -> None:
-        """Let the job go."""
-        del self._arguments
 
 
 _KINDS: Final = {"num_gpus": "GPU", "num_cpus": "CPU"}
@@ -210,10 +202,7 @@ def connected(options: Mapping[str, Any]) -> Any:
     # Nothing is to be sent to anybody, and 0 GPUs hide none.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        import ray
-    except ModuleNotFoundError:
-        raise L3DError("executor=ray needs ray. Run: pip install 'mlflow-l3d[ray]'") from None
+    ray = imported("ray", "executor=ray", "ray")
     if ray.is_initialized():
         return ray
     address = options["address"] or os.environ.get("RAY_ADDRESS", "")
@@ -230,35 +219,15 @@ def connected(options: Mapping[str, Any]) -> Any:
     return ray
 
 
-class RayExecutor:
-    """Runs cells in actors of a Ray cluster.
+class RayExecutor(PoolExecutor):
+    """Runs cells in actors of a Ray cluster, usually as many as it has room for, also while it grows."""
 
-    Parameters
-    ----------
-    job
-        What the cells share; it is pickled.
-    workers
-        Number of actors, at most one per cell; None is as many as the cluster has room for, also while it grows.
-    options
-        Of :data:`OPTIONS`.
-
-    Raises
-    ------
-    ParameterError
-        If `workers` is not positive.
-    """
-
-    stops_cells = True
-    options: ClassVar = OPTIONS
+    options = OPTIONS
     gpu_options = ("num_gpus",)
 
-    def __init__(self, *, job: Job, workers: int | None = None, options: Mapping[str, Value] | None = None) -> None:
-        check_workers(workers)
-        self._job, self._workers, self._given = job, workers, complete(OPTIONS, options)
-
-    def run(self, cells: Iterable[Cell]) -> Generator[Outcome, None, None]:
-        """Run the cells, and yield outcomes as they come in; errors as of every executor."""
-        return dispatch(lambda: ActorPool(self._job, self._workers, self._given), cells, self._job)
+    def open_pool(self) -> ActorPool:
+        """Return the pool."""
+        return ActorPool(self._job, self._workers, self._given)
 
     @staticmethod
     def on_worker(function: Callable[..., Any], *arguments: object, options: Mapping[str, Value]) -> Any:

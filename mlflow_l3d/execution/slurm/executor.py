@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.approaches.failures import LAST_SECONDS, one_line
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
-from mlflow_l3d.cells.cell import Cell, Outcome
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.errors import L3DError, ParameterError, imported
 from mlflow_l3d.execution.base import Job
-from mlflow_l3d.execution.dispatch import dispatch
 from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, worker_environment
-from mlflow_l3d.execution.processes import check_workers, complete, pickled
+from mlflow_l3d.execution.processes import PoolExecutor, complete, pickled
 from mlflow_l3d.execution.slurm.seat import BEATS, Inbox, Outbox, Pulse, RunFolder, Seat, looked_for
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
+from mlflow_l3d.paths import write_whole
 
 if TYPE_CHECKING:
     import submitit
@@ -95,12 +94,7 @@ class TaskPool(Pool[TaskWorker]):
         self._returning: list[int] = []
         self._asked = time.monotonic()
         self._count = 0
-        self._pulse = Pulse(self._live, self._patience / BEATS)
-
-    def _live(self) -> None:
-        hidden = self._folder.path / ".alive"
-        hidden.write_text(uuid.uuid4().hex, encoding="ascii")
-        hidden.rename(self._folder.alive)
+        self._pulse = Pulse(lambda: write_whole(self._folder.alive, uuid.uuid4().hex), self._patience / BEATS)
 
     def start(self) -> TaskWorker:
         """Return the worker of a seat that the scheduler will run again, or of a new one, submitted with the others."""
@@ -112,7 +106,11 @@ class TaskPool(Pool[TaskWorker]):
 
     def events(self, seconds: float) -> Iterator[tuple[TaskWorker, Message]]:
         """Look into the folder until there is something."""
-        self._submit()
+        if self._wanted:
+            seats, self._wanted = self._wanted, []
+            with worker_environment():
+                tasks = self._submitter.submit_array([Seat(self._folder, seat, self._patience) for seat in seats])
+            self._tasks.update(zip(seats, tasks, strict=True))
         news: list[tuple[str, Message | None]] = []
 
         def look() -> bool:
@@ -160,20 +158,8 @@ class TaskPool(Pool[TaskWorker]):
             task = self._tasks[worker.seat]
             if worker.name and self._asked - worker.heard > self._patience:
                 yield worker, Ended(f"worker gave no sign of life for {self._patience:g} s")
-            elif task.done() and not self._says_more(worker):
+            elif task.done() and not any(self._folder.said.glob(f"{worker.seat}-*")):  # else its words are not read yet
                 yield worker, Ended(f"worker ended with its task ({_last_words(task)})")
-
-    def _says_more(self, worker: TaskWorker) -> bool:
-        """Return whether there are words of a worker that nobody has read."""
-        return any(name.startswith(f"{worker.seat}-") for name in os.listdir(self._folder.said))  # noqa: PTH208
-
-    def _submit(self) -> None:
-        if not self._wanted:
-            return
-        seats, self._wanted = self._wanted, []
-        with worker_environment():
-            tasks = self._submitter.submit_array([Seat(self._folder, seat, self._patience) for seat in seats])
-        self._tasks.update(zip(seats, tasks, strict=True))
 
     def end(self, workers: Sequence[TaskWorker], *, at_once: bool) -> None:
         """End tasks: cancel them, or let those that are ready close their sessions first."""
@@ -217,7 +203,7 @@ def _last_words(task: submitit.Job[None]) -> str:
     return ": ".join([task.state, *lines[-1:]])
 
 
-def submitter(folder: Path, options: Mapping[str, Any], *, gpu: bool) -> submitit.AutoExecutor:
+def submitter(folder: Path, options: Mapping[str, Any], *, gpu: bool) -> Any:
     """Return the executor of submitit with these options.
 
     Raises
@@ -227,11 +213,7 @@ def submitter(folder: Path, options: Mapping[str, Any], *, gpu: bool) -> submiti
     ParameterError
         If there is no such scheduler here.
     """
-    try:
-        import submitit
-    except ModuleNotFoundError:
-        raise L3DError("executor=submitit needs submitit. Run: pip install 'mlflow-l3d[slurm]'") from None
-    cluster = options["cluster"]
+    cluster, submitit = options["cluster"], imported("submitit", "executor=submitit", "slurm")
     try:
         executor = submitit.AutoExecutor(folder / "tasks", cluster=cluster, slurm_max_num_timeout=1_000_000)
     except RuntimeError as error:
@@ -249,37 +231,27 @@ def submitter(folder: Path, options: Mapping[str, Any], *, gpu: bool) -> submiti
     return executor
 
 
-class SubmititExecutor:
-    """Runs cells in array tasks of Slurm, or of submitit's own local scheduler.
-
-    Parameters
-    ----------
-    job
-        What the cells share; it is pickled.
-    workers
-        Number of tasks, at most one per cell; it has no number of its own.
-    options
-        Of :data:`OPTIONS`.
+class SubmititExecutor(PoolExecutor):
+    """Runs cells in array tasks of Slurm, or of submitit's own local scheduler; it has no usual number of workers.
 
     Raises
     ------
     ParameterError
-        If `workers` is not a positive number.
+        If there is no number of workers.
     """
 
-    stops_cells = True
-    options: ClassVar = OPTIONS
+    options = OPTIONS
     gpu_options = ("gpus_per_node",)
 
     def __init__(self, *, job: Job, workers: int | None = None, options: Mapping[str, Value] | None = None) -> None:
+        super().__init__(job=job, workers=workers, options=options)
         if workers is None:
             raise ParameterError("workers", "auto", "must be a number with executor=submitit", "Each is an array task.")
-        check_workers(workers)
-        self._job, self._workers, self._given = job, workers, complete(OPTIONS, options)
 
-    def run(self, cells: Iterable[Cell]) -> Generator[Outcome, None, None]:
-        """Run the cells, and yield outcomes as they come in; errors as of every executor."""
-        return dispatch(lambda: TaskPool(self._job, self._workers, self._given), cells, self._job)
+    def open_pool(self) -> TaskPool:
+        """Return the pool."""
+        assert self._workers is not None
+        return TaskPool(self._job, self._workers, self._given)
 
     @staticmethod
     def on_worker(function: Callable[..., Any], *arguments: object, options: Mapping[str, Value]) -> Any:

@@ -208,9 +208,7 @@ def _placed(setup: Setup, typed: Arguments) -> Setup:
         raise ParameterError(name, typed.texts[name], allowed, "Leave it out, or investigate it so.")
     if not asked:
         return setup
-    how = execution(typed)
-    same = {name: getattr(how, name) for name in ("executor", "workers", "cell_timeout")}
-    return replace(setup, **same, executor_options=how.options)
+    return replace(setup, how=execution(typed))
 
 
 def _trainings(gathered: Gathered, golden: GoldenRequest | None) -> int:

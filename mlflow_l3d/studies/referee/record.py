@@ -156,8 +156,7 @@ class SessionRecorder:
     def end(self, system: SystemRecord, error: BaseException) -> None:
         """End the run of a system that an error stopped."""
         if not system.verdict:
-            status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
-            end_early(self.client, system.run_id, error_line(error), status)
+            end_early(self.client, system.run_id, error_line(error))
 
     def _counted(self) -> None:
         """Let other processes see that there is something new."""

@@ -15,7 +15,7 @@ import pandas as pd
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.environment import default_workers, deferred_interrupts
-from mlflow_l3d.execution.sessions import NOT_PREPARED, JointJob
+from mlflow_l3d.execution.sessions import NOT_PREPARED, JointApproach
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.base import executor_of, job_of
 from mlflow_l3d.studies.budget import Budget
@@ -125,8 +125,8 @@ class Engine:
         self._scoring = ThreadPoolExecutor(1, "l3d-scoring")
         self._unscored = list(points)
         setup = points[0].request.setup
-        self._workers = setup.workers or default_workers(setup.device)
-        job = JointJob.of([job_of(point.request.setup) for point in points])
+        self._workers = setup.how.workers or default_workers(setup.device)
+        job = JointApproach([job_of(point.request.setup) for point in points]).job()
         self._loop: CellLoop[PointStudy] = CellLoop(
             lambda: executor_of(setup, job), self._remaining, lambda: self._score_ready(points)
         )

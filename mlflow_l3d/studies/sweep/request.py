@@ -14,7 +14,6 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.published import PUBLISHED
 from mlflow_l3d.parameters.search_document import Searches
-from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.parameters.values import as_text, public_parameter
 from mlflow_l3d.studies.base import specified
 from mlflow_l3d.studies.budget import Budget
@@ -277,7 +276,8 @@ def specify_sweep(
     once = None if searches is None else cache(searches)
     every = specify_points(points_of(given), once, {}, budgeted=bool(budget))
     request = SweepRequest(texts, every, budget, "", is_typed=set(given) <= set(SWEEP))
-    if len({tuple(str(getattr(point.setup, name)) for name in PLACE) for point in request.points}) > 1:
+    setups = [point.setup for point in request.points]
+    if len({str((each.how, each.device, each.deterministic, each.store_scores)) for each in setups}) > 1:
         raise ParameterError("device", texts["device"], "must be one for all points", "Start a sweep for each.")
     without = {"failed": sorted(point.name for point in request.failed)} if request.failed else {}
     return replace(request, key=content_key({"points": sorted(point.key for point in request.points), **without}))

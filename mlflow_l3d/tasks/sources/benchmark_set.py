@@ -19,8 +19,7 @@ from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.files import PREFIX, load_file, load_from_hub
 from mlflow_l3d.tasks.identity import make_task, shorten
 from mlflow_l3d.tasks.kinds import Reading
-from mlflow_l3d.tasks.pooling import Pool, pool_examples, published_examples
-from mlflow_l3d.tasks.settings import IntArray
+from mlflow_l3d.tasks.pooling import pool_examples
 from mlflow_l3d.tasks.sources.packaged import refuse_options
 
 FOLDER_VARIABLE: Final = "L3D_DATA"
@@ -87,76 +86,56 @@ class Benchmark:
         """
         with_parts = options.get("split") == "own"
         refuse_options(self.name, {name: value for name, value in options.items() if name != "split"})
-        folder = _data_folder()
-        file = folder / f"{self.file or self.name}.parquet" if folder else None
-        if file and file.is_file():
-            raw, source = self._from_folder(file, with_parts)
-        else:
-            raw, source = self._from_hub(bool(folder), with_parts)
+        raw, source = self._read(with_parts)
         texts = (*(self.prepared(raw.texts) if self.prepared else raw.texts), *raw.choices)
         labels = self._labels(raw, source)
         notes = [f"{self.name}: read from {source}", *raw.notes]
-        if with_parts and raw.parts is not None:
-            examples = published_examples(texts, labels, raw.parts)
-        else:
-            examples = pool_examples(texts, labels)
-            notes += _left_out(self.name, examples)
+        examples = pool_examples(texts, labels, raw.parts)
+        counts = (
+            (examples.repeats, "repeated example(s)"),
+            (examples.contradictions, "text(s) with more than one label"),
+        )
+        if left_out := " and ".join(f"{count} {what}" for count, what in counts if count):
+            notes.append(f"{self.name}: left out {left_out}")
         contexts = len(examples.texts) - len(raw.choices)
         texts, choices = examples.texts[:contexts], examples.texts[contexts:]
         make = partial(make_task, self.name, kind=self.kind, metric=self.metric, parts=examples.parts)
         return make(texts, examples.labels, self.class_names, examples.ids, notes, choices=choices)
 
-    def _reading(self, columns: Sequence[str], label: str, with_parts: bool) -> Reading:
-        choices = ",".join(self.class_names) if form_of(self.kind).has_choices else "auto"
-        return Reading(",".join(columns), label, self.kind, choices, predefined_split=with_parts, leave_out_empty=True)
-
-    def _from_folder(self, file: Path, with_parts: bool) -> tuple[Task, str]:
-        source = f"{file.name} in the folder {FOLDER_VARIABLE}"
-        try:
-            return load_file(file, self._reading(self.columns, "label", with_parts)), source
-        except L3DError as error:
-            needs = f"It needs the columns {self._needs(with_parts)}."
-            why = str(error).rstrip(".")
-            raise L3DError(f"task={self.name}: {source} cannot be used ({why}). {needs}") from error
-
-    def _from_hub(self, has_folder: bool, with_parts: bool) -> tuple[Task, str]:
-        try:
-            reading = self._reading(self.hub_columns or self.columns, self.hub_label, with_parts)
-            return load_from_hub(PREFIX + self.hub, reading), f"the hub ({self.hub})"
-        except L3DError as error:
-            local = f"not in the folder {FOLDER_VARIABLE}" if has_folder else f"{FOLDER_VARIABLE} names no folder"
-            needs = self._needs(with_parts)
-            raise L3DError(
-                f"task={self.name}: {local}, and not to be had from the hub ({str(error).rstrip('.')}). Either set "
-                f"{FOLDER_VARIABLE} to a folder with {self.file or self.name}.parquet (columns {needs}), "
-                "or load it once with a network: offline, it is then read from the cache of the package datasets."
-            ) from error
-
-    def _needs(self, with_parts: bool) -> str:
-        """Return the columns that the local file needs, as text."""
+    def _read(self, with_parts: bool) -> tuple[Task, str]:
+        """Return the data, from the local folder or else from the hub, and where it comes from."""
         choices = self.class_names if form_of(self.kind).has_choices else ()
-        return ", ".join((*self.columns, *choices, "label", *(["split"] if with_parts else [])))
+        read_as = partial(Reading, task_kind=self.kind, choice_columns=choices or "auto", leave_out_empty=True)
+        name, folder = f"{self.file or self.name}.parquet", _data_folder()
+        is_local = folder is not None and (folder / name).is_file()
+        source = f"{name} in the folder {FOLDER_VARIABLE}" if is_local else f"the hub ({self.hub})"
+        try:
+            if folder is not None and is_local:
+                return load_file(folder / name, read_as(self.columns, predefined_split=with_parts)), source
+            columns, label = self.hub_columns or self.columns, self.hub_label
+            return load_from_hub(PREFIX + self.hub, read_as(columns, label, predefined_split=with_parts)), source
+        except L3DError as error:
+            needed = ", ".join((*self.columns, *choices, "label", *["split"] * with_parts))
+            raise L3DError(
+                f"task={self.name}: {source} cannot be used ({str(error).rstrip('.')}). Either set {FOLDER_VARIABLE} "
+                f"to a folder with {name}, which needs the columns {needed}, or load it once with a network: offline, "
+                "it is then read from the cache of the package datasets."
+            ) from error
 
     def _labels(self, raw: Task, source: str) -> npt.NDArray[Any]:
         """Return the labels of `raw` (shape (n,)) in our order of the classes, which are matched by their names.
 
         Scores are rounded to three decimals, as GLUE gives them: copies hold them in single or in double precision.
         """
-        if form_of(self.kind).has_numbers:
-            scores: npt.NDArray[np.float64] = np.round(raw.labels, SCORE_DECIMALS)
-            return scores
-        labels: npt.NDArray[Any] = raw.labels
         if form_of(self.kind).has_choices:
-            return labels
-        number = {str(label): label for label in range(len(self.class_names))}
-        number |= {_plain(name): label for label, name in enumerate(self.class_names)}
-        names = [_plain(name) for name in raw.class_names]
-        for name, plain in zip(raw.class_names, names, strict=True):
-            if plain not in number:
-                classes = f"known are {', '.join(self.class_names)}, or their numbers"
-                raise L3DError(f"task={self.name}: {source} has a class {shorten(name)!r}; {classes}.")
-        ours: IntArray = np.array([number[name] for name in names], dtype=np.int64)[labels]
-        return ours
+            return raw.labels
+        if form_of(self.kind).has_numbers:
+            return np.asarray(np.round(raw.labels, SCORE_DECIMALS))
+        number = {text: label for label, name in enumerate(self.class_names) for text in (str(label), _plain(name))}
+        if strangers := [name for name in raw.class_names if _plain(name) not in number]:
+            classes = f"known are {', '.join(self.class_names)}, or their numbers"
+            raise L3DError(f"task={self.name}: {source} has a class {shorten(strangers[0])!r}; {classes}.")
+        return np.take(np.array([number[_plain(name)] for name in raw.class_names], dtype=np.int64), raw.labels)
 
 
 def _data_folder() -> Path | None:
@@ -168,15 +147,6 @@ def _data_folder() -> Path | None:
         fix = "Unset it to read data sets from the hub."
         raise ParameterError(FOLDER_VARIABLE, text, "must be a folder that exists", fix)
     return folder
-
-
-def _left_out(name: str, pool: Pool) -> Sequence[str]:
-    parts = []
-    if pool.repeats:
-        parts.append(f"{pool.repeats} repeated example{'s' * (pool.repeats > 1)}")
-    if pool.contradictions:
-        parts.append(f"{pool.contradictions} text{'s' * (pool.contradictions > 1)} with more than one label")
-    return [f"{name}: left out {' and '.join(parts)}"] if parts else []
 
 
 def _plain(name: str) -> str:

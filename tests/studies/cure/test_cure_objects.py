@@ -22,7 +22,7 @@ def test_golden_runs_of_an_object_take_the_executor_that_is_asked_for(
     def placed(**options: object) -> tuple[str, int | None]:
         side = specify_cure(found, options, client).side
         assert side.request is not None
-        return side.request.setup.executor, side.request.setup.workers
+        return side.request.setup.how.executor, side.request.setup.how.workers
 
     assert placed() == ("inline", 1)
     assert placed(workers=3) == ("processes", 3)

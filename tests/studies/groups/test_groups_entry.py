@@ -191,7 +191,7 @@ def test_filters_and_run_ids(place: Place) -> None:
     [
         (
             "experiment:other",
-            "source=experiment:other: this tracking server has no such experiment. It has: Default, tuning.",
+            "source=experiment:other: this tracking server has no such experiment, or it was deleted. It has: Default",
         ),
         ("params.lr > 3 or", "source=params.lr > 3 or: must be experiment:NAME, run ids, or an MLflow filter of runs"),
         (["0" * 32], f"source={'0' * 32}: is not an active run on this tracking server. Restore it, or leave it out."),

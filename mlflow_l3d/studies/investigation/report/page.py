@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.report.examples import MOST, fragile_examples, shares_bar
-from mlflow_l3d.report.html import Snippet, subheading
+from mlflow_l3d.report.html import Snippet
 from mlflow_l3d.report.numbers import counted, percent, points, shorten
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
 from mlflow_l3d.report.remedies import remedy_bars
@@ -160,7 +160,7 @@ def _factor_sections(shown: Shown, paths: Mapping[str, pd.DataFrame], source: So
         if steps_done is not None and not shown.design.baseline:
             settled = convergence(record, steps_done.sort_values("rows"))
         caption = shown.design.words.table.format(factor=record.factor)
-        heading = subheading("How it settled") if settled else None
+        heading = Snippet("subheading.html", {"text": "How it settled"}) if settled else None
         parts: list[str | Drawing | Snippet | None] = [scores_table(shown, record, source), caption, heading, settled]
         sections.append(Section(f"Every run of {record.factor}", parts, name=f"factor-{at + 1}"))
     return sections
