@@ -47,6 +47,13 @@ def t_quantile(degrees: float, level: float = LEVEL) -> float:
     return float(stdtrit(degrees, 1 - (1 - level) / 2))
 
 
+def t_p_value(difference: float, error: float, degrees: float) -> float:
+    """Return the two-sided p-value of "no difference" by Student's t."""
+    from scipy.special import stdtr
+
+    return 2 * float(stdtr(degrees, -abs(difference) / error))
+
+
 def jackknife_variance(left_out: FloatArray) -> float:
     """Return the jackknife variance of an estimate from its values without one unit at a time."""
     count = len(left_out)
@@ -122,6 +129,8 @@ def share_interval(estimate: float, left_out: FloatArray) -> tuple[float, float]
     On the logit scale, where all shares lie between 0 and 1, else on their own, cut at 0 and 1. t quantiles with one
     degree of freedom less than units.
     """
+    from scipy.special import expit, logit
+
     if len(left_out) < 3 or not np.isfinite(left_out).all() or np.ptp(left_out) <= SHARE_ROUNDING:
         return math.nan, math.nan
     # A share of 1 that was summed may fall short of it by a rounding error, whose logit is one of no meaning.
@@ -129,9 +138,8 @@ def share_interval(estimate: float, left_out: FloatArray) -> tuple[float, float]
     if every.min() <= SHARE_ROUNDING or every.max() >= 1 - SHARE_ROUNDING:
         half = _half_width([left_out])
         return max(0.0, estimate - half), min(1.0, estimate + half)
-    half = _half_width([np.log(left_out) - np.log1p(-left_out)])
-    centre = math.log(estimate) - math.log1p(-estimate)
-    return _share(centre - half), _share(centre + half)
+    centre, half = logit(estimate), _half_width([logit(left_out)])
+    return float(expit(centre - half)), float(expit(centre + half))
 
 
 def ratio_interval(estimate: float, *left_out: FloatArray, level: float = LEVEL) -> tuple[float, float]:
@@ -166,7 +174,3 @@ def _half_width(left_out: Sequence[FloatArray], level: float = LEVEL) -> float:
     degrees = min(len(values) for values in left_out) - 1
     return t_quantile(degrees, level) * math.sqrt(sum(jackknife_variance(values) for values in left_out))
 
-
-def _share(logit: float) -> float:
-    part = math.exp(-abs(logit))
-    return (1 if logit >= 0 else part) / (1 + part)

@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.importance.estimators import LEVELS, TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance, counted, counted_of, in_unit, named
 from mlflow_l3d.analysis.importance.tables import rounding_variance, std_interval, with_scores
 from mlflow_l3d.analysis.importance.verdicts import Advice, Verdict
-from mlflow_l3d.analysis.intervals import FloatArray, jackknife_variance, unseen_share
+from mlflow_l3d.analysis.intervals import FloatArray, jackknife_variance, t_p_value, unseen_share
 from mlflow_l3d.cells.factors import TEST_SAMPLE
 
 FEW_ROWS: Final = 10
@@ -262,11 +262,9 @@ def closure(table: FloatArray, golden: FloatArray, model: TableModel, *, chance:
     error = table_error + golden_error
     if not math.isfinite(error) or error <= 0:
         return None
-    from scipy.special import stdtr
-
     degrees = error**2 / (table_error**2 / table_degrees + golden_error**2 / (count - 1))
     difference = math.log(components.total) - math.log(variance)
-    p = 2 * float(stdtr(degrees, -abs(difference) / math.sqrt(error)))
+    p = t_p_value(difference, math.sqrt(error), degrees)
     return Closure(math.sqrt(components.total), math.sqrt(variance), p, left_out)
 
 
