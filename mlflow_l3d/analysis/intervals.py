@@ -173,4 +173,3 @@ def ratio_interval(estimate: float, *left_out: FloatArray, level: float = LEVEL)
 def _half_width(left_out: Sequence[FloatArray], level: float = LEVEL) -> float:
     degrees = min(len(values) for values in left_out) - 1
     return t_quantile(degrees, level) * math.sqrt(sum(jackknife_variance(values) for values in left_out))
-

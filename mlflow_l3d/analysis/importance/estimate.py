@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.analysis.importance.variances import MeanSquares, VarianceComponents
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, combined_error, t_quantile
 
 BOUNDARY_TAIL: Final = 0.025
@@ -132,17 +132,21 @@ class Estimate:
     ----------
     components
         The variances.
+    squares
+        The mean squares behind them; None if they come from none.
     jackknife
         S_T with its error; None if that is of no use, as that of a logit where rows do not differ significantly.
     limits
         Level -> interval that is used instead; None if the table is too small for any.
     without
-        The variances without each row in turn, and without each column where columns are draws as rows are.
+        The variances without each row in turn, and without each column where columns are draws as rows are; empty below
+        three rows or columns.
     is_careful
         Whether :meth:`interval` is the careful one.
     """
 
     components: VarianceComponents
+    squares: MeanSquares | None = None
     jackknife: Jackknife | None = None
     limits: Callable[[float], tuple[float, float]] | None = None
     without: tuple[Variances, ...] = ()

@@ -250,22 +250,23 @@ def closure(table: FloatArray, golden: FloatArray, model: TableModel, *, chance:
     count = len(golden)
     if count < 3 or len(table) < 3 or table.shape[1] < model.least_columns:
         return None
-    components, variance = model.components(table), float(golden.var(ddof=1))
-    if components is None or not components.total > 0 or variance <= rounding_variance(golden):
+    estimate, variance = model.estimate(table), float(golden.var(ddof=1))
+    squares = None if estimate is None else estimate.squares
+    if estimate is None or squares is None or not squares.total > 0 or variance <= rounding_variance(golden):
         return None
-    squares = np.square(golden - golden.mean())
-    golden_error = _error((squares.sum() - count / (count - 1) * squares) / (count - 2))
-    totals = [contributed + np.maximum(0.0, mitigated) for contributed, mitigated in model.without_each(table)]
+    distances = np.square(golden - golden.mean())
+    golden_error = _error((distances.sum() - count / (count - 1) * distances) / (count - 2))
+    totals = [contributed + np.maximum(0.0, mitigated) for contributed, mitigated in estimate.without]
     of_the_table = sum(map(_error, totals)), min(map(len, totals)) - 1
-    of_the_tail = golden_error * (count - 1) / components.total_degrees, count - 1
+    of_the_tail = golden_error * (count - 1) / squares.total_degrees, count - 1
     table_error, table_degrees = max(of_the_table, of_the_tail)
     error = table_error + golden_error
     if not math.isfinite(error) or error <= 0:
         return None
     degrees = error**2 / (table_error**2 / table_degrees + golden_error**2 / (count - 1))
-    difference = math.log(components.total) - math.log(variance)
+    difference = math.log(squares.total) - math.log(variance)
     p = t_p_value(difference, math.sqrt(error), degrees)
-    return Closure(math.sqrt(components.total), math.sqrt(variance), p, left_out)
+    return Closure(math.sqrt(squares.total), math.sqrt(variance), p, left_out)
 
 
 def _error(variances: FloatArray) -> float:

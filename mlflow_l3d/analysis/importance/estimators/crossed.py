@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -140,14 +141,16 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
     squares = crossed_components(table)
     if squares is None:
         return None
-    if min(table.shape) < 3 or not (squares.total > 0 and squares.contributed > 0):
-        return Estimate(squares.variances())
+    if min(table.shape) < 3:
+        return Estimate(squares.variances(), squares)
     jackknife, without = None, crossed_without_each(table)
+    if not squares.contributed > 0:
+        return Estimate(squares.variances(), squares, without=without)
     if squares.rows_differ(BOUNDARY_TAIL):
         parts = effects(_filled(table))
         overlap, skewed = _overlap(np.isfinite(table), parts, squares), _of_column_means(parts, squares)
         jackknife = leave_out(squares.contributed, squares.mitigated, *without, overlap=overlap, skewed=skewed)
-    return Estimate(squares.variances(), jackknife, lambda level: boundary_interval(squares, level=level), without)
+    return Estimate(squares.variances(), squares, jackknife, partial(boundary_interval, squares), without)
 
 
 def _overlap(known: npt.NDArray[np.bool_], parts: Effects, squares: MeanSquares) -> float:
@@ -208,7 +211,7 @@ def crossed_without_each(table: FloatArray) -> tuple[Variances, Variances]:
     return without_row, _variances(of_rows, of_columns, residual, rows, columns - 1)
 
 
-def boundary_interval(squares: MeanSquares, *, level: float = LEVEL) -> tuple[float, float]:
+def boundary_interval(squares: MeanSquares, level: float = LEVEL) -> tuple[float, float]:
     """Return a conservative interval of the corrected importance where the jackknife is no good.
 
     Notes

@@ -89,9 +89,11 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
     squares = nested_components(table)
     if squares is None:
         return None
-    if len(table) < 3 or not (squares.total > 0 and squares.contributed > 0):
-        return Estimate(squares.variances())
+    if len(table) < 3:
+        return Estimate(squares.variances(), squares)
     jackknife, without, rows = None, nested_variances_without_each(table), _Rows.of(table)
+    if not squares.contributed > 0:
+        return Estimate(squares.variances(), squares, without=(without,))
     inequality = _inequality(rows)
     if squares.rows_differ(BOUNDARY_TAIL):
         degrees = _row_degrees(squares, rows.scores)
@@ -101,7 +103,7 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
             jackknife = replace(jackknife, degrees=min(jackknife.degrees, degrees))
     unequal = rows if np.ptp(rows.scores) else None
     limits = partial(nested_limits, squares, inequality=inequality, unequal=unequal)
-    return Estimate(squares.variances(), jackknife, limits, (without,), is_careful=unequal is not None)
+    return Estimate(squares.variances(), squares, jackknife, limits, (without,), is_careful=unequal is not None)
 
 
 def _inequality(rows: _Rows) -> float:
@@ -255,10 +257,10 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
         contributed_degrees=pairs.rows,
     )
     if pairs.rows < 3 or not (sigma2 > 0 and tau2 > 0):
-        return Estimate(variances)
+        return Estimate(variances, pairs)
     without = radial_variances_without_each(sets, place)
     jackknife = leave_out(tau2, sigma2 - tau2, without, scale=ATANH)
-    return Estimate(variances, jackknife, partial(nested_limits, pairs), (without,))
+    return Estimate(variances, pairs, jackknife, partial(nested_limits, pairs), (without,))
 
 
 def radial_variances_without_each(sets: FloatArray, place: int) -> Variances:
