@@ -119,9 +119,6 @@ class Importance:
     contributed_std: float
     mitigated_std: float
     golden_std: float
-    importance_corrected: float
-    importance_corrected_ci_low: float
-    importance_corrected_ci_high: float
     score_mean: float
     score_std: float
     collapsed_share: float
@@ -133,6 +130,9 @@ class Importance:
     design: str = "crossed"
     level: float = 0.95
     components: VarianceComponents | None = None
+    importance_corrected: float = math.nan
+    importance_corrected_ci_low: float = math.nan
+    importance_corrected_ci_high: float = math.nan
     importance_ci_low: float = math.nan
     importance_ci_high: float = math.nan
     moves_by_std: float = math.nan
