@@ -35,7 +35,7 @@ def holm(p_values: npt.ArrayLike) -> FloatArray:
     values = pd.Series(np.asarray(p_values, dtype=np.float64).reshape(-1))
     ordered = values.dropna().sort_values(kind="stable")
     steps = ordered * np.arange(len(ordered), 0, -1)
-    return steps.cummax().clip(upper=1.0).reindex(values.index).to_numpy()
+    return np.asarray(steps.cummax().clip(upper=1.0).reindex(values.index), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,7 +246,7 @@ def test_steps_name_what_settles_a_pair_if_runs_do_not():
         assert text.startswith("Name the largest difference that does not matter to you. From ")
         effect = float(command.removeprefix("mlflow-l3d compare --runs a,b --smallest-effect ")) / 100
         assert compared(scores, smallest_effect=effect).differences[0].verdict == "equivalent"
-    used = compared(SLIGHTLY).differences[0].examples
+    used = compared(SLIGHTLY).differences[0].spread.examples
     assert step_of(opened(runs_to_settle=math.inf, examples_needed=904.0)) == [
         (
             "A against B: no number of runs alone settles it. With unlimited runs it takes about 900 test examples "

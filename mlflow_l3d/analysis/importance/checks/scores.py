@@ -36,7 +36,7 @@ def constant_scores(record: Importance | None, evidence: Evidence) -> Iterator[C
     )
     if evidence.unread:
         message += f" Of all answers {evidence.unread}."
-    yield Check("L3D004", "warning", title, message, record and record.factor)
+    yield Check("L3D004", "warning", title, message, None if record is None else record.factor)
 
 
 def collapsed_runs(record: Importance | None, evidence: Evidence) -> Iterator[Check]:
@@ -54,7 +54,7 @@ def collapsed_runs(record: Importance | None, evidence: Evidence) -> Iterator[Ch
     if (answers := evidence.plan.answers) is not None:
         message += f" {answers.constant} of all {answers.runs} runs name one class for everything."
     severity: Literal["info", "warning"] = "warning" if share >= COLLAPSE_WARNING else "info"
-    yield Check("L3D005", severity, "Guessing runs", message, record and record.factor)
+    yield Check("L3D005", severity, "Guessing runs", message, None if record is None else record.factor)
 
 
 def are_equal(scores: FloatArray) -> bool:
