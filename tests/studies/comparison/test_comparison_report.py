@@ -121,7 +121,7 @@ def test_first_answer_holds_the_interval_and_what_it_allows_for():
     assert said(found, 0) == (
         f"Unlikely: 95 % interval {limits} points. It allows for the luck of runs, not of test examples."
     )
-    counted = replace(found, differences=(replace(one, examples=400),))
+    counted = replace(found, differences=(replace(one, spread=replace(one.spread, examples=400)),))
     assert said(counted, 0).endswith("It allows for the luck of runs and of 400 test examples.")
     opened = compared(SLIGHTLY)
     assert said(opened, 0).startswith("Yes: A is ahead by 2.5 points, 95 % interval -")
