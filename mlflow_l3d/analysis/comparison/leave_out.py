@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.known import score
+from mlflow_l3d.metrics.known import score, scores_without
 
 
 def metric_width(metric: Metric) -> float:
@@ -123,8 +123,9 @@ def shares(
         scores = np.bincount(run, values, minlength=runs) / sizes
         return scores, run, example, (values - scores[run]) / sizes[run]
     if metric.name in _OF_EACH and classes is not None:
-        scores, moved = _of_answers(metric, run, labels, predictions, classes)
-        moved *= 1 - 1 / sizes[run]
+        parts = [scores_without(metric, labels[a:b], predictions[a:b], classes) for a, b in _slices(run)]
+        scores = np.array([whole for whole, _ in parts])
+        moved = np.concatenate([whole - without for whole, without in parts]) * (1 - 1 / sizes[run])
         return scores, run, example, moved - (np.bincount(run, moved, minlength=runs) / sizes)[run]
     group = np.random.default_rng(0).permutation(examples)[example] % GROUPS
     return _of_groups(metric, run, group, labels, predictions, classes)
@@ -132,21 +133,6 @@ def shares(
 
 _OF_EACH: Final = ("f1_macro", "matthews_corrcoef")
 """Metrics of classes that are not a mean over examples, of which single examples are left out."""
-
-
-def _of_answers(
-    metric: Metric, run: IntArray, labels: IntArray, predictions: IntArray, classes: int
-) -> tuple[FloatArray, FloatArray]:
-    """Return the score of each run, and by how much it falls without each prediction: equal answers move it alike."""
-    scores, moved = [], []
-    for start, end in _slices(run):
-        truth, guess = labels[start:end], predictions[start:end]
-        answers = truth * (predictions.max() + 2) + guess
-        _, first, place = np.unique(answers, return_index=True, return_inverse=True)
-        without = [score(metric, np.delete(truth, each), np.delete(guess, each), classes) for each in first]
-        scores.append(score(metric, truth, guess, classes))
-        moved.append(scores[-1] - np.array(without)[place])
-    return np.array(scores), np.concatenate(moved)
 
 
 def _slices(run: IntArray) -> Iterator[tuple[int, int]]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.analysis.comparison.covariance import same_cells
 from mlflow_l3d.analysis.comparison.system import Pairing, System, paired
-from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN, all_of_ten
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN, all_drawn
 from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, jackknife_variance, t_quantile
 
@@ -77,7 +77,9 @@ def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examp
         values.append(value)
         for at, each in enumerate(changes):
             moved[at] += np.bincount(runs[at], each, minlength=len(moved[at]))
-        gaps.append(np.subtract.outer(*(np.quantile(each, _middles(min(len(each), _MOST))) for each in scores)).ravel())
+        counts = [min(len(each), _MOST) for each in scores]
+        middles = [(np.arange(count) + 0.5) / count for count in counts]
+        gaps.append(np.subtract.outer(*map(np.quantile, scores, middles)).ravel())
     variance = sum(float(each @ each) for each in moved)
     variance += 2 * float(moved[0][pairing.first] @ moved[1][pairing.second])
     variance /= len(values) ** 2
@@ -159,10 +161,6 @@ def _beaten(scores: FloatArray, others: FloatArray) -> FloatArray:
     ordered = np.sort(others)
     below = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
     return below / (2 * len(others))
-
-
-def _middles(count: int) -> FloatArray:
-    return (np.arange(count) + 0.5) / count
 
 
 def _density(values: FloatArray, draws: int) -> float:
@@ -275,15 +273,8 @@ def _chances(counts: Sequence[IntArray]) -> FloatArray:
     if len(counts) == 1:
         wrong, only_second, only_first, both = counts[0]
         total = wrong + only_second + only_first + both
-        all_both = all_of_ten(both, total)
-        return np.array(
-            [
-                all_of_ten(only_first + both, total) - all_both,
-                all_of_ten(only_second + both, total) - all_both,
-                all_of_ten(only_first, total),
-                all_of_ten(only_second, total),
-            ]
-        )
-    right = [all_of_ten(each[1], each.sum(axis=0)) for each in counts]
-    wrong = [all_of_ten(each[0], each.sum(axis=0)) for each in counts]
+        right = [all_drawn(each + both, total) - all_drawn(both, total) for each in (only_first, only_second)]
+        return np.array([*right, all_drawn(only_first, total), all_drawn(only_second, total)])
+    right = [all_drawn(each[1], each.sum(axis=0)) for each in counts]
+    wrong = [all_drawn(each[0], each.sum(axis=0)) for each in counts]
     return np.array([right[0] * (1 - right[1]), right[1] * (1 - right[0]), right[0] * wrong[1], right[1] * wrong[0]])

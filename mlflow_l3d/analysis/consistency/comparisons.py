@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,9 +32,8 @@ from mlflow_l3d.metrics.classification import UNPARSED
 class VoteGroup(RunGroup[Sums]):
     """Votes of runs that are compared with each other, and what their pairs sum to.
 
-    `votes` has one row for each example and column 0 for all votes, column 1 + c for those for class c. The sums grow
-    by what each run shares with those before it, so no pair of runs is ever looked at. The predictions are held as
-    small as they can be.
+    `votes` has one row for each example and column 0 for all votes, column 1 + c for those for class c; `right` counts
+    those for the true class. So no pair of runs is ever looked at. The predictions are held as small as they can be.
 
     Notes
     -----
@@ -47,16 +47,10 @@ class VoteGroup(RunGroup[Sums]):
     number of examples it shares. A prediction of -1 agrees with nothing, also not with another -1.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._comparisons = self._agreed = self._correct = 0
-        self._sizes: set[int] = set()
-
     def release(self) -> None:
         """Let go of votes and predictions."""
         super().release()
-        self.votes = np.zeros((0, 1), dtype=np.int32)
-        self._totals = np.zeros(0, dtype=np.int64)
+        self.votes = self._right = np.zeros((0, 1), dtype=np.int32)
         self._hits: list[int] = []
 
     def add(self, places: Places, labels: IntArray, predictions: IntArray, examples: int) -> None:
@@ -68,19 +62,12 @@ class VoteGroup(RunGroup[Sums]):
         smallest = np.min_scalar_type(-1 - int(predictions.max(initial=0)))
         self.keep(places, predictions.astype(smallest), len(predictions) - len(chosen))
         columns = 2 + int(max(labels.max(), predictions.max(), 0)) if len(labels) else 1
-        votes = self.votes = _grown(self.votes, examples, columns)
-        right = chosen == labels[parsed]
-        earlier = votes[where, chosen + 1]
-        self._comparisons += int(votes[places, 0].sum())
-        self._agreed += int(earlier.sum())
-        self._correct += int(earlier[right].sum())
-        votes[places, 0] += 1
-        votes[where, chosen + 1] += 1
-        totals = np.bincount(chosen, minlength=len(self._totals))
-        totals[: len(self._totals)] += self._totals
-        self._totals = totals
-        self._sizes.add(len(predictions))
-        self._hits.append(int(right.sum()))
+        self.votes, self._right = _grown(self.votes, examples, columns), _grown(self._right, examples, 1)
+        self.votes[places, 0] += 1
+        self.votes[where, chosen + 1] += 1
+        right = where[chosen == labels[parsed]]
+        self._right[right] += 1
+        self._hits.append(len(right))
 
     def compute(self) -> Sums:
         """Return the sums, kappa, and the variances of the accuracy."""
@@ -91,16 +78,12 @@ class VoteGroup(RunGroup[Sums]):
             chosen = predictions[parsed].astype(np.intp)
             agreed[at] = int(self.votes[places[parsed], chosen + 1].sum()) - len(chosen)
             comparisons[at] = int(self.votes[places, 0].sum()) - len(places)
-        consistency = self._agreed / self._comparisons if self._comparisons else math.nan
-        return Sums(
-            self._comparisons,
-            self._agreed,
-            self._correct,
-            RunAgreement.of(agreed, comparisons),
-            True,
-            fleiss_kappa(consistency, self._totals, self.predictions),
-            *self._variances(),
-        )
+        right = self._right.astype(np.int64)
+        correct = int((right * (right - 1)).sum()) // 2
+        sums = Sums(int(comparisons.sum()) // 2, int(agreed.sum()) // 2, correct, RunAgreement.of(agreed, comparisons))
+        kappa = fleiss_kappa(sums.consistency, self.votes[:, 1:].sum(axis=0, dtype=np.int64), self.predictions)
+        variance, population = self._variances(sums)
+        return replace(sums, kappa=kappa, variance=variance, population=population)
 
     def first_seen(self) -> Places:
         """Return every place that a run holds, once, in the order in which the runs hold them."""
@@ -108,17 +91,20 @@ class VoteGroup(RunGroup[Sums]):
         different = [here for at, here in enumerate(places) if not at or here is not places[at - 1]]
         return np.asarray(pd.unique(np.concatenate(different)), dtype=np.int32)
 
-    def _variances(self) -> tuple[float, float]:
+    def _variances(self, sums: Sums) -> tuple[float, float]:
         """Return the variances of the accuracy; nan if runs hold different examples."""
-        size = min(self._sizes, default=0)
+        sizes = {len(places) for places, _ in self.held}
         # Runs of one size share one test set exactly if each pair of them has all its examples in common.
-        one_test_set = len(self._sizes) == 1 and self._comparisons == size * (self.runs * (self.runs - 1) // 2)
-        if not self._comparisons or not one_test_set:
+        if (
+            not sums.comparisons
+            or sums.comparisons != min(sizes) * (self.runs * (self.runs - 1) // 2)
+            or len(sizes) > 1
+        ):
             return math.nan, math.nan
         # Sorted, so that the order of the runs does not show in the last digit.
-        accuracies = np.sort(self._hits) / size
-        ccon = self._correct / self._comparisons
-        return float(accuracies.var(ddof=1)), population_variance(accuracies, ccon, size)
+        accuracies = np.sort(self._hits) / min(sizes)
+        ccon = sums.correct / sums.comparisons
+        return float(accuracies.var(ddof=1)), population_variance(accuracies, ccon, min(sizes))
 
 
 class ClassComparison(Comparison[Sums]):

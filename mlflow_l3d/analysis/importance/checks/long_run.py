@@ -145,10 +145,7 @@ def uneven_rows(table: FloatArray, model: TableModel) -> tuple[float, float]:
 
 def _spreads(table: FloatArray, model: TableModel) -> FloatArray:
     """Return the standard deviation of each row without bias for normal scores; nan below two scores."""
-    count = np.isfinite(table).sum(axis=1)
-    if count.min() == table.shape[1]:
-        count = count[:1]
-    squares = _squares(table).sum(axis=1)
+    count, squares = np.isfinite(table).sum(axis=1), _squares(table).sum(axis=1)
     return np.sqrt(squares / count) if model is LEVELS else _std(squares, count)
 
 

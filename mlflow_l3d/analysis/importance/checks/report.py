@@ -31,14 +31,14 @@ TABLE_CHECKS: Final[tuple[FactorCheck, ...]] = (
     cells.selected_cells,
     tables.duplicated_lines,
     tables.uneven_spread,
-    tables.no_score_changes_in_few_rows,
+    tables.no_score_changes,
     tables.total_variances_differ,
     tables.golden_runs_vary_more,
     tables.few_runs,
 )
 """Checks of a factor that has a table of rows and columns."""
 PAIR_CHECKS: Final[tuple[FactorCheck, ...]] = (
-    cells.selected_pairs,
+    cells.selected_cells,
     scores.row_tails,
     cells.missing_cells,
     scores.constant_scores,

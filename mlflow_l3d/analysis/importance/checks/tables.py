@@ -70,8 +70,11 @@ def uneven_spread(record: Importance, evidence: Evidence) -> Iterator[Check]:
     yield Check("L3D015", "info", "Rows are unevenly spread", message, record.factor)
 
 
-def no_score_changes(record: Importance, _: Evidence) -> Iterator[Check]:
-    """L3D010 of pairs and of few rows: none of them varies, as where a seed does not reach the training."""
+def no_score_changes(record: Importance, evidence: Evidence) -> Iterator[Check]:
+    """L3D010 of pairs, and of 3 or 4 rows without an interval: none varies, as if no seed reaches the training."""
+    few_rows = 3 <= len(with_scores(record.table)) < LEAST_EQUAL and math.isnan(record.importance_corrected_ci_low)
+    if not (evidence.tables_are_golden or few_rows):
+        return
     pairs = record.table[np.isfinite(record.table).all(axis=1)]
     if len(pairs) < 2 or np.ptp(pairs, axis=1).any() or are_equal(pairs.reshape(-1)):
         return
@@ -84,12 +87,6 @@ def no_score_changes(record: Importance, _: Evidence) -> Iterator[Check]:
         "seed does not reach the training: compare the predictions of two such runs, or raise mitigation_runs."
     )
     yield Check("L3D010", "warning", "No score changes", message, record.factor)
-
-
-def no_score_changes_in_few_rows(record: Importance, evidence: Evidence) -> Iterator[Check]:
-    """L3D010 of 3 or 4 rows, of which none varies: then there is no interval."""
-    if 3 <= len(with_scores(record.table)) < LEAST_EQUAL and math.isnan(record.importance_corrected_ci_low):
-        yield from no_score_changes(record, evidence)
 
 
 def total_variances_differ(record: Importance, evidence: Evidence) -> Iterator[Check]:
