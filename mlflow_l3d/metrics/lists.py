@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from operator import eq
 from typing import Any, Final
@@ -17,7 +16,6 @@ from mlflow_l3d.metrics.base import OF_RANKINGS, OF_TAGS, Metric, OfEach, librar
 
 Array = npt.NDArray[Any]
 
-_DEPTH: Final = 10
 _TO_BIO: Final = {"B": "B", "I": "I", "S": "B", "U": "B", "E": "I", "L": "I", "M": "I"}
 
 
@@ -78,6 +76,10 @@ def ndcg(ranking: Sequence[Hashable], gains: Mapping[Any, float], depth: int) ->
     return gained / ideal
 
 
+def _ndcg(ranking: Sequence[str], gains: Mapping[str, float]) -> float:
+    return ndcg(ranking, gains, depth=10)
+
+
 def _reciprocal_rank(ranking: Sequence[str], gains: Mapping[str, float]) -> float:
     return next((1 / rank for rank, each in enumerate(ranking, 1) if gains.get(each, 0) > 0), 0.0)
 
@@ -89,7 +91,7 @@ def _average_precision(ranking: Sequence[str], gains: Mapping[str, float]) -> fl
 
 def _recall(ranking: Sequence[str], gains: Mapping[str, float]) -> float:
     relevant = {each for each, gain in gains.items() if gain > 0}
-    return len(relevant.intersection(ranking[:_DEPTH])) / len(relevant)
+    return len(relevant.intersection(ranking[:10])) / len(relevant)
 
 
 def _of_each(score: Callable[[Sequence[str], Mapping[str, float]], float]) -> OfEach:
@@ -124,30 +126,12 @@ METRICS: Final = (
         needs="nervaluate",
     ),
     *(
-        Metric(
-            name,
-            mean_of(_of_each(score)),
-            OF_RANKINGS,
-            range=(0.0, 1.0),
-            words=words,
-            of_each=_of_each(score),
-            agreement=agreement,
-        )
-        for name, score, words, agreement in (
-            (
-                f"ndcg_at_{_DEPTH}",
-                partial(ndcg, depth=_DEPTH),
-                f"normalised discounted cumulative gain of the first {_DEPTH} ids",
-                "ndcg",
-            ),
-            ("mrr", _reciprocal_rank, "mean reciprocal rank of the first relevant id", "rbo"),
-            ("average_precision", _average_precision, "mean average precision", "rbo"),
-            (
-                f"recall_at_{_DEPTH}",
-                _recall,
-                f"share of the relevant ids among the first {_DEPTH}",
-                f"overlap:k={_DEPTH}",
-            ),
+        Metric(name, mean_of(each), OF_RANKINGS, range=(0.0, 1.0), words=words, of_each=each, agreement=agreement)
+        for name, each, words, agreement in (
+            ("ndcg_at_10", _of_each(_ndcg), "normalised discounted cumulative gain of the first 10 ids", "ndcg"),
+            ("mrr", _of_each(_reciprocal_rank), "mean reciprocal rank of the first relevant id", "rbo"),
+            ("average_precision", _of_each(_average_precision), "mean average precision", "rbo"),
+            ("recall_at_10", _of_each(_recall), "share of the relevant ids among the first 10", "overlap:k=10"),
         )
     ),
 )

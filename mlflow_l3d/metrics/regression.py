@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -48,26 +49,13 @@ PEARSON: Final = Metric(
     range=(-1.0, 1.0),
     words="Pearson's correlation of labels and predictions, 0 where one side is one number only",
 )
+_error: Final = partial(Metric, kinds=OF_NUMBERS, greater_is_better=False, range=(0.0, math.inf), percent=False)
 METRICS: Final = (
     PEARSON,
     Metric("spearman", _spearman, kinds=OF_NUMBERS, range=(-1.0, 1.0), words="the same of their ranks"),
-    *(
-        Metric(
-            name,
-            function,
-            OF_NUMBERS,
-            greater_is_better=False,
-            range=(0.0, math.inf),
-            percent=False,
-            words=words,
-            of_each=of_each,
-        )
-        for name, function, of_each, words in (
-            ("mse", mean_of(_squared), _squared, "mean squared error, in the squared unit of the labels"),
-            ("mae", mean_of(_absolute), _absolute, "mean absolute error, in the unit of the labels"),
-            ("rmse", _rmse, None, "root of the mean squared error, in the unit of the labels"),
-        )
-    ),
+    _error("mse", mean_of(_squared), of_each=_squared, words="mean squared error, in the squared unit of the labels"),
+    _error("mae", mean_of(_absolute), of_each=_absolute, words="mean absolute error, in the unit of the labels"),
+    _error("rmse", _rmse, words="root of the mean squared error, in the unit of the labels"),
 )
 """Metrics of predicted numbers. Each equals that of scipy or scikit-learn."""
 

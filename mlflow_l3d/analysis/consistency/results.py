@@ -201,16 +201,8 @@ def prediction_importance(
         left_out = {"rows": (means_without(rows), golden.consistency), **left_out}
     ratio = float(_ratios(within.consistency, golden.consistency))
     low, high = ratio_interval(ratio, *(_ratios(*each) for each in left_out.values()))
-    return PredictionImportance(
-        factor=within.group,
-        share=ratio,
-        share_ci_low=low,
-        share_ci_high=high,
-        importance=_importance_of(ratio),
-        consistency=within.consistency,
-        rows=len(rows),
-        interval_over=tuple(left_out),
-    )
+    numbers = (ratio, low, high, _importance_of(ratio), within.consistency, len(rows))
+    return PredictionImportance(within.group, *numbers, tuple(left_out))
 
 
 def _importance_of(share: float) -> float:

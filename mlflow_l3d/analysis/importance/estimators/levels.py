@@ -52,16 +52,9 @@ class LevelSquares(MeanSquares):
     def variances(self) -> VarianceComponents:
         """Return the record of the variance components."""
         share = 1 - 1 / self.columns
-        return VarianceComponents(
-            "levels",
-            "anova",
-            rows=self.rows,
-            columns=self.columns,
-            contributed=self.contributed,
-            mitigated=self.mitigated,
-            main=share * (self.of_columns - self.residual) / self.rows,
-            interaction=share * self.residual,
-        )
+        main, interaction = share * (self.of_columns - self.residual) / self.rows, share * self.residual
+        parts = (self.contributed, self.mitigated, main, interaction)
+        return VarianceComponents("levels", "anova", self.rows, self.columns, *parts)
 
 
 def levels_components(table: FloatArray) -> LevelSquares | None:
