@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from operator import eq
 from typing import Any, Final
@@ -107,26 +108,25 @@ def _gains(label: str) -> dict[str, float]:
     return dict.fromkeys(relevant, 1.0) if isinstance(relevant, list) else relevant
 
 
+_fraction: Final = partial(Metric, range=(0.0, 1.0))
 METRICS: Final = (
-    Metric(
+    _fraction(
         "token_accuracy",
         _token_accuracy,
         OF_TAGS,
-        range=(0.0, 1.0),
         words="share of tokens with the right tag; a tag too many or too few is a wrong one",
         agreement="token_match",
     ),
-    Metric(
+    _fraction(
         "entity_f1",
         _entity_f1,
         OF_TAGS,
-        range=(0.0, 1.0),
         words="F1 of whole entities (type, begin and end) of tags like B-PER; of other tags it has no value",
         agreement="entity_f1",
         needs="nervaluate",
     ),
     *(
-        Metric(name, mean_of(each), OF_RANKINGS, range=(0.0, 1.0), words=words, of_each=each, agreement=agreement)
+        _fraction(name, mean_of(each), OF_RANKINGS, words=words, of_each=each, agreement=agreement)
         for name, each, words, agreement in (
             ("ndcg_at_10", _of_each(_ndcg), "normalised discounted cumulative gain of the first 10 ids", "ndcg"),
             ("mrr", _of_each(_reciprocal_rank), "mean reciprocal rank of the first relevant id", "rbo"),

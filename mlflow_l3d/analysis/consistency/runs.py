@@ -168,7 +168,9 @@ def class_agreement(predictions: IntArray, labels: IntArray) -> SeedAgreement:
     }
     intervals = dict.fromkeys(("fleiss_kappa", *names), _UNKNOWN)
     if FEWEST_RUNS <= runs <= MOST_RUNS:
-        without = zip(_means_without(con), (totals.sum(axis=1, keepdims=True) - totals).T, strict=True)
+        without = zip(
+            _means_without(con.mean, con.per_run), (totals.sum(axis=1, keepdims=True) - totals).T, strict=True
+        )
         kappas = np.array([fleiss_kappa(mean, left, predictions.size - examples) for mean, left in without])
         intervals["fleiss_kappa"] = _correlation_interval(together["fleiss_kappa"], kappas)
         each = zip(names, shares, _shares(counts - right, runs - 1), strict=True)
@@ -213,13 +215,12 @@ def pair_spread(measure: str, values: FloatArray, lowest: float = 0.0) -> PairSp
     pairs = values[~np.eye(runs, dtype=bool)]
     per_run = pairs.reshape(runs, runs - 1).mean(axis=1)
     mean, std = float(pairs.mean()), float(pairs.std())
-    spread = PairSpread(measure, mean, *_UNKNOWN, std, *_UNKNOWN, per_run)
     several = FEWEST_RUNS <= runs <= MOST_RUNS
     mean_interval, std_interval = _UNKNOWN, _UNKNOWN
     if lowest < 0 and several:
-        mean_interval = _correlation_interval(mean, _means_without(spread, lowest))
+        mean_interval = _correlation_interval(mean, _means_without(mean, per_run, lowest))
     elif lowest == 0 and runs > 2:
-        mean_interval = share_interval(mean, _means_without(spread))
+        mean_interval = share_interval(mean, _means_without(mean, per_run))
     if several:
         others = ~np.eye(runs - 1, dtype=bool)
         left = [np.delete(np.delete(values, run, axis=0), run, axis=1)[others] for run in range(runs)]
@@ -231,11 +232,9 @@ def pair_spread(measure: str, values: FloatArray, lowest: float = 0.0) -> PairSp
     return PairSpread(measure, mean, *mean_interval, std, *std_interval, per_run)
 
 
-def _means_without(spread: PairSpread, lowest: float = 0.0) -> FloatArray:
+def _means_without(mean: float, per_run: FloatArray, lowest: float = 0.0) -> FloatArray:
     """Return shape (S,): the mean over pairs without a seed, at least three of them."""
-    runs = len(spread.per_run)
-    values: FloatArray = (runs * spread.mean - 2 * spread.per_run) / (runs - 2)
-    return np.clip(values, lowest, 1.0)
+    return np.clip((len(per_run) * mean - 2 * per_run) / (len(per_run) - 2), lowest, 1.0)
 
 
 def _correlation_interval(value: float, without: FloatArray) -> Interval:

@@ -140,27 +140,30 @@ def few_runs(record: Importance, evidence: Evidence) -> Iterator[Check]:
     if rows >= enough and columns >= needed:
         return
     head = f"{counted(rows, 'row')} and {counted(columns, 'column')} with a score"
-    if min(rows, columns) < 2:
-        interval = "for its interval" if model.shared_columns else "rows for its interval"
-        text = f"{head}: at least 2 of each are needed for an importance, 3 {interval}."
-    elif rows < 3 or columns < needed:
-        least = f"at least 3 {'of each' if model.shared_columns else 'rows'}"
-        text = f"{head}: {least} are needed for an interval, so the uncertainty of the importance is unknown."
-    else:
+    if rows >= 3 and columns >= needed:
+        text = (
+            "the interval is wide, and the corrected importance of so few rows may lie too high on average (by about "
+        )
+        text += "0.1 with 5 rows, 0.2 with 3)."
         if model is LEVELS:
-            text = f"{head}: so few rows seldom show whether their scores are skewed. If they are, the interval covers"
-            text = f"{text} 65 to 90 % instead of 95 %."
-        else:
-            text = f"{head}: the interval is wide, and the corrected importance of so few rows may lie too high on"
-            text = f"{text} average (by about 0.1 with 5 rows, 0.2 with 3)."
-        yield Check("L3D007", "info", "Few runs", text, record.factor)
+            text = (
+                "so few rows seldom show whether their scores are skewed. If they are, the interval covers 65 to 90 % "
+            )
+            text += "instead of 95 %."
+        yield Check("L3D007", "info", "Few runs", f"{head}: {text}", record.factor)
         return
+    if min(rows, columns) < 2:
+        rows_alone = "" if model.shared_columns else "rows "
+        text = f"at least 2 of each are needed for an importance, 3 {rows_alone}for its interval."
+    else:
+        least = "of each" if model.shared_columns else "rows"
+        text = f"at least 3 {least} are needed for an interval, so the uncertainty of the importance is unknown."
     # A list that is complete, and pairs, have no more columns to ask for.
     fixed = evidence.tables_are_golden or model is LEVELS
-    more = ("mitigation_runs",) if fixed else ("mitigation_runs", "investigation_runs")
-    paper = "10 columns with 20 to 100 rows" if len(more) > 1 else "20 to 100 rows"
-    message = f"{text} The paper uses {paper}; raise {' or '.join(more)}."
-    yield Check("L3D007", "warning", "Few runs", message, record.factor)
+    advice = "20 to 100 rows; raise mitigation_runs"
+    if not fixed:
+        advice = "10 columns with 20 to 100 rows; raise mitigation_runs or investigation_runs"
+    yield Check("L3D007", "warning", "Few runs", f"{head}: {text} The paper uses {advice}.", record.factor)
 
 
 def joint_product(evidence: Evidence) -> Iterator[Check]:
