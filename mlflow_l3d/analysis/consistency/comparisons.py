@@ -17,7 +17,6 @@ from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVot
 from mlflow_l3d.analysis.consistency.groups import (
     Comparison,
     Places,
-    RunAgreement,
     RunGroup,
     Sums,
     fleiss_kappa,
@@ -80,7 +79,7 @@ class VoteGroup(RunGroup[Sums]):
             comparisons[at] = int(self.votes[places, 0].sum()) - len(places)
         right = self._right.astype(np.int64)
         correct = int((right * (right - 1)).sum()) // 2
-        sums = Sums(int(comparisons.sum()) // 2, int(agreed.sum()) // 2, correct, RunAgreement.of(agreed, comparisons))
+        sums = Sums.of(agreed, comparisons, correct)
         kappa = fleiss_kappa(sums.consistency, self.votes[:, 1:].sum(axis=0, dtype=np.int64), self.predictions)
         variance, population = self._variances(sums)
         return replace(sums, kappa=kappa, variance=variance, population=population)

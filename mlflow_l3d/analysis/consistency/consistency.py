@@ -137,7 +137,7 @@ class Stability:
         columns too, where every row has the same ones.
         """
         runs, records = self._comparable, self.consistencies()
-        if self._shares is None or not runs.measures or GOLDEN not in records:
+        if self._shares is None or runs.grouping not in ("rows", "pairs") or GOLDEN not in records:
             return {}
         golden = records.pop(GOLDEN)
         every = self._shares.groups.values()
@@ -157,7 +157,7 @@ class Stability:
             else:
                 if runs.shared_columns and (columns := self._without_columns(factor)) is not None:
                     left_out["columns"] = columns, golden.consistency
-                left_out["golden runs"] = within.consistency, self._found(Group(GOLDEN, GOLDEN)).per_run.without
+                left_out["golden runs"] = within.consistency, self._found(Group(GOLDEN, GOLDEN)).without_run
             importances[factor] = prediction_importance(within, golden, of_rows, left_out)
         return importances
 
@@ -177,7 +177,7 @@ class Stability:
         if self._shares is None:
             return [math.nan] * len(self._runs)
         return [
-            mean_of_known([float(self._found(group).per_run.agreement[number]) for group, number in runs])
+            mean_of_known([float(self._found(group).run_agreement[number]) for group, number in runs])
             for runs in self._runs
         ]
 
