@@ -96,11 +96,9 @@ def crossed_components(table: FloatArray) -> MeanSquares | None:
     table = with_scores(table)
     if min(table.shape) < 2:
         return None
-    return _mean_squares(effects(table)) if np.isfinite(table).all() else unbalanced_components(table)
-
-
-def _mean_squares(parts: Effects) -> MeanSquares:
-    rows, columns = parts.residuals.shape
+    if not np.isfinite(table).all():
+        return unbalanced_components(table)
+    parts, (rows, columns) = effects(table), table.shape
     squares = (
         columns * float(parts.of_rows @ parts.of_rows) / (rows - 1),
         float(np.square(parts.residuals).sum()) / ((rows - 1) * (columns - 1)),
