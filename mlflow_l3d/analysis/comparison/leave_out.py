@@ -127,8 +127,18 @@ def shares(
         scores = np.array([whole for whole, _ in parts])
         moved = np.concatenate([whole - without for whole, without in parts]) * (1 - 1 / sizes[run])
         return scores, run, example, moved - (np.bincount(run, moved, minlength=runs) / sizes)[run]
-    group = np.random.default_rng(0).permutation(examples)[example] % GROUPS
-    return _of_groups(metric, run, group, labels, predictions, classes)
+    # A group is the same examples in every run.
+    group, whole_scores, found = np.random.default_rng(0).permutation(examples)[example] % GROUPS, [], []
+    for number, (start, end) in enumerate(_slices(run)):
+        truth, guess, groups = labels[start:end], predictions[start:end], group[start:end]
+        whole_scores.append(score(metric, truth, guess, classes))
+        present, counts = np.unique(groups, return_counts=True)
+        kept = [groups != each for each in present]
+        without = [score(metric, truth[rest], guess[rest], classes) if rest.any() else math.nan for rest in kept]
+        share = (whole_scores[-1] - np.array(without)) * (1 - counts / len(groups))
+        found.append((np.full(len(present), number), present, share - share.mean()))
+    of_runs, units, moved = (np.concatenate(part) for part in zip(*found, strict=True))
+    return np.array(whole_scores), of_runs, units, moved
 
 
 _OF_EACH: Final = ("f1_macro", "matthews_corrcoef")
@@ -138,28 +148,3 @@ _OF_EACH: Final = ("f1_macro", "matthews_corrcoef")
 def _slices(run: IntArray) -> Iterator[tuple[int, int]]:
     """Yield where each run begins and ends."""
     return pairwise(np.flatnonzero(np.r_[True, np.diff(run) > 0, True]).tolist())
-
-
-def _of_groups(
-    metric: Metric,
-    run: IntArray,
-    group: IntArray,
-    labels: npt.NDArray[Any],
-    predictions: npt.NDArray[Any],
-    classes: int | None,
-) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
-    """Leave out a group of examples at a time, whatever the metric; a group is the same examples in every run."""
-    scores, found = [], []
-    for number, (start, end) in enumerate(_slices(run)):
-        truth, guess, groups = labels[start:end], predictions[start:end], group[start:end]
-        whole = score(metric, truth, guess, classes)
-        present, sizes = np.unique(groups, return_counts=True)
-        other_groups = [groups != each for each in present]
-        without = [
-            score(metric, truth[rest], guess[rest], classes) if rest.any() else math.nan for rest in other_groups
-        ]
-        share = (whole - np.array(without)) * (1 - sizes / len(groups))
-        scores.append(whole)
-        found.append((np.full(len(present), number), present, share - share.mean()))
-    runs, units, moved = (np.concatenate(part) for part in zip(*found, strict=True))
-    return np.array(scores), runs, units, moved
