@@ -202,11 +202,9 @@ class Analysis:
         """Return one row per factor: verdict, numbers, rows used, cells missing; largest corrected importance first."""
         rows = []
         for name, record in self.importances.items():
-            place = (
-                {"factor": name} if name in self.strategies else {"factor": name, "verdict": self.verdict(name).word}
-            )
+            verdict = {} if name in self.strategies else {"verdict": self.verdict(name).word}
             counts = {"rows_used": record.rows_used, "cells_missing": record.cells_missing}
-            rows.append({**place, **self.numbers(name), **counts})
+            rows.append({"factor": name, **verdict, **self.numbers(name), **counts})
         frame = pd.DataFrame(rows)
         for name in ("importance", "importance_corrected"):
             frame[name] = frame.get(name, math.nan)
