@@ -19,11 +19,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mlflow_l3d.analysis.importance.estimate import (
-    ATANH,
     BOUNDARY_TAIL,
     SMALLEST_SHARE,
     Estimate,
     Variances,
+    atanh_left,
+    importance_of_atanh,
     importance_of_variances,
     leave_out,
     log_ratio,
@@ -259,7 +260,7 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     if pairs.rows < 3 or not (sigma2 > 0 and tau2 > 0):
         return Estimate(variances, pairs)
     without = radial_variances_without_each(sets, place)
-    jackknife = leave_out(tau2, sigma2 - tau2, without, scale=ATANH)
+    jackknife = leave_out(tau2, sigma2 - tau2, without, scale=atanh_left, importance=importance_of_atanh)
     return Estimate(variances, pairs, jackknife, partial(nested_limits, pairs), (without,))
 
 
