@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,29 @@ LEVEL: Final = 0.95
 """Confidence level of every interval, unless another is asked for."""
 SHARE_ROUNDING: Final = 1e-12
 """Shares that differ by no more are equal."""
+
+
+class Range(NamedTuple):
+    """A number with its interval; nan if unknown."""
+
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+
+    def times(self, other: Range) -> Range:
+        """Return the product of two positive numbers: the errors of their logarithms are independent."""
+        value, both = self.value * other.value, (self, other)
+        positive = value > 0 and all(each.low > 0 for each in both)
+        half = math.hypot(*(math.log(each.high / each.low) / 2 for each in both)) if positive else math.nan
+        return Range(value, value * math.exp(-half), value * math.exp(half))
+
+    def plus(self, other: Range) -> Range:
+        """Return the sum of two numbers, whose errors are independent."""
+        half = math.hypot(self.high - self.low, other.high - other.low) / 2
+        return Range(value := self.value + other.value, value - half, value + half)
+
+
+UNKNOWN: Final = Range()
 
 
 def with_interval(name: str) -> tuple[str, str, str]:

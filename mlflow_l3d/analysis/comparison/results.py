@@ -10,8 +10,8 @@ import pandas as pd
 
 from mlflow_l3d.analysis.comparison.difference import Spread
 from mlflow_l3d.analysis.comparison.families import OverTasks
-from mlflow_l3d.analysis.comparison.wins import ExampleWins, Share
-from mlflow_l3d.analysis.intervals import LEVEL, with_interval
+from mlflow_l3d.analysis.comparison.wins import ExampleWins
+from mlflow_l3d.analysis.intervals import LEVEL, Range, with_interval
 from mlflow_l3d.metrics.base import Metric
 
 BETTER: Final = "better"
@@ -91,8 +91,8 @@ class Difference:
     joint_high: float
     verdict: str
     probability_better: float
-    run_wins: Share
-    pair_wins: Share
+    run_wins: Range
+    pair_wins: Range
     example_wins: ExampleWins
     spread: Spread
     runs_needed: dict[float, float]

@@ -14,38 +14,27 @@ from mlflow_l3d.analysis.comparison.covariance import same_cells
 from mlflow_l3d.analysis.comparison.system import Pairing, System, paired
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN, all_drawn
 from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, jackknife_variance, t_quantile
+from mlflow_l3d.analysis.intervals import LEVEL, UNKNOWN, FloatArray, IntArray, Range, jackknife_variance, t_quantile
 
 _OfSetting: TypeAlias = tuple[System, System, Pairing, tuple[IntArray, IntArray]]
 _MOST: Final = 1000
 """Runs of each system among which a density is looked for."""
 
 
-class Share(NamedTuple):
-    """A share with its interval; nan if it is not known."""
-
-    value: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
-
-
-_UNKNOWN: Final = Share()
-
-
-def _share(value: float, variance: float, draws: float, level: float, quantile: float | None = None) -> Share:
+def _share(value: float, variance: float, draws: float, level: float, quantile: float | None = None) -> Range:
     """Return Wilson's interval of a share: of as many draws as would have the variance, or `draws` if it has none.
 
     There is no interval if the variance is not known.
     """
     if math.isnan(variance):
-        return Share(value)
+        return Range(value)
     if not (variance > 0 and 0 < value < 1):
-        return Share(value, *wilson_interval(value * draws, draws, level=level))
+        return Range(value, *wilson_interval(value * draws, draws, level=level))
     draws = value * (1 - value) / variance
-    return Share(value, *wilson_interval(value * draws, draws, quantile, level=level))
+    return Range(value, *wilson_interval(value * draws, draws, quantile, level=level))
 
 
-def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examples: float, level: float) -> Share:
+def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examples: float, level: float) -> Range:
     """Return the probability that a run of one system scores better than a run of the other, drawn independently.
 
     Parameters
@@ -124,7 +113,7 @@ def _independent_wins(first: FloatArray, second: FloatArray, pairing: Pairing) -
     return value, changes
 
 
-def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_examples: float, level: float) -> Share:
+def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_examples: float, level: float) -> Range:
     """Return the probability that a run of one system scores better than that of the other with its configurations.
 
     Parameters as for :func:`run_wins`; nan if no runs are shared. The limits of Clopper and Pearson (1934) hold for as
@@ -135,7 +124,7 @@ def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_exam
     values, gaps, moved, count = [], [], np.zeros(one.runs), len(pairing.first)
     for first, second, partners, (runs, _) in _by_setting(one, other, pairing):
         if len(partners.first) < 2:
-            return _UNKNOWN
+            return UNKNOWN
         gaps.append(sign * (first.scores[partners.first] - second.scores[partners.second]))
         wins = _points(gaps[-1])
         values.append(float(wins.mean()))
@@ -149,7 +138,7 @@ def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_exam
         draws = min(len(gap), value * (1 - value) / variance * fewer)
     won, tail = value * draws, (1 - level) / 2
     low = float(betaincinv(won, draws - won + 1, tail)) if value > 0 else 0.0
-    return Share(value, low, float(betaincinv(won + 1, draws - won, 1 - tail)) if value < 1 else 1.0)
+    return Range(value, low, float(betaincinv(won + 1, draws - won, 1 - tail)) if value < 1 else 1.0)
 
 
 def _points(differences: FloatArray) -> FloatArray:
@@ -186,8 +175,8 @@ class ExampleWins:
         Test examples that ten runs of both saw; the shares are over these, and nan below ten.
     """
 
-    first: Share = _UNKNOWN
-    second: Share = _UNKNOWN
+    first: Range = UNKNOWN
+    second: Range = UNKNOWN
     first_always: float = math.nan
     second_always: float = math.nan
     examples: int = 0

@@ -164,10 +164,8 @@ def scored_agreement(
         forms, which = different_forms(scoring, answers, place)
         truth = truth_form(scoring, label, place)
         chance += _chance(scoring, forms) / len(labels)
-        for total, values in zip(
-            sums, (pairs_of(scoring, forms), matrix_with_truth(scoring, forms, truth)), strict=True
-        ):
-            total += values[np.ix_(which, which)]
+        for at, values in enumerate((pairs_of(scoring, forms), matrix_with_truth(scoring, forms, truth))):
+            sums[at] += values[np.ix_(which, which)]
     names = ("consistency", "correct_consistency")
     pairs = {name: pair_spread(name, total / len(labels)) for name, total in zip(names, sums, strict=True)}
     return pairs, beyond_chance(pairs["consistency"].mean, chance)
