@@ -252,11 +252,9 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     of_sets = [values.var(ddof=1) for column in sets.T if len(values := column[np.isfinite(column)]) >= 2]
     squares = float(_half_squares(sets, place).sum()) / pairs.rows, float(np.mean(of_sets))
     tau2, sigma2 = (square if square > floor else 0.0 for square in squares)
-    variances = VarianceComponents(
-        *("radial", "jansen", pairs.rows, 2, tau2, sigma2 - tau2),
-        total=max(sigma2, tau2),
-        contributed_degrees=pairs.rows,
-    )
+    size, total = (pairs.rows, 2), max(sigma2, tau2)
+    parts = (tau2, sigma2 - tau2)
+    variances = VarianceComponents("radial", "jansen", *size, *parts, total=total, contributed_degrees=pairs.rows)
     if pairs.rows < 3 or not (sigma2 > 0 and tau2 > 0):
         return Estimate(variances, pairs)
     without = radial_variances_without_each(sets, place)
