@@ -60,26 +60,24 @@ METRICS: Final = (
 """Metrics of predicted numbers. Each equals that of scipy or scikit-learn."""
 
 
-def numbers(values: npt.ArrayLike, what: str, axes: int) -> Floats:
+def numbers(values: npt.ArrayLike, what: str) -> Floats:
     """Return numbers as a copy in float64.
 
     Parameters
     ----------
     values
-        Any shape of `axes` axes.
+        Shape (n,).
     what
         What they are, for the message.
-    axes
-        How many axes they must have.
 
     Raises
     ------
     ValueError
-        If the axes are others, or something is not a finite number.
+        If they have not one axis, or something is not a finite number.
     """
     array: npt.NDArray[Any] = np.asarray(values)
-    if array.ndim != axes or array.dtype.kind not in "iufb":
-        raise ValueError(f"{what} must have {axes} axes of numbers, got shape {array.shape} of {array.dtype}")
+    if array.ndim != 1 or array.dtype.kind not in "iufb":
+        raise ValueError(f"{what} must be one axis of numbers, got shape {array.shape} of {array.dtype}")
     copied: Floats = array.astype(np.float64)
     if not np.isfinite(copied).all():
         raise ValueError(f"{what} must be finite, {int((~np.isfinite(copied)).sum())} are not")
