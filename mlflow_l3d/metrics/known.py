@@ -215,9 +215,7 @@ def scores_of(
     form = form_of(kind)
     truth, guess = form.labels(labels), form.predictions(predictions)
     if len(truth) != len(guess) or not len(truth):
-        raise ValueError(
-            f"labels and predictions must be equally many, at least one, not {len(truth)} and {len(guess)}"
-        )
+        raise ValueError(f"labels and predictions must be equally many, at least one: {len(truth)} and {len(guess)}")
     of_classes = classes if form.has_classes else None
     wanted_names = {*only} or {*own, *(metric.name for metric in of_kind(kind))}
     metrics = [each for each in registered().values() if each.name in wanted_names and kind in each.kinds]
