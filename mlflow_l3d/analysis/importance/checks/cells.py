@@ -121,11 +121,8 @@ def on_searched_split(cells: pd.DataFrame, splits: Sequence[Mapping[str, int]]) 
     """
     has_split = np.zeros(len(cells), dtype=bool)
     for split in splits:
-        same = np.ones(len(cells), dtype=bool)
-        for factor, seed in split.items():
-            column = f"seed.{factor}"
-            same &= cells[column].eq(seed).fillna(value=False).to_numpy(dtype=bool) if column in cells else False
-        has_split |= same
+        seeds = cells.reindex(columns=[f"seed.{factor}" for factor in split])
+        has_split |= seeds.eq(list(split.values())).fillna(value=False).all(axis=1).to_numpy(dtype=bool)
     return has_split
 
 
