@@ -124,7 +124,7 @@ def _kept(
         table = draw(generator, name, rows, columns, setting)
         pilot = model.estimate(table)
         assert pilot is not None
-        outlook = Outlook.measured(pilot.components, model, model.without_each(table))
+        outlook = Outlook.measured(pilot.components, model, pilot.without)
         found = design.needed(HALF_WIDTH, outlook, assurance=ASSURANCE)
         cells = math.inf if found.rows is None else (found.cells or 0)
         needed.append(cells)

@@ -241,7 +241,9 @@ def _f_test(scores: Array, golden: Array, model: TableModel) -> float:
     """Return the p-value of the F test of the two total variances, which takes scores to be normal."""
     from scipy.stats import f
 
-    squares = model.components(scores)
+    estimate = model.estimate(scores)
+    assert estimate is not None
+    squares = estimate.squares
     assert squares is not None
     ratio = f(squares.total_degrees, len(golden) - 1)
     seen = squares.total / golden.var(ddof=1)

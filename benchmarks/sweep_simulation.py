@@ -135,7 +135,7 @@ def recorded(table: np.ndarray, golden: np.ndarray, design: str) -> Importance:
     if design == "radial":
         return design_named(design).importances(scores)[FACTOR]
     estimate = design_named(design).estimate(scores, FACTOR)
-    blank = Importance(FACTOR, *[NAN] * 10, table, golden, len(table), 0, 0, design=design)
+    blank = Importance(FACTOR, *[NAN] * 7, table, golden, len(table), 0, 0, design=design)
     if estimate is None:
         return blank
     low, high = estimate.interval()

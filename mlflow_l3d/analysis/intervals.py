@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,29 @@ LEVEL: Final = 0.95
 """Confidence level of every interval, unless another is asked for."""
 SHARE_ROUNDING: Final = 1e-12
 """Shares that differ by no more are equal."""
+
+
+class Range(NamedTuple):
+    """A number with its interval; nan if unknown."""
+
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+
+    def times(self, other: Range) -> Range:
+        """Return the product of two positive numbers: the errors of their logarithms are independent."""
+        value, both = self.value * other.value, (self, other)
+        positive = value > 0 and all(each.low > 0 for each in both)
+        half = math.hypot(*(math.log(each.high / each.low) / 2 for each in both)) if positive else math.nan
+        return Range(value, value * math.exp(-half), value * math.exp(half))
+
+    def plus(self, other: Range) -> Range:
+        """Return the sum of two numbers, whose errors are independent."""
+        half = math.hypot(self.high - self.low, other.high - other.low) / 2
+        return Range(value := self.value + other.value, value - half, value + half)
+
+
+UNKNOWN: Final = Range()
 
 
 def with_interval(name: str) -> tuple[str, str, str]:
@@ -45,6 +68,13 @@ def t_quantile(degrees: float, level: float = LEVEL) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, 1 - (1 - level) / 2))
+
+
+def t_p_value(difference: float, error: float, degrees: float) -> float:
+    """Return the two-sided p-value of "no difference" by Student's t."""
+    from scipy.special import stdtr
+
+    return 2 * float(stdtr(degrees, -abs(difference) / error))
 
 
 def jackknife_variance(left_out: FloatArray) -> float:
@@ -122,6 +152,8 @@ def share_interval(estimate: float, left_out: FloatArray) -> tuple[float, float]
     On the logit scale, where all shares lie between 0 and 1, else on their own, cut at 0 and 1. t quantiles with one
     degree of freedom less than units.
     """
+    from scipy.special import expit, logit
+
     if len(left_out) < 3 or not np.isfinite(left_out).all() or np.ptp(left_out) <= SHARE_ROUNDING:
         return math.nan, math.nan
     # A share of 1 that was summed may fall short of it by a rounding error, whose logit is one of no meaning.
@@ -129,9 +161,8 @@ def share_interval(estimate: float, left_out: FloatArray) -> tuple[float, float]
     if every.min() <= SHARE_ROUNDING or every.max() >= 1 - SHARE_ROUNDING:
         half = _half_width([left_out])
         return max(0.0, estimate - half), min(1.0, estimate + half)
-    half = _half_width([np.log(left_out) - np.log1p(-left_out)])
-    centre = math.log(estimate) - math.log1p(-estimate)
-    return _share(centre - half), _share(centre + half)
+    centre, half = logit(estimate), _half_width([logit(left_out)])
+    return float(expit(centre - half)), float(expit(centre + half))
 
 
 def ratio_interval(estimate: float, *left_out: FloatArray, level: float = LEVEL) -> tuple[float, float]:
@@ -165,8 +196,3 @@ def ratio_interval(estimate: float, *left_out: FloatArray, level: float = LEVEL)
 def _half_width(left_out: Sequence[FloatArray], level: float = LEVEL) -> float:
     degrees = min(len(values) for values in left_out) - 1
     return t_quantile(degrees, level) * math.sqrt(sum(jackknife_variance(values) for values in left_out))
-
-
-def _share(logit: float) -> float:
-    part = math.exp(-abs(logit))
-    return (1 if logit >= 0 else part) / (1 + part)

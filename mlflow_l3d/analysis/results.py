@@ -161,8 +161,11 @@ class Analysis:
             for name, value in self.numbers(group, details=details).items():
                 if name in OF_ALL_FACTORS:
                     values[name] = value
-                elif _logged(name, value) and name not in withheld:
+                elif not (name in _IN_FILES or name in withheld or name.startswith(_OF_FILES)):
                     values[f"{name}{suffix}"] = value
+            # One that is 0 for most approaches only above 0.
+            if values.get(f"unparsed_share{suffix}") == 0:
+                del values[f"unparsed_share{suffix}"]
         if details and self.examples is not None:
             values |= self.examples.shares()
         return values | {"cells_failed": float(self.cells_failed)}
@@ -199,19 +202,12 @@ class Analysis:
         """Return one row per factor: verdict, numbers, rows used, cells missing; largest corrected importance first."""
         rows = []
         for name, record in self.importances.items():
-            place = (
-                {"factor": name} if name in self.strategies else {"factor": name, "verdict": self.verdict(name).word}
-            )
+            verdict = {} if name in self.strategies else {"verdict": self.verdict(name).word}
             counts = {"rows_used": record.rows_used, "cells_missing": record.cells_missing}
-            rows.append({**place, **self.numbers(name), **counts})
+            rows.append({"factor": name, **verdict, **self.numbers(name), **counts})
         frame = pd.DataFrame(rows)
         for name in ("importance", "importance_corrected"):
             frame[name] = frame.get(name, math.nan)
         return frame.sort_values(
             ["importance_corrected", "importance"], ascending=False, na_position="last", ignore_index=True
         )
-
-
-def _logged(name: str, value: float) -> bool:
-    """Return whether a parent has a number of a factor as a metric; one that is 0 for most approaches only above 0."""
-    return not (name in _IN_FILES or name.startswith(_OF_FILES) or (name == "unparsed_share" and value == 0))

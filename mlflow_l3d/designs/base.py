@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.comparable import Comparable
+from mlflow_l3d.analysis.consistency.comparable import Comparable, Grouping
 from mlflow_l3d.analysis.importance.checks.evidence import FactorCheck
 from mlflow_l3d.analysis.importance.checks.report import TABLE_CHECKS
 from mlflow_l3d.analysis.importance.estimate import Estimate
@@ -66,7 +66,7 @@ class Estimator(ABC):
     """How the columns of the table of a factor belong together."""
     factor_checks: ClassVar[tuple[FactorCheck, ...]] = TABLE_CHECKS
     """What is checked of each factor."""
-    compares: ClassVar[type[Comparable]] = Comparable
+    compares: ClassVar[Grouping] = "rows"
     """Which runs are compared with each other for consistency."""
     planning: ClassVar[TableModel | None] = None
     """By what its precision is reckoned before a run; None if that is not known."""
@@ -207,7 +207,7 @@ class Estimator(ABC):
     @classmethod
     def comparable(cls, factors: Sequence[str]) -> Comparable:
         """Return which runs are compared with each other for consistency."""
-        return cls.compares(factors, shared_columns=cls.model.shared_columns)
+        return Comparable(factors, cls.compares, shared_columns=cls.model.shared_columns)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from typing import ClassVar, Literal
 
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.comparable import WholeTables
 from mlflow_l3d.analysis.importance.checks.report import BASELINE_CHECKS
 from mlflow_l3d.analysis.importance.estimators import CROSSED
 from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing
@@ -35,7 +34,7 @@ class _Baseline(TableDesign):
     baseline = True
     ablates = False
     model = CROSSED
-    compares = WholeTables
+    compares = "tables"
     factor_checks = BASELINE_CHECKS
     name: ClassVar[Literal["random", "fixed"]]
 

@@ -211,16 +211,7 @@ class SeedsDesign:
         for index, seed in enumerate(self.seeds):
             deciding = seed if self.repeated is None else self.repeated
             seeds = {SEED: seed, **self.split_seeds, **derived_seeds(deciding, self.all_factors)}
-            yield Cell(
-                phase="golden",
-                factor=None,
-                row=None,
-                column=None,
-                index=index,
-                configurations={SEED: index},
-                seeds=seeds,
-                key=cell_key(self.context_key, seeds),
-            )
+            yield Cell("golden", None, None, None, index, {SEED: index}, seeds, cell_key(self.context_key, seeds))
 
 
 def derived_seeds(seed: int, factors: Sequence[str]) -> dict[str, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mlflow_l3d.analysis.consistency.comparable import EveryLevel
 from mlflow_l3d.analysis.importance.estimators import LEVELS
 from mlflow_l3d.cells.cell import Cell, cell_key
 from mlflow_l3d.designs import words
@@ -26,7 +25,7 @@ class LevelsDesign(CrossedDesign):
     words = words.LEVELS
     model = LEVELS
     planning = None
-    compares = EveryLevel
+    compares = "levels"
     lists = True
     products = repeats = ablates = False
     stops = ()

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.comparable import Pairs
 from mlflow_l3d.analysis.importance.checks.report import PAIR_CHECKS
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators import RADIAL
@@ -39,7 +38,7 @@ class RadialDesign(Design):
 
     name = "radial"
     repeats = True
-    compares = Pairs
+    compares = "pairs"
     factor_checks = PAIR_CHECKS
     words = Words(
         table="Each row is a pair of runs that differ in {factor} only. The difference within a row is what it "

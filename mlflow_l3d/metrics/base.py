@@ -15,11 +15,6 @@ from mlflow_l3d.errors import L3DError
 
 Score: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any]], float]
 """Labels and predictions, shape (n,) both, to one number."""
-ScoreOfClasses: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any], int], float]
-"""Labels, predictions and how many classes are distinguished to one number."""
-ScoresOfMany: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any], int], npt.NDArray[np.float64]]
-"""Labels (n,), predictions (m, n) and how many classes are distinguished to one number a row."""
-
 OfEach: TypeAlias = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[np.float64]]
 """Labels and predictions, shape (n,) both, to one number an example."""
 
@@ -64,10 +59,12 @@ class Metric:
     opt_in
         Whether only approaches that name it in their attribute `metrics` record it, and can be investigated by it.
     of_classes
-        The same where it is known how many classes are distinguished, for a score that depends on it: also on those
-        that neither a label nor a prediction has. Results, early stopping and pruning take it before `function`.
+        Labels, predictions and how many classes are distinguished to a number, for a score that depends on that: also
+        on classes that neither a label nor a prediction has. Results, early stopping and pruning take it before
+        `function`.
     of_many
-        What `of_classes` gives for many predictions of the same examples, if it is faster than one at a time.
+        What `of_classes` gives for many predictions of the same examples, shape (m, n), if it is faster than one at a
+        time.
     of_each
         Labels and predictions, as of `function`, to one number an example, shape (n,), where the score is their mean.
     agreement
@@ -88,8 +85,8 @@ class Metric:
     words: str = ""
     secondary: bool = False
     opt_in: bool = False
-    of_classes: ScoreOfClasses | None = None
-    of_many: ScoresOfMany | None = None
+    of_classes: Callable[[npt.NDArray[Any], npt.NDArray[Any], int], float] | None = None
+    of_many: Callable[[npt.NDArray[Any], npt.NDArray[Any], int], npt.NDArray[np.float64]] | None = None
     of_each: OfEach | None = None
     agreement: str = ""
     needs: str = ""

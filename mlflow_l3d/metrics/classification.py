@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -134,35 +135,26 @@ def _even(classes: int) -> float:
     return 1 / classes
 
 
-_accuracy: Final = mean_of(_is_right)
-_FRACTION: Final = (0.0, 1.0)
+_fraction: Final = partial(Metric, range=(0.0, 1.0))
 
-F1_MACRO: Final = Metric(
+F1_MACRO: Final = _fraction(
     "f1_macro",
     f1_macro,
-    range=_FRACTION,
     chance=_even,
     words="mean over the classes of the harmonic mean of precision and recall",
     of_classes=f1_macro,
     of_many=f1_macro_of_many,
 )
 METRICS: Final = (
-    Metric("accuracy", _accuracy, range=_FRACTION, chance=_even, words="share of right predictions", of_each=_is_right),
-    Metric(
-        "precision_macro",
-        _precision_macro,
-        range=_FRACTION,
-        words="mean over the classes of the share of its predictions that are right",
-        secondary=True,
-        of_classes=_precision_macro,
-    ),
-    Metric(
-        "recall_macro",
-        _recall_macro,
-        range=_FRACTION,
-        words="mean over the classes of the share of its examples that are predicted right",
-        secondary=True,
-        of_classes=_recall_macro,
+    _fraction("accuracy", mean_of(_is_right), chance=_even, words="share of right predictions", of_each=_is_right),
+    *(
+        _fraction(
+            name, mean, secondary=True, words=f"mean over the classes of the share of its {what}", of_classes=mean
+        )
+        for name, mean, what in (
+            ("precision_macro", _precision_macro, "predictions that are right"),
+            ("recall_macro", _recall_macro, "examples that are predicted right"),
+        )
     ),
     F1_MACRO,
     Metric(
@@ -171,10 +163,9 @@ METRICS: Final = (
         range=(-1.0, 1.0),
         words="Matthews' correlation of labels and predictions, 0 where one side has one class only",
     ),
-    Metric(
+    _fraction(
         "f1_macro_published",
         _f1_macro_published,
-        range=_FRACTION,
         chance=lambda classes: 1 / (classes + 1),
         words="F1 macro with one more class, of F1 0, where an answer names no class",
         opt_in=True,

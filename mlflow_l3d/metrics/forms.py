@@ -191,8 +191,8 @@ FORMS: Final = {
         Form(
             "regression",
             "finite numbers",
-            partial(numbers, what="labels", axes=1),
-            partial(numbers, what="predictions", axes=1),
+            partial(numbers, what="labels"),
+            partial(numbers, what="predictions"),
             has_numbers=True,
         ),
         Form("generation", "texts", *_held(_reference, _text)),

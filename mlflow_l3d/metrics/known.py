@@ -215,8 +215,7 @@ def scores_of(
     form = form_of(kind)
     truth, guess = form.labels(labels), form.predictions(predictions)
     if len(truth) != len(guess) or not len(truth):
-        msg = f"labels and predictions must be equally many, at least one, got {len(truth)} and {len(guess)}"
-        raise ValueError(msg)
+        raise ValueError(f"labels and predictions must be equally many, at least one: {len(truth)} and {len(guess)}")
     of_classes = classes if form.has_classes else None
     wanted_names = {*only} or {*own, *(metric.name for metric in of_kind(kind))}
     metrics = [each for each in registered().values() if each.name in wanted_names and kind in each.kinds]
@@ -272,12 +271,18 @@ def pseudo_values(
     """
     if metric.of_each is not None:
         return metric.of_each(labels, predictions)
+    whole, without = scores_without(metric, labels, predictions, classes)
+    return len(labels) * whole - (len(labels) - 1) * without
+
+
+def scores_without(
+    metric: Metric, labels: npt.NDArray[Any], predictions: npt.NDArray[Any], classes: int | None
+) -> tuple[float, npt.NDArray[np.float64]]:
+    """Return the score, and that without each example, shape (n,); parameters as for :func:`pseudo_values`."""
     import pandas as pd
 
-    count = len(labels)
-    whole = score(metric, labels, predictions, classes)
-    pairs = np.stack([pd.factorize(labels)[0], pd.factorize(predictions)[0]])
     # Examples with equal label and prediction are worth the same.
+    pairs = np.stack([pd.factorize(labels)[0], pd.factorize(predictions)[0]])
     _, first, kind = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
     without = [score(metric, np.delete(labels, place), np.delete(predictions, place), classes) for place in first]
-    return (count * whole - (count - 1) * np.array(without))[kind.reshape(-1)]
+    return score(metric, labels, predictions, classes), np.array(without)[kind.reshape(-1)]

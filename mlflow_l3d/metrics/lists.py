@@ -17,7 +17,6 @@ from mlflow_l3d.metrics.base import OF_RANKINGS, OF_TAGS, Metric, OfEach, librar
 
 Array = npt.NDArray[Any]
 
-_DEPTH: Final = 10
 _TO_BIO: Final = {"B": "B", "I": "I", "S": "B", "U": "B", "E": "I", "L": "I", "M": "I"}
 
 
@@ -78,6 +77,10 @@ def ndcg(ranking: Sequence[Hashable], gains: Mapping[Any, float], depth: int) ->
     return gained / ideal
 
 
+def _ndcg(ranking: Sequence[str], gains: Mapping[str, float]) -> float:
+    return ndcg(ranking, gains, depth=10)
+
+
 def _reciprocal_rank(ranking: Sequence[str], gains: Mapping[str, float]) -> float:
     return next((1 / rank for rank, each in enumerate(ranking, 1) if gains.get(each, 0) > 0), 0.0)
 
@@ -89,7 +92,7 @@ def _average_precision(ranking: Sequence[str], gains: Mapping[str, float]) -> fl
 
 def _recall(ranking: Sequence[str], gains: Mapping[str, float]) -> float:
     relevant = {each for each, gain in gains.items() if gain > 0}
-    return len(relevant.intersection(ranking[:_DEPTH])) / len(relevant)
+    return len(relevant.intersection(ranking[:10])) / len(relevant)
 
 
 def _of_each(score: Callable[[Sequence[str], Mapping[str, float]], float]) -> OfEach:
@@ -105,49 +108,30 @@ def _gains(label: str) -> dict[str, float]:
     return dict.fromkeys(relevant, 1.0) if isinstance(relevant, list) else relevant
 
 
+_fraction: Final = partial(Metric, range=(0.0, 1.0))
 METRICS: Final = (
-    Metric(
+    _fraction(
         "token_accuracy",
         _token_accuracy,
         OF_TAGS,
-        range=(0.0, 1.0),
         words="share of tokens with the right tag; a tag too many or too few is a wrong one",
         agreement="token_match",
     ),
-    Metric(
+    _fraction(
         "entity_f1",
         _entity_f1,
         OF_TAGS,
-        range=(0.0, 1.0),
         words="F1 of whole entities (type, begin and end) of tags like B-PER; of other tags it has no value",
         agreement="entity_f1",
         needs="nervaluate",
     ),
     *(
-        Metric(
-            name,
-            mean_of(_of_each(score)),
-            OF_RANKINGS,
-            range=(0.0, 1.0),
-            words=words,
-            of_each=_of_each(score),
-            agreement=agreement,
-        )
-        for name, score, words, agreement in (
-            (
-                f"ndcg_at_{_DEPTH}",
-                partial(ndcg, depth=_DEPTH),
-                f"normalised discounted cumulative gain of the first {_DEPTH} ids",
-                "ndcg",
-            ),
-            ("mrr", _reciprocal_rank, "mean reciprocal rank of the first relevant id", "rbo"),
-            ("average_precision", _average_precision, "mean average precision", "rbo"),
-            (
-                f"recall_at_{_DEPTH}",
-                _recall,
-                f"share of the relevant ids among the first {_DEPTH}",
-                f"overlap:k={_DEPTH}",
-            ),
+        _fraction(name, mean_of(each), OF_RANKINGS, words=words, of_each=each, agreement=agreement)
+        for name, each, words, agreement in (
+            ("ndcg_at_10", _of_each(_ndcg), "normalised discounted cumulative gain of the first 10 ids", "ndcg"),
+            ("mrr", _of_each(_reciprocal_rank), "mean reciprocal rank of the first relevant id", "rbo"),
+            ("average_precision", _of_each(_average_precision), "mean average precision", "rbo"),
+            ("recall_at_10", _of_each(_recall), "share of the relevant ids among the first 10", "overlap:k=10"),
         )
     ),
 )

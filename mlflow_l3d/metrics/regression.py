@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -48,50 +49,35 @@ PEARSON: Final = Metric(
     range=(-1.0, 1.0),
     words="Pearson's correlation of labels and predictions, 0 where one side is one number only",
 )
+_error: Final = partial(Metric, kinds=OF_NUMBERS, greater_is_better=False, range=(0.0, math.inf), percent=False)
 METRICS: Final = (
     PEARSON,
     Metric("spearman", _spearman, kinds=OF_NUMBERS, range=(-1.0, 1.0), words="the same of their ranks"),
-    *(
-        Metric(
-            name,
-            function,
-            OF_NUMBERS,
-            greater_is_better=False,
-            range=(0.0, math.inf),
-            percent=False,
-            words=words,
-            of_each=of_each,
-        )
-        for name, function, of_each, words in (
-            ("mse", mean_of(_squared), _squared, "mean squared error, in the squared unit of the labels"),
-            ("mae", mean_of(_absolute), _absolute, "mean absolute error, in the unit of the labels"),
-            ("rmse", _rmse, None, "root of the mean squared error, in the unit of the labels"),
-        )
-    ),
+    _error("mse", mean_of(_squared), of_each=_squared, words="mean squared error, in the squared unit of the labels"),
+    _error("mae", mean_of(_absolute), of_each=_absolute, words="mean absolute error, in the unit of the labels"),
+    _error("rmse", _rmse, words="root of the mean squared error, in the unit of the labels"),
 )
 """Metrics of predicted numbers. Each equals that of scipy or scikit-learn."""
 
 
-def numbers(values: npt.ArrayLike, what: str, axes: int) -> Floats:
+def numbers(values: npt.ArrayLike, what: str) -> Floats:
     """Return numbers as a copy in float64.
 
     Parameters
     ----------
     values
-        Any shape of `axes` axes.
+        Shape (n,).
     what
         What they are, for the message.
-    axes
-        How many axes they must have.
 
     Raises
     ------
     ValueError
-        If the axes are others, or something is not a finite number.
+        If they have not one axis, or something is not a finite number.
     """
     array: npt.NDArray[Any] = np.asarray(values)
-    if array.ndim != axes or array.dtype.kind not in "iufb":
-        raise ValueError(f"{what} must have {axes} axes of numbers, got shape {array.shape} of {array.dtype}")
+    if array.ndim != 1 or array.dtype.kind not in "iufb":
+        raise ValueError(f"{what} must be one axis of numbers, got shape {array.shape} of {array.dtype}")
     copied: Floats = array.astype(np.float64)
     if not np.isfinite(copied).all():
         raise ValueError(f"{what} must be finite, {int((~np.isfinite(copied)).sum())} are not")

@@ -7,6 +7,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 import numpy as np
@@ -83,10 +84,7 @@ def _corpus(name: str) -> Callable[[Array, Array], float]:
     def score(labels: Array, predictions: Array) -> float:
         metrics = library("sacrebleu.metrics", "metric", name.lower(), "sacrebleu")
         reference_lists = list(map(references, labels.tolist(), predictions.tolist()))
-        streams = [
-            [each[place] if place < len(each) else None for each in reference_lists]
-            for place in range(max(map(len, reference_lists)))
-        ]
+        streams = list(map(list, zip_longest(*reference_lists)))
         return min(1.0, float(getattr(metrics, name)().corpus_score(predictions.tolist(), streams).score) / 100)
 
     return score

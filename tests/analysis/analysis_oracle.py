@@ -67,7 +67,7 @@ class VoteCounter:
         return {group.member: consistency_of([one], "") for group, one in self.compared.groups.items()}
 
     def per_run(self):
-        return {group.member: one.found.per_run for group, one in self.compared.groups.items()}
+        return {group.member: one.found for group, one in self.compared.groups.items()}
 
 
 def regression_consistency(predictions) -> SimpleNamespace:

@@ -68,7 +68,7 @@ def test_plans_from_pilots_are_kept_where_effects_multiply(model, rows, columns)
     generator, met = np.random.default_rng(2), []
     for _ in range(40):
         table = product_table(generator, model, rows, columns)
-        pilot = Outlook.measured(model.estimate(table).components, model, model.without_each(table))
+        pilot = Outlook.measured(model.estimate(table).components, model, model.estimate(table).without)
         found = runs_needed(0.5, pilot, model, assurance=0.8, columns=60 if model is CROSSED else None)
         if found.rows is not None:  # with 60 columns few pilots ask for more rows than a plan has
             low, high = model.estimate(product_table(generator, model, found.rows, found.columns)).interval()
@@ -81,7 +81,7 @@ def test_a_pilot_that_says_more_needs_a_smaller_margin():
     generator, cells = np.random.default_rng(3), {}
     for rows in (10, 300):
         table = drawn(generator, NESTED, rows, 3, pilot(0.25, 0.25, 0.5))
-        measured = Outlook.measured(NESTED.estimate(table).components, NESTED, NESTED.without_each(table))
+        measured = Outlook.measured(NESTED.estimate(table).components, NESTED, NESTED.estimate(table).without)
         cells[rows] = runs_needed(0.2, measured, NESTED, assurance=0.8).cells
         cells[rows] /= runs_needed(0.2, measured, NESTED, assurance=0.5).cells
     assert cells[10] > cells[300] > 1

@@ -126,8 +126,8 @@ def test_one_test_set_is_that_of_the_matrix(seed, runs, examples, classes, lowes
     counter = one_group(predictions, labels)
     found, wanted = counter.result("golden"), consistency_matrixwise(predictions, labels)
     per_run = counter.per_run()["all"]
-    assert per_run.agreement == pytest.approx(wanted.per_run)
-    assert per_run.without == pytest.approx(wanted.leave_one_out, nan_ok=True)
+    assert per_run.run_agreement == pytest.approx(wanted.per_run)
+    assert per_run.without_run == pytest.approx(wanted.leave_one_out, nan_ok=True)
     assert found.fleiss_kappa == pytest.approx(wanted.fleiss_kappa, nan_ok=True)
     if lowest == 0 and len(np.unique(predictions)) > 1:
         assert found.fleiss_kappa == pytest.approx(kappa_of_statsmodels(aggregate_raters(predictions.T)[0]))
@@ -141,7 +141,7 @@ def test_one_test_set_is_that_of_the_matrix(seed, runs, examples, classes, lowes
     assert found.common_examples == examples
     counter.close("all")
     assert repr(counter.result("golden")) == repr(found)
-    np.testing.assert_array_equal(counter.per_run()["all"].without, per_run.without)
+    np.testing.assert_array_equal(counter.per_run()["all"].without_run, per_run.without_run)
 
 
 @given(st.data())
@@ -158,9 +158,9 @@ def test_runs_of_different_test_sets_by_brute_force(data):
         others = runs[:at] + runs[at + 1 :]
         sums = np.sum([brute_force((run, other)) for other in others] or [(0, 0, 0)], axis=0)
         expected = sums[0] / sums[2] if sums[2] else math.nan
-        assert found.agreement[at] == pytest.approx(expected, nan_ok=True)
+        assert found.run_agreement[at] == pytest.approx(expected, nan_ok=True)
         equal, _, compared = brute_force(others)
-        assert found.without[at] == pytest.approx(equal / compared if compared else math.nan, nan_ok=True)
+        assert found.without_run[at] == pytest.approx(equal / compared if compared else math.nan, nan_ok=True)
     record = counter.result("seed")
     pairs = len(runs) * (len(runs) - 1) / 2
     if record.pairs_of_predictions:
@@ -254,5 +254,5 @@ def test_large_class_numbers_and_permuted_runs():
     counter.add("all", [1, 2, 3], labels, [0, 40000, 7])
     counter.add("all", [3, 2, 1], labels[::-1], [7, 300, 0])
     counter.add("all", [1, 2, 3], labels, [0, 40000, -1])
-    np.testing.assert_allclose(counter.per_run()["all"].agreement, [4 / 6, 3 / 6, 3 / 6])
+    np.testing.assert_allclose(counter.per_run()["all"].run_agreement, [4 / 6, 3 / 6, 3 / 6])
     assert counter.result("seed").accuracy_std == pytest.approx(np.std([2 / 3, 1 / 3, 2 / 3], ddof=1))

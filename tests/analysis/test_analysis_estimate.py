@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.importance.estimate import LOGIT, Jackknife, Skewed, importance_of_logit
+from mlflow_l3d.analysis.importance.estimate import Jackknife, Skewed, importance_of_logit
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 
 SHARES = st.one_of(st.sampled_from([1e-12, 1.0, 1.0 + 1e-15]), st.floats(1e-6, 1.0))
 
 
 def jackknife(centre, error, degrees, share, part):
-    return Jackknife(centre, error, degrees, LOGIT, Skewed(share, part))
+    return Jackknife(centre, error, degrees, Skewed(share, part))
 
 
 @settings(deadline=None)

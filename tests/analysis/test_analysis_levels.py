@@ -72,7 +72,7 @@ def test_more_levels_of_the_same_kind_change_nothing() -> None:
     assert once is not None
     assert twice is not None
     assert twice.interval() == pytest.approx(once.interval())
-    crossed = [LEVELS.components(table) for table in (POPULATION, np.hstack([POPULATION] * 2))]
+    crossed = [levels_components(table) for table in (POPULATION, np.hstack([POPULATION] * 2))]
     assert crossed[0] is not None
     assert crossed[1] is not None
     assert crossed[0].total == pytest.approx(crossed[1].total)

@@ -208,7 +208,9 @@ def test_the_interval_of_the_radial_design_covers():
 
 def test_few_rows_with_their_golden_runs_have_no_interval():
     within, golden = Consistency("order", 0.7, 0.7, 4, 2, 9, 0.0), Consistency("golden", 0.5, 0.5, 4, 2, 9, 0.0)
-    few = prediction_importance(within, golden, [0.7, math.nan], golden_without_row=[0.5, 0.5])
+    few = prediction_importance(
+        within, golden, [0.7, math.nan], {"rows with golden runs": ([math.nan, 0.7], [0.5, 0.5])}
+    )
     assert math.isnan(few.share_ci_low)
     assert few.rows == 1
 

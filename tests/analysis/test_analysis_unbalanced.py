@@ -102,7 +102,8 @@ def test_variances_are_true_on_average(model):
         [
             (squares.contributed, squares.mitigated)
             for _ in range(400)
-            if (squares := model.components(lacking(generator, drawn(generator, 8, 5, nested=model is NESTED), 1 / 3)))
+            if (found := model.estimate(lacking(generator, drawn(generator, 8, 5, nested=model is NESTED), 1 / 3)))
+            and (squares := found.squares)
         ]
     )
     assert np.abs(found.mean(axis=0) - (0.5, 0.5)).max() < 4 * (found.std(axis=0) / math.sqrt(len(found))).max()

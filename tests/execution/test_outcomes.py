@@ -229,7 +229,7 @@ def test_numbers_of_a_regression(tmp_path):
     [
         ({"predictions": np.array([0.0, np.nan, 1.0])}, "predictions must be finite, 1 are not"),
         ({"labels": np.array([0.0, np.inf, 1.0])}, "labels must be finite, 1 are not"),
-        ({"predictions": np.array(["1", "2", "3"])}, "must have 1 axes of numbers"),
+        ({"predictions": np.array(["1", "2", "3"])}, "must be one axis of numbers"),
         ({"predictions": np.ones((3, 1))}, r"shape \(3, 1\)"),
         ({"predictions": np.ones(2)}, "3 labels and 2 predictions"),
         ({"scores": np.ones((3, 2))}, "class scores, and the task is a regression"),

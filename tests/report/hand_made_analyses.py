@@ -59,7 +59,7 @@ def nothing(factor: str, rows: int = 3, columns: int = 4) -> Importance:
     """Build the record of a factor of which no cell has a score."""
     return Importance(
         factor,
-        *[NAN] * 10,
+        *[NAN] * 7,
         np.full((rows, columns), NAN),
         np.full(5, NAN),
         rows_used=0,

@@ -147,7 +147,6 @@ def _difference(
         shared_runs=len(pairing.first),
         shared_factors=pairing.factors,
         other_factors=tuple(name for name in factors if name not in pairing.factors),
-        examples=found.examples,
         shared_examples=int((first.seen & second.seen).sum()) if found.examples else 0,
         means=(float(means.means[pair[0]]), float(means.means[pair[1]])),
         difference=gap,
@@ -162,11 +161,7 @@ def _difference(
         run_wins=run_wins(*of_runs),
         pair_wins=pair_wins(*of_runs),
         example_wins=example_wins(first, second, pairing, rules.level),
-        error=found.error,
-        of_runs=found.of_runs,
-        of_examples=found.of_examples,
-        variance_saved=found.saved,
-        variance_saved_runs=found.saved_by_runs,
+        spread=found,
         runs_needed={power: runs_needed(effect, found, power, joint) for power in POWERS},
         examples_needed=examples_to_settle(gap, found, rules.smallest_effect, joint),
         runs_to_settle=runs_to_settle(gap, found, rules.smallest_effect, joint),
@@ -179,7 +174,7 @@ def _over_tasks(
     by_pair: dict[tuple[str, str], list[Difference]] = {}
     for each in differences:
         by_pair.setdefault((each.first, each.second), []).append(each)
-    values = [([each.difference for each in own], [each.error for each in own]) for own in by_pair.values()]
+    values = [([each.difference for each in own], [each.spread.error for each in own]) for own in by_pair.values()]
     means_over_tasks = [over_tasks(*each, rules.level) for each in values]
     adjusted = holm([one.p for one in means_over_tasks])
     joint = [over_tasks(*each, 1 - (1 - rules.level) / len(means_over_tasks)) for each in values]

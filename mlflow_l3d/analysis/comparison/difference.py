@@ -12,7 +12,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.comparison.covariance import Means
 from mlflow_l3d.analysis.comparison.leave_out import least_error
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_p_value, t_quantile
 
 POWERS: Final = (0.80, 0.95)
 MOST_NEEDED: Final = 10_000_000
@@ -175,9 +175,7 @@ def interval(difference: float, found: Uncertain, level: float = LEVEL) -> tuple
 
 def p_value(difference: float, found: Uncertain) -> float:
     """Return the two-sided p-value of "no difference"."""
-    from scipy.special import stdtr
-
-    return 2 * float(stdtr(found.degrees, -abs(difference) / found.error))
+    return t_p_value(difference, found.error, found.degrees)
 
 
 def probability_better(difference: float, found: Spread) -> float:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from mlflow_l3d.analysis.comparison.difference import Spread
 from mlflow_l3d.analysis.importance.multiplicity import holm
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_p_value, t_quantile
 
 DRAWS: Final = 20_000
 
@@ -156,19 +156,16 @@ def over_tasks(differences: npt.ArrayLike, errors: npt.ArrayLike, level: float =
     Hartung and Knapp (2001), t quantiles with T - 1 degrees of freedom, whose error is never taken below that of the
     model (Roever, Knapp and Friede 2015): few tasks say little about tasks, and the interval is as wide as that.
     """
-    from scipy.special import stdtr
-
     values, variances = np.asarray(differences, dtype=np.float64), np.square(np.asarray(errors, dtype=np.float64))
     count = len(values)
     between = _between(values, variances)
-    weights = 1 / (variances + between)
-    weights /= weights.sum()
+    precision = 1 / (variances + between)
+    weights = precision / precision.sum()
     mean = float(weights @ values)
-    of_model = 1 / float((1 / (variances + between)).sum())
-    scatter = float((np.square(values - mean) / (variances + between)).sum()) / (count - 1)
-    error = math.sqrt(of_model * max(1.0, scatter))
+    scatter = float(precision @ np.square(values - mean)) / (count - 1)
+    error = math.sqrt(max(1.0, scatter) / float(precision.sum()))
     half = t_quantile(count - 1, level) * error
-    p = 2 * float(stdtr(count - 1, -abs(mean) / error))
+    p = t_p_value(mean, error, count - 1)
     return OverTasks(count, mean, mean - half, mean + half, p, math.sqrt(between), tuple(weights.tolist()))
 
 

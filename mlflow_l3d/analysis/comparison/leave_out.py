@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.known import score
+from mlflow_l3d.metrics.known import score, scores_without
 
 
 def metric_width(metric: Metric) -> float:
@@ -123,57 +123,28 @@ def shares(
         scores = np.bincount(run, values, minlength=runs) / sizes
         return scores, run, example, (values - scores[run]) / sizes[run]
     if metric.name in _OF_EACH and classes is not None:
-        scores, moved = _of_answers(metric, run, labels, predictions, classes)
-        moved *= 1 - 1 / sizes[run]
+        parts = [scores_without(metric, labels[a:b], predictions[a:b], classes) for a, b in _slices(run)]
+        scores = np.array([whole for whole, _ in parts])
+        moved = np.concatenate([whole - without for whole, without in parts]) * (1 - 1 / sizes[run])
         return scores, run, example, moved - (np.bincount(run, moved, minlength=runs) / sizes)[run]
-    group = np.random.default_rng(0).permutation(examples)[example] % GROUPS
-    return _of_groups(metric, run, group, labels, predictions, classes)
+    # A group is the same examples in every run.
+    group, whole_scores, found = np.random.default_rng(0).permutation(examples)[example] % GROUPS, [], []
+    for number, (start, end) in enumerate(_slices(run)):
+        truth, guess, groups = labels[start:end], predictions[start:end], group[start:end]
+        whole_scores.append(score(metric, truth, guess, classes))
+        present, counts = np.unique(groups, return_counts=True)
+        kept = [groups != each for each in present]
+        without = [score(metric, truth[rest], guess[rest], classes) if rest.any() else math.nan for rest in kept]
+        share = (whole_scores[-1] - np.array(without)) * (1 - counts / len(groups))
+        found.append((np.full(len(present), number), present, share - share.mean()))
+    of_runs, units, moved = (np.concatenate(part) for part in zip(*found, strict=True))
+    return np.array(whole_scores), of_runs, units, moved
 
 
 _OF_EACH: Final = ("f1_macro", "matthews_corrcoef")
 """Metrics of classes that are not a mean over examples, of which single examples are left out."""
 
 
-def _of_answers(
-    metric: Metric, run: IntArray, labels: IntArray, predictions: IntArray, classes: int
-) -> tuple[FloatArray, FloatArray]:
-    """Return the score of each run, and by how much it falls without each prediction: equal answers move it alike."""
-    scores, moved = [], []
-    for start, end in _slices(run):
-        truth, guess = labels[start:end], predictions[start:end]
-        answers = truth * (predictions.max() + 2) + guess
-        _, first, place = np.unique(answers, return_index=True, return_inverse=True)
-        without = [score(metric, np.delete(truth, each), np.delete(guess, each), classes) for each in first]
-        scores.append(score(metric, truth, guess, classes))
-        moved.append(scores[-1] - np.array(without)[place])
-    return np.array(scores), np.concatenate(moved)
-
-
 def _slices(run: IntArray) -> Iterator[tuple[int, int]]:
     """Yield where each run begins and ends."""
     return pairwise(np.flatnonzero(np.r_[True, np.diff(run) > 0, True]).tolist())
-
-
-def _of_groups(
-    metric: Metric,
-    run: IntArray,
-    group: IntArray,
-    labels: npt.NDArray[Any],
-    predictions: npt.NDArray[Any],
-    classes: int | None,
-) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
-    """Leave out a group of examples at a time, whatever the metric; a group is the same examples in every run."""
-    scores, found = [], []
-    for number, (start, end) in enumerate(_slices(run)):
-        truth, guess, groups = labels[start:end], predictions[start:end], group[start:end]
-        whole = score(metric, truth, guess, classes)
-        present, sizes = np.unique(groups, return_counts=True)
-        other_groups = [groups != each for each in present]
-        without = [
-            score(metric, truth[rest], guess[rest], classes) if rest.any() else math.nan for rest in other_groups
-        ]
-        share = (whole - np.array(without)) * (1 - sizes / len(groups))
-        scores.append(whole)
-        found.append((np.full(len(present), number), present, share - share.mean()))
-    runs, units, moved = (np.concatenate(part) for part in zip(*found, strict=True))
-    return np.array(scores), runs, units, moved

@@ -8,9 +8,10 @@ from typing import Final
 
 import pandas as pd
 
+from mlflow_l3d.analysis.comparison.difference import Spread
 from mlflow_l3d.analysis.comparison.families import OverTasks
-from mlflow_l3d.analysis.comparison.wins import ExampleWins, Share
-from mlflow_l3d.analysis.intervals import LEVEL, with_interval
+from mlflow_l3d.analysis.comparison.wins import ExampleWins
+from mlflow_l3d.analysis.intervals import LEVEL, Range, with_interval
 from mlflow_l3d.metrics.base import Metric
 
 BETTER: Final = "better"
@@ -40,9 +41,9 @@ class Difference:
         Runs of either, and those that share configurations.
     shared_factors, other_factors
         Factors whose configurations the shared runs share, and those that only one of the two has, or draws otherwise.
-    examples, shared_examples
-        Test examples that any run saw, and those that both systems saw; 0 if there are no predictions: then the luck
-        of test examples is not counted.
+    shared_examples
+        Test examples that both systems saw; 0 if there are no predictions: then the luck of test examples is not
+        counted.
     means
         Of either.
     difference, low, high, p
@@ -61,10 +62,8 @@ class Difference:
         configurations (ties half).
     example_wins
         Test examples on which either wins whatever the luck.
-    error, of_runs, of_examples
-        Standard error of the difference, and the variances that runs and test examples bring to it.
-    variance_saved, variance_saved_runs
-        Share of the variance that pairing takes away, and the part of it that pairing of runs does.
+    spread
+        What the difference varies by.
     runs_needed
         Power -> runs of either that settle the sign of the difference found (of the smallest effect, if there is
         one), with as many test examples; inf if no number does.
@@ -81,7 +80,6 @@ class Difference:
     shared_runs: int
     shared_factors: tuple[str, ...]
     other_factors: tuple[str, ...]
-    examples: int
     shared_examples: int
     means: tuple[float, float]
     difference: float
@@ -93,14 +91,10 @@ class Difference:
     joint_high: float
     verdict: str
     probability_better: float
-    run_wins: Share
-    pair_wins: Share
+    run_wins: Range
+    pair_wins: Range
     example_wins: ExampleWins
-    error: float
-    of_runs: float
-    of_examples: float
-    variance_saved: float
-    variance_saved_runs: float
+    spread: Spread
     runs_needed: dict[float, float]
     examples_needed: float
     runs_to_settle: float
@@ -124,10 +118,10 @@ class Difference:
             **_numbers("losses_share", *wins.second),
             "always_wins_share": wins.first_always,
             "always_losses_share": wins.second_always,
-            "variance_runs": self.of_runs,
-            "variance_examples": self.of_examples,
-            "variance_saved": self.variance_saved,
-            "variance_saved_runs": self.variance_saved_runs,
+            "variance_runs": self.spread.of_runs,
+            "variance_examples": self.spread.of_examples,
+            "variance_saved": self.spread.saved,
+            "variance_saved_runs": self.spread.saved_by_runs,
             **{f"runs_needed_{round(100 * power)}": runs for power, runs in self.runs_needed.items()},
             "examples_needed_80": self.examples_needed,
         }
@@ -244,19 +238,12 @@ class Comparison:
         """Return one row per pair and task: task, first, second, means, runs, verdict, and every metric."""
         rows = []
         for each in self.differences:
-            who = {"task": each.task, "first": each.first, "second": each.second, "verdict": each.verdict}
-            sizes = {
-                "mean_first": each.means[0],
-                "mean_second": each.means[1],
-                "runs_first": each.runs[0],
-                "runs_second": each.runs[1],
-                "shared_runs": each.shared_runs,
-                "shared_factors": ",".join(each.shared_factors),
-                "examples": each.examples,
-                "shared_examples": each.shared_examples,
-            }
-            joint = {"difference_joint_low": each.joint_low, "difference_joint_high": each.joint_high}
-            rows.append({**who, **sizes, **each.metrics(), **joint})
+            row = {name: getattr(each, name) for name in ("task", "first", "second", "verdict")}
+            for name, of_side in zip(("mean", "runs"), (each.means, each.runs), strict=True):
+                row |= dict(zip((f"{name}_first", f"{name}_second"), of_side, strict=True))
+            row |= {"shared_runs": each.shared_runs, "shared_factors": ",".join(each.shared_factors)}
+            row |= {"examples": each.spread.examples, "shared_examples": each.shared_examples, **each.metrics()}
+            rows.append({**row, "difference_joint_low": each.joint_low, "difference_joint_high": each.joint_high})
         return pd.DataFrame(rows)
 
     def ranks_frame(self) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -89,16 +90,10 @@ def _checked(what: str, draw: Callable[[], tuple[System, System]], repeats: int,
 
 def _joined(first: System, second: System) -> System:
     """Return the runs of two systems as those of one, without what is right: means do not need it."""
-    return replace(
-        first,
-        scores=np.concatenate([first.scores, second.scores]),
-        configurations={
-            name: np.concatenate([first.configurations[name], second.configurations[name]])
-            for name in first.configurations
-            if name in second.configurations
-        },
-        run=np.concatenate([first.run, second.run + first.runs]),
-        unit=np.concatenate([first.unit, second.unit]),
-        share=np.concatenate([first.share, second.share]),
-        right=first.right[:0],
-    )
+    names = ("scores", "unit", "share")
+    joined: dict[str, Any] = {name: np.concatenate([getattr(each, name) for each in (first, second)]) for name in names}
+    joined["run"] = np.concatenate([first.run, second.run + first.runs])
+    common = [name for name in first.configurations if name in second.configurations]
+    sides = (first.configurations, second.configurations)
+    joined["configurations"] = {name: np.concatenate([side[name] for side in sides]) for name in common}
+    return replace(first, **joined, right=first.right[:0])

@@ -12,40 +12,29 @@ import numpy.typing as npt
 
 from mlflow_l3d.analysis.comparison.covariance import same_cells
 from mlflow_l3d.analysis.comparison.system import Pairing, System, paired
-from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN, all_of_ten
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN, all_drawn
 from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, jackknife_variance, t_quantile
+from mlflow_l3d.analysis.intervals import LEVEL, UNKNOWN, FloatArray, IntArray, Range, jackknife_variance, t_quantile
 
 _OfSetting: TypeAlias = tuple[System, System, Pairing, tuple[IntArray, IntArray]]
 _MOST: Final = 1000
 """Runs of each system among which a density is looked for."""
 
 
-class Share(NamedTuple):
-    """A share with its interval; nan if it is not known."""
-
-    value: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
-
-
-_UNKNOWN: Final = Share()
-
-
-def _share(value: float, variance: float, draws: float, level: float, quantile: float | None = None) -> Share:
+def _share(value: float, variance: float, draws: float, level: float, quantile: float | None = None) -> Range:
     """Return Wilson's interval of a share: of as many draws as would have the variance, or `draws` if it has none.
 
     There is no interval if the variance is not known.
     """
     if math.isnan(variance):
-        return Share(value)
+        return Range(value)
     if not (variance > 0 and 0 < value < 1):
-        return Share(value, *wilson_interval(value * draws, draws, level=level))
+        return Range(value, *wilson_interval(value * draws, draws, level=level))
     draws = value * (1 - value) / variance
-    return Share(value, *wilson_interval(value * draws, draws, quantile, level=level))
+    return Range(value, *wilson_interval(value * draws, draws, quantile, level=level))
 
 
-def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examples: float, level: float) -> Share:
+def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examples: float, level: float) -> Range:
     """Return the probability that a run of one system scores better than a run of the other, drawn independently.
 
     Parameters
@@ -77,7 +66,9 @@ def run_wins(one: System, other: System, pairing: Pairing, sign: float, of_examp
         values.append(value)
         for at, each in enumerate(changes):
             moved[at] += np.bincount(runs[at], each, minlength=len(moved[at]))
-        gaps.append(np.subtract.outer(*(np.quantile(each, _middles(min(len(each), _MOST))) for each in scores)).ravel())
+        counts = [min(len(each), _MOST) for each in scores]
+        middles = [(np.arange(count) + 0.5) / count for count in counts]
+        gaps.append(np.subtract.outer(*map(np.quantile, scores, middles)).ravel())
     variance = sum(float(each @ each) for each in moved)
     variance += 2 * float(moved[0][pairing.first] @ moved[1][pairing.second])
     variance /= len(values) ** 2
@@ -122,7 +113,7 @@ def _independent_wins(first: FloatArray, second: FloatArray, pairing: Pairing) -
     return value, changes
 
 
-def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_examples: float, level: float) -> Share:
+def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_examples: float, level: float) -> Range:
     """Return the probability that a run of one system scores better than that of the other with its configurations.
 
     Parameters as for :func:`run_wins`; nan if no runs are shared. The limits of Clopper and Pearson (1934) hold for as
@@ -133,7 +124,7 @@ def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_exam
     values, gaps, moved, count = [], [], np.zeros(one.runs), len(pairing.first)
     for first, second, partners, (runs, _) in _by_setting(one, other, pairing):
         if len(partners.first) < 2:
-            return _UNKNOWN
+            return UNKNOWN
         gaps.append(sign * (first.scores[partners.first] - second.scores[partners.second]))
         wins = _points(gaps[-1])
         values.append(float(wins.mean()))
@@ -147,7 +138,7 @@ def pair_wins(one: System, other: System, pairing: Pairing, sign: float, of_exam
         draws = min(len(gap), value * (1 - value) / variance * fewer)
     won, tail = value * draws, (1 - level) / 2
     low = float(betaincinv(won, draws - won + 1, tail)) if value > 0 else 0.0
-    return Share(value, low, float(betaincinv(won + 1, draws - won, 1 - tail)) if value < 1 else 1.0)
+    return Range(value, low, float(betaincinv(won + 1, draws - won, 1 - tail)) if value < 1 else 1.0)
 
 
 def _points(differences: FloatArray) -> FloatArray:
@@ -159,10 +150,6 @@ def _beaten(scores: FloatArray, others: FloatArray) -> FloatArray:
     ordered = np.sort(others)
     below = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
     return below / (2 * len(others))
-
-
-def _middles(count: int) -> FloatArray:
-    return (np.arange(count) + 0.5) / count
 
 
 def _density(values: FloatArray, draws: int) -> float:
@@ -188,8 +175,8 @@ class ExampleWins:
         Test examples that ten runs of both saw; the shares are over these, and nan below ten.
     """
 
-    first: Share = _UNKNOWN
-    second: Share = _UNKNOWN
+    first: Range = UNKNOWN
+    second: Range = UNKNOWN
     first_always: float = math.nan
     second_always: float = math.nan
     examples: int = 0
@@ -275,15 +262,8 @@ def _chances(counts: Sequence[IntArray]) -> FloatArray:
     if len(counts) == 1:
         wrong, only_second, only_first, both = counts[0]
         total = wrong + only_second + only_first + both
-        all_both = all_of_ten(both, total)
-        return np.array(
-            [
-                all_of_ten(only_first + both, total) - all_both,
-                all_of_ten(only_second + both, total) - all_both,
-                all_of_ten(only_first, total),
-                all_of_ten(only_second, total),
-            ]
-        )
-    right = [all_of_ten(each[1], each.sum(axis=0)) for each in counts]
-    wrong = [all_of_ten(each[0], each.sum(axis=0)) for each in counts]
+        right = [all_drawn(each + both, total) - all_drawn(both, total) for each in (only_first, only_second)]
+        return np.array([*right, all_drawn(only_first, total), all_drawn(only_second, total)])
+    right = [all_drawn(each[1], each.sum(axis=0)) for each in counts]
+    wrong = [all_drawn(each[0], each.sum(axis=0)) for each in counts]
     return np.array([right[0] * (1 - right[1]), right[1] * (1 - right[0]), right[0] * wrong[1], right[1] * wrong[0]])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,6 @@ from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVot
 from mlflow_l3d.analysis.consistency.groups import (
     Comparison,
     Places,
-    RunAgreement,
     RunGroup,
     Sums,
     fleiss_kappa,
@@ -31,9 +31,8 @@ from mlflow_l3d.metrics.classification import UNPARSED
 class VoteGroup(RunGroup[Sums]):
     """Votes of runs that are compared with each other, and what their pairs sum to.
 
-    `votes` has one row for each example and column 0 for all votes, column 1 + c for those for class c. The sums grow
-    by what each run shares with those before it, so no pair of runs is ever looked at. The predictions are held as
-    small as they can be.
+    `votes` has one row for each example and column 0 for all votes, column 1 + c for those for class c; `right` counts
+    those for the true class. So no pair of runs is ever looked at. The predictions are held as small as they can be.
 
     Notes
     -----
@@ -47,16 +46,10 @@ class VoteGroup(RunGroup[Sums]):
     number of examples it shares. A prediction of -1 agrees with nothing, also not with another -1.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._comparisons = self._agreed = self._correct = 0
-        self._sizes: set[int] = set()
-
     def release(self) -> None:
         """Let go of votes and predictions."""
         super().release()
-        self.votes = np.zeros((0, 1), dtype=np.int32)
-        self._totals = np.zeros(0, dtype=np.int64)
+        self.votes = self._right = np.zeros((0, 1), dtype=np.int32)
         self._hits: list[int] = []
 
     def add(self, places: Places, labels: IntArray, predictions: IntArray, examples: int) -> None:
@@ -68,19 +61,12 @@ class VoteGroup(RunGroup[Sums]):
         smallest = np.min_scalar_type(-1 - int(predictions.max(initial=0)))
         self.keep(places, predictions.astype(smallest), len(predictions) - len(chosen))
         columns = 2 + int(max(labels.max(), predictions.max(), 0)) if len(labels) else 1
-        votes = self.votes = _grown(self.votes, examples, columns)
-        right = chosen == labels[parsed]
-        earlier = votes[where, chosen + 1]
-        self._comparisons += int(votes[places, 0].sum())
-        self._agreed += int(earlier.sum())
-        self._correct += int(earlier[right].sum())
-        votes[places, 0] += 1
-        votes[where, chosen + 1] += 1
-        totals = np.bincount(chosen, minlength=len(self._totals))
-        totals[: len(self._totals)] += self._totals
-        self._totals = totals
-        self._sizes.add(len(predictions))
-        self._hits.append(int(right.sum()))
+        self.votes, self._right = _grown(self.votes, examples, columns), _grown(self._right, examples, 1)
+        self.votes[places, 0] += 1
+        self.votes[where, chosen + 1] += 1
+        right = where[chosen == labels[parsed]]
+        self._right[right] += 1
+        self._hits.append(len(right))
 
     def compute(self) -> Sums:
         """Return the sums, kappa, and the variances of the accuracy."""
@@ -91,16 +77,12 @@ class VoteGroup(RunGroup[Sums]):
             chosen = predictions[parsed].astype(np.intp)
             agreed[at] = int(self.votes[places[parsed], chosen + 1].sum()) - len(chosen)
             comparisons[at] = int(self.votes[places, 0].sum()) - len(places)
-        consistency = self._agreed / self._comparisons if self._comparisons else math.nan
-        return Sums(
-            self._comparisons,
-            self._agreed,
-            self._correct,
-            RunAgreement.of(agreed, comparisons),
-            True,
-            fleiss_kappa(consistency, self._totals, self.predictions),
-            *self._variances(),
-        )
+        right = self._right.astype(np.int64)
+        correct = int((right * (right - 1)).sum()) // 2
+        sums = Sums.of(agreed, comparisons, correct)
+        kappa = fleiss_kappa(sums.consistency, self.votes[:, 1:].sum(axis=0, dtype=np.int64), self.predictions)
+        variance, population = self._variances(sums)
+        return replace(sums, kappa=kappa, variance=variance, population=population)
 
     def first_seen(self) -> Places:
         """Return every place that a run holds, once, in the order in which the runs hold them."""
@@ -108,17 +90,20 @@ class VoteGroup(RunGroup[Sums]):
         different = [here for at, here in enumerate(places) if not at or here is not places[at - 1]]
         return np.asarray(pd.unique(np.concatenate(different)), dtype=np.int32)
 
-    def _variances(self) -> tuple[float, float]:
+    def _variances(self, sums: Sums) -> tuple[float, float]:
         """Return the variances of the accuracy; nan if runs hold different examples."""
-        size = min(self._sizes, default=0)
+        sizes = {len(places) for places, _ in self.held}
         # Runs of one size share one test set exactly if each pair of them has all its examples in common.
-        one_test_set = len(self._sizes) == 1 and self._comparisons == size * (self.runs * (self.runs - 1) // 2)
-        if not self._comparisons or not one_test_set:
+        if (
+            not sums.comparisons
+            or sums.comparisons != min(sizes) * (self.runs * (self.runs - 1) // 2)
+            or len(sizes) > 1
+        ):
             return math.nan, math.nan
         # Sorted, so that the order of the runs does not show in the last digit.
-        accuracies = np.sort(self._hits) / size
-        ccon = self._correct / self._comparisons
-        return float(accuracies.var(ddof=1)), population_variance(accuracies, ccon, size)
+        accuracies = np.sort(self._hits) / min(sizes)
+        ccon = sums.correct / sums.comparisons
+        return float(accuracies.var(ddof=1)), population_variance(accuracies, ccon, min(sizes))
 
 
 class ClassComparison(Comparison[Sums]):
@@ -182,10 +167,6 @@ def _grown(votes: npt.NDArray[np.int32], rows: int, columns: int) -> npt.NDArray
     return np.pad(votes, ((0, max(more_rows, len(votes)) if more_rows else 0), (0, more_columns)))
 
 
-BLOCK: Final = 256
-"""Runs that are compared with all others at once."""
-
-
 class Correlations(NamedTuple):
     """CON-PEAR (Zhou et al. 2025) and Lin's concordance of a group, nan where undefined."""
 
@@ -243,14 +224,35 @@ def pair_correlations(predictions: FloatArray) -> Correlations:
     Returns
     -------
     Correlations
-        Pearson's correlation and Lin's concordance correlation coefficient (Lin 1989, ddof=0). Pairs that share
-        one example, or fewer than ten and than half, are in no mean. A mean is nan if a pair in it has no value: for
-        Pearson's where a run is constant on the common examples, for Lin's where both are, at the same number.
+        Of :func:`correlation_matrices`. Pairs that share one example, or fewer than ten and than half, are in no mean.
+        A mean is nan if a pair in it has no value.
+    """
+    held = ~np.isnan(predictions)
+    enough = np.clip(held.sum(axis=1) / 2, 2, FEWEST_EXAMPLES)
+    ones = held.astype(np.float64)
+    compared = np.triu(ones @ ones.T >= np.maximum(enough[:, None], enough), 1)
+    if not compared.any():
+        return Correlations(math.nan, math.nan)
+    return Correlations(*(float(matrix[compared].mean()) for matrix in correlation_matrices(predictions)))
+
+
+def correlation_matrices(predictions: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return Pearson's correlation and Lin's concordance correlation coefficient (Lin 1989, ddof=0) of pairs of runs.
+
+    Parameters
+    ----------
+    predictions
+        Shape (S, n): numbers, nan if a run did not see an example.
+
+    Returns
+    -------
+    tuple of FloatArray
+        Shape (S, S), each pair on the examples that both saw. nan for Pearson's if a run is constant on them, for Lin's
+        if both are, at the same number.
 
     Notes
     -----
-    Sums over common examples are products of matrices that hold 0 if a run saw nothing. Time S^2 n, memory S n and
-    256 S.
+    Sums over common examples are products of matrices that hold 0 if a run saw nothing. Time S^2 n, memory S n and S^2.
     """
     values = np.array(predictions, dtype=np.float64)
     held = ~np.isnan(values)
@@ -259,25 +261,16 @@ def pair_correlations(predictions: FloatArray) -> Correlations:
     values /= largest if largest > 0 else 1.0
     centres = np.array([_centre(run[here]) for run, here in zip(values, held, strict=True)])
     values = np.where(held, values - centres[:, None], 0.0)
-    ones, squares = held.astype(np.float64), np.square(values)
-    enough = np.clip(ones.sum(axis=1) / 2, 2, FEWEST_EXAMPLES)
-    sums, pairs = np.zeros(2), 0
-    for start in range(0, len(values), BLOCK):
-        block = slice(start, start + BLOCK)
-        common = ones[block] @ ones.T
-        compared = np.triu(common >= np.maximum(enough[block, None], enough), 1 + start)
-        count = common[compared]
-        one, other = (values[block] @ ones.T)[compared] / count, (ones[block] @ values.T)[compared] / count
-        first = _variance((squares[block] @ ones.T)[compared] / count, one)
-        second = _variance((ones[block] @ squares.T)[compared] / count, other)
-        distance = one - other + (centres[block, None] - centres)[compared]
-        shared = (values[block] @ values.T)[compared] / count - one * other
-        sums += [
-            _sum_of_ratios(shared, np.sqrt(first * second)),
-            _sum_of_ratios(2 * shared, first + second + np.square(distance)),
-        ]
-        pairs += len(count)
-    return Correlations(*(sums / pairs).tolist()) if pairs else Correlations(math.nan, math.nan)
+    ones = held.astype(np.float64)
+    count = np.maximum(ones @ ones.T, 1)
+    means = values @ ones.T / count
+    variances = _variance(np.square(values) @ ones.T / count, means)
+    shared = values @ values.T / count - means * means.T
+    distances = means - means.T + centres[:, None] - centres
+    below = np.sqrt(variances * variances.T), (variances + variances.T + np.square(distances)) / 2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        pearson, concordance = (np.where(each > 0, np.clip(shared / each, -1.0, 1.0), math.nan) for each in below)
+    return pearson, concordance
 
 
 def _centre(run: FloatArray) -> float:
@@ -291,8 +284,3 @@ def _variance(mean_square: FloatArray, mean: FloatArray) -> FloatArray:
     """Return the variances; exactly 0 where rounding alone makes them differ from it."""
     variance = mean_square - np.square(mean)
     return np.where(variance > 1e-13 * mean_square, variance, 0.0)
-
-
-def _sum_of_ratios(above: FloatArray, below: FloatArray) -> float:
-    """Return the sum, nan if something is divided by 0."""
-    return float(np.clip(above / below, -1.0, 1.0).sum()) if (below > 0).all() else math.nan

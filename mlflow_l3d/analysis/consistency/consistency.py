@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.consistency.comparisons import ClassComparison, NumberC
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes
 from mlflow_l3d.analysis.consistency.groups import Comparison, Sums, consistency_of, mean_of_known
 from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImportance, prediction_importance
-from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.analysis.intervals import FloatArray, means_without
 
 
 class Stability:
@@ -137,31 +137,28 @@ class Stability:
         columns too, where every row has the same ones.
         """
         runs, records = self._comparable, self.consistencies()
-        if self._shares is None or not runs.measures or GOLDEN not in records:
+        if self._shares is None or runs.grouping not in ("rows", "pairs") or GOLDEN not in records:
             return {}
         golden = records.pop(GOLDEN)
         every = self._shares.groups.values()
         if math.isnan(golden.consistency) or not all(group.found.reflexive for group in every):
             return {}
         rows = sorted(set().union(*self._rows_of_sets.values()))
-        golden_runs: dict[str, FloatArray] = (
-            {"golden_without_row": self._golden_without(rows)}
-            if runs.pairs
-            else {"without_golden": self._found(Group(GOLDEN, GOLDEN)).per_run.without}
-        )
         importances = {}
         for factor, within in records.items():
             if math.isnan(within.consistency):
                 continue
             groups = self._shares.groups.items()
             values = {group.member: one.found.consistency for group, one in groups if group.table == factor}
-            importances[factor] = prediction_importance(
-                within,
-                golden,
-                [values.get(row, math.nan) for row in rows] if runs.pairs else list(values.values()),
-                without_column=self._without_column(factor) if runs.shared_columns else None,
-                **golden_runs,
-            )
+            of_rows = np.array([values.get(row, math.nan) for row in rows] if runs.pairs else list(values.values()))
+            left_out: dict[str, tuple[Any, Any]] = {}
+            if runs.pairs:
+                left_out["rows with golden runs"] = means_without(of_rows), self._golden_without(rows)
+            else:
+                if runs.shared_columns and (columns := self._without_columns(factor)) is not None:
+                    left_out["columns"] = columns, golden.consistency
+                left_out["golden runs"] = within.consistency, self._found(Group(GOLDEN, GOLDEN)).without_run
+            importances[factor] = prediction_importance(within, golden, of_rows, left_out)
         return importances
 
     def examples(self) -> ExampleVotes | None:
@@ -180,7 +177,7 @@ class Stability:
         if self._shares is None:
             return [math.nan] * len(self._runs)
         return [
-            mean_of_known([float(self._found(group).per_run.agreement[number]) for group, number in runs])
+            mean_of_known([float(self._found(group).run_agreement[number]) for group, number in runs])
             for runs in self._runs
         ]
 
@@ -191,7 +188,7 @@ class Stability:
         assert self._shares is not None
         return self._shares.groups[group].found
 
-    def _without_column(self, factor: str) -> FloatArray | None:
+    def _without_columns(self, factor: str) -> FloatArray | None:
         """Return shape (N,): CON within rows without one column; None if runs do not say their column.
 
         A row that lacks the column keeps its value.

@@ -132,9 +132,9 @@ def ranked_votes(example_ids: npt.NDArray[Any], labels: IntArray, counts: IntArr
     )
 
 
-def all_of_ten(count: IntArray, total: IntArray) -> FloatArray:
-    """Return C(count, 10) / C(total, 10): the chance that ten of the runs are all among `count`; at most 1."""
-    chances = [np.maximum(0, count - drawn) / np.maximum(total - drawn, 1) for drawn in range(TEN)]
+def all_drawn(count: IntArray, total: IntArray, k: int = TEN) -> FloatArray:
+    """Return C(count, k) / C(total, k): the chance that k of the runs are all among `count`; at most 1."""
+    chances = [np.maximum(0, count - drawn) / np.maximum(total - drawn, 1) for drawn in range(k)]
     shares: FloatArray = np.prod(chances, axis=0)
     return shares
 
@@ -154,7 +154,7 @@ def _of_ten(right: IntArray, runs: IntArray) -> tuple[float, float, float]:
     enough = runs >= TEN
     if not enough.any():
         return math.nan, math.nan, math.nan
-    robust, never = (float(all_of_ten(count[enough], runs[enough]).mean()) for count in (right, runs - right))
+    robust, never = (float(all_drawn(count[enough], runs[enough]).mean()) for count in (right, runs - right))
     return robust, max(0.0, 1 - robust - never), never
 
 

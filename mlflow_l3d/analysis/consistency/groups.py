@@ -57,29 +57,6 @@ class Examples:
 
 
 @dataclass(frozen=True, slots=True)
-class RunAgreement:
-    """How the runs of one group agree with each other, one value per run, in the order in which they were added.
-
-    Attributes
-    ----------
-    agreement
-        Shape (S,): share of equal predictions among all comparisons of a run with the other runs on common examples
-        (Zhou et al. 2025, a seed's mean agreement with all others); nan if it has nothing in common with any.
-    without
-        Shape (S,): CON of the group without the run; nan if no two of the others can be compared.
-    """
-
-    agreement: FloatArray
-    without: FloatArray
-
-    @classmethod
-    def of(cls, agreed: npt.NDArray[Any], comparisons: npt.NDArray[np.int64]) -> RunAgreement:
-        """Return it from the sums of each run's comparisons with all others, both of shape (S,)."""
-        rest = agreed.sum() / 2 - agreed, comparisons.sum() // 2 - comparisons
-        return cls(_shares(agreed, comparisons), _shares(*rest))
-
-
-@dataclass(frozen=True, slots=True)
 class Sums:
     """What the comparisons of a group come to.
 
@@ -90,8 +67,11 @@ class Sums:
     agreed, correct
         Sum of the agreement over them, without and with the truth; `correct` is nan if an example that two runs have
         has no truth.
-    per_run
-        Agreement of each run with the others, and of the group without it.
+    run_agreement
+        Shape (S,): share of equal predictions among all comparisons of a run with the other runs on common examples
+        (Zhou et al. 2025, a seed's mean agreement with all others); nan if it has nothing in common with any.
+    without_run
+        Shape (S,): CON of the group without the run; nan if no two of the others can be compared.
     reflexive
         Whether every prediction that could be read agrees fully with itself.
     kappa
@@ -103,11 +83,19 @@ class Sums:
     comparisons: int
     agreed: float
     correct: float
-    per_run: RunAgreement
+    run_agreement: FloatArray
+    without_run: FloatArray
     reflexive: bool = True
     kappa: float = math.nan
     variance: float = math.nan
     population: float = math.nan
+
+    @classmethod
+    def of(cls, agreed: npt.NDArray[Any], comparisons: npt.NDArray[np.int64], correct: float) -> Sums:
+        """Return the sums from those of each run's comparisons with all others, both of shape (S,)."""
+        total, every = agreed.sum() / 2, int(comparisons.sum()) // 2
+        without = _shares(total - agreed, every - comparisons)
+        return cls(every, float(total), correct, _shares(agreed, comparisons), without)
 
     @property
     def consistency(self) -> float:
@@ -116,7 +104,7 @@ class Sums:
 
     def without(self, run: int | None) -> float:
         """Return CON without a run of the group; None: it has no such run."""
-        return self.consistency if run is None else float(self.per_run.without[run])
+        return self.consistency if run is None else float(self.without_run[run])
 
 
 class RunGroup(ABC, Generic[Found]):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -170,10 +171,7 @@ def prediction_importance(
     within: Consistency,
     golden: Consistency,
     row_values: Sequence[float] | FloatArray,
-    *,
-    without_column: npt.ArrayLike | None = None,
-    without_golden: npt.ArrayLike | None = None,
-    golden_without_row: npt.ArrayLike | None = None,
+    left_out: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]] = MappingProxyType({}),
 ) -> PredictionImportance:
     """Return the importance of a factor for single predictions.
 
@@ -185,15 +183,10 @@ def prediction_importance(
         Consistency of golden runs, in which every factor differs.
     row_values
         Shape (M,): CON of each row, whose mean equals that of `within`; nan if a row has no pair.
-    without_column
-        Shape (N,): CON within rows where one column is left out of all rows. A crossed design has the same N
-        configurations in every row, so without these the interval is too narrow.
-    without_golden
-        Shape (L,): CON of the golden runs without one of them.
-    golden_without_row
-        Shape (M,): CON of the golden runs without those that belong to a row. In the radial design the runs of the rows
-        are the golden runs, so both parts of the ratio lose a row together; instead of `without_golden`. A row whose
-        value is nan then still counts as a row that may be left out.
+    left_out
+        Further units -> CON within rows and of golden runs without each of them. Of ``columns``, if all rows have the
+        same ones: else the interval is too narrow. Of ``golden runs``; or of ``rows with golden runs``, if these belong
+        to the rows, so that both parts of the ratio lose a row together.
 
     Notes
     -----
@@ -204,25 +197,12 @@ def prediction_importance(
     """
     every = np.asarray(row_values, dtype=np.float64)
     rows = every[~np.isnan(every)]
-    left_out: dict[str, tuple[npt.ArrayLike, npt.ArrayLike]] = {"rows": (means_without(rows), golden.consistency)}
-    if golden_without_row is not None:
-        left_out = {"rows with golden runs": (means_without(every), golden_without_row)}
-    if without_column is not None:
-        left_out["columns"] = (without_column, golden.consistency)
-    if without_golden is not None:
-        left_out["golden runs"] = (within.consistency, without_golden)
+    if "rows with golden runs" not in left_out:
+        left_out = {"rows": (means_without(rows), golden.consistency), **left_out}
     ratio = float(_ratios(within.consistency, golden.consistency))
     low, high = ratio_interval(ratio, *(_ratios(*each) for each in left_out.values()))
-    return PredictionImportance(
-        factor=within.group,
-        share=ratio,
-        share_ci_low=low,
-        share_ci_high=high,
-        importance=_importance_of(ratio),
-        consistency=within.consistency,
-        rows=len(rows),
-        interval_over=tuple(left_out),
-    )
+    numbers = (ratio, low, high, _importance_of(ratio), within.consistency, len(rows))
+    return PredictionImportance(within.group, *numbers, tuple(left_out))
 
 
 def _importance_of(share: float) -> float:

@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.analysis.consistency.comparisons import correlation_matrices
 from mlflow_l3d.analysis.consistency.groups import fleiss_kappa
 from mlflow_l3d.analysis.consistency.results import population_std
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray, ratio_interval, share_interval, with_interval
 from mlflow_l3d.metrics.classification import UNPARSED
-from mlflow_l3d.metrics.regression import unit_length
 
 Interval = tuple[float, float]
 FEWEST_RUNS: Final = 4
@@ -168,7 +168,9 @@ def class_agreement(predictions: IntArray, labels: IntArray) -> SeedAgreement:
     }
     intervals = dict.fromkeys(("fleiss_kappa", *names), _UNKNOWN)
     if FEWEST_RUNS <= runs <= MOST_RUNS:
-        without = zip(_means_without(con), (totals.sum(axis=1, keepdims=True) - totals).T, strict=True)
+        without = zip(
+            _means_without(con.mean, con.per_run), (totals.sum(axis=1, keepdims=True) - totals).T, strict=True
+        )
         kappas = np.array([fleiss_kappa(mean, left, predictions.size - examples) for mean, left in without])
         intervals["fleiss_kappa"] = _correlation_interval(together["fleiss_kappa"], kappas)
         each = zip(names, shares, _shares(counts - right, runs - 1), strict=True)
@@ -194,18 +196,15 @@ def number_agreement(predictions: FloatArray) -> SeedAgreement:
         examples, in the unit of the predictions, with an interval on the log scale, which covers in 92 to 93 % of
         cases.
     """
-    runs = len(predictions)
-    units = unit_length(predictions)
-    pairs = (
-        pair_spread("consistency_pearson", units @ units.T, lowest=-1.0),
-        pair_spread("consistency_ccc", _concordances(predictions), lowest=-1.0),
-    )
+    runs, matrices = len(predictions), correlation_matrices(predictions)
+    names = ("consistency_pearson", "consistency_ccc")
+    pairs = {name: pair_spread(name, values, lowest=-1.0) for name, values in zip(names, matrices, strict=True)}
     distance, interval = _absolute_difference(predictions), _UNKNOWN
     if FEWEST_RUNS <= runs <= MOST_RUNS:
         without = [_absolute_difference(np.delete(predictions, run, axis=0)) for run in range(runs)]
         interval = ratio_interval(distance, np.array(without))
     name = "absolute_difference"
-    return SeedAgreement({pair.measure: pair for pair in pairs}, {name: distance}, {name: interval})
+    return SeedAgreement(pairs, {name: distance}, {name: interval})
 
 
 def pair_spread(measure: str, values: FloatArray, lowest: float = 0.0) -> PairSpread:
@@ -216,13 +215,12 @@ def pair_spread(measure: str, values: FloatArray, lowest: float = 0.0) -> PairSp
     pairs = values[~np.eye(runs, dtype=bool)]
     per_run = pairs.reshape(runs, runs - 1).mean(axis=1)
     mean, std = float(pairs.mean()), float(pairs.std())
-    spread = PairSpread(measure, mean, *_UNKNOWN, std, *_UNKNOWN, per_run)
     several = FEWEST_RUNS <= runs <= MOST_RUNS
     mean_interval, std_interval = _UNKNOWN, _UNKNOWN
     if lowest < 0 and several:
-        mean_interval = _correlation_interval(mean, _means_without(spread, lowest))
+        mean_interval = _correlation_interval(mean, _means_without(mean, per_run, lowest))
     elif lowest == 0 and runs > 2:
-        mean_interval = share_interval(mean, _means_without(spread))
+        mean_interval = share_interval(mean, _means_without(mean, per_run))
     if several:
         others = ~np.eye(runs - 1, dtype=bool)
         left = [np.delete(np.delete(values, run, axis=0), run, axis=1)[others] for run in range(runs)]
@@ -234,11 +232,9 @@ def pair_spread(measure: str, values: FloatArray, lowest: float = 0.0) -> PairSp
     return PairSpread(measure, mean, *mean_interval, std, *std_interval, per_run)
 
 
-def _means_without(spread: PairSpread, lowest: float = 0.0) -> FloatArray:
+def _means_without(mean: float, per_run: FloatArray, lowest: float = 0.0) -> FloatArray:
     """Return shape (S,): the mean over pairs without a seed, at least three of them."""
-    runs = len(spread.per_run)
-    values: FloatArray = (runs * spread.mean - 2 * spread.per_run) / (runs - 2)
-    return np.clip(values, lowest, 1.0)
+    return np.clip((len(per_run) * mean - 2 * per_run) / (len(per_run) - 2), lowest, 1.0)
 
 
 def _correlation_interval(value: float, without: FloatArray) -> Interval:
@@ -257,18 +253,6 @@ def _shares(counts: npt.NDArray[Any], runs: int) -> FloatArray:
     """Return shape (3, any): shares of examples that all, some and none of so many runs have right; counts (any, n)."""
     robust, never = (counts == runs).mean(axis=1), (counts == 0).mean(axis=1)
     return np.stack((robust, 1 - robust - never, never))
-
-
-def _concordances(values: FloatArray) -> FloatArray:
-    """Return Lin's coefficient of every pair of runs, ``2 s_ab / (s_a^2 + s_b^2 + (mean_a - mean_b)^2)``."""
-    means = values.mean(axis=1, keepdims=True)
-    shared = (values - means) @ (values - means).T / values.shape[1]
-    # The variance of one number only is exactly 0, whatever rounding makes of its mean.
-    variances = np.where(np.ptp(values, axis=1) > 0, values.var(axis=1), 0.0)
-    below = variances[:, None] + variances + np.square(means - means.T)
-    concordances = np.full(shared.shape, math.nan)
-    np.divide(2 * shared, below, out=concordances, where=below > 0)
-    return concordances
 
 
 def _absolute_difference(values: FloatArray) -> float:

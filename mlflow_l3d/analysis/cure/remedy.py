@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
+from mlflow_l3d.analysis.intervals import UNKNOWN as UNKNOWN
+from mlflow_l3d.analysis.intervals import Range as Range
 from mlflow_l3d.cells.factors import TASK_FACTORS
 
 Kind: TypeAlias = Literal[
@@ -74,27 +76,6 @@ class Remedy:
         return self.kind in LABELS or any(name in TASK_FACTORS for name in self.over)
 
 
-class Range(NamedTuple):
-    """A number with its interval; nan if unknown."""
-
-    value: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
-
-    def times(self, other: Range) -> Range:
-        """Return the product of two positive numbers: the errors of their logarithms are independent."""
-        value, both = self.value * other.value, (self, other)
-        positive = value > 0 and all(each.low > 0 for each in both)
-        half = math.hypot(*(math.log(each.high / each.low) / 2 for each in both)) if positive else math.nan
-        return Range(value, value * math.exp(-half), value * math.exp(half))
-
-    def plus(self, other: Range) -> Range:
-        """Return the sum of two numbers, whose errors are independent."""
-        half = math.hypot(self.high - self.low, other.high - other.low) / 2
-        return Range(value := self.value + other.value, value - half, value + half)
-
-
-UNKNOWN: Final = Range()
 MOST_PAIRS: Final = 40
 """Pairs of golden runs that verify a remedy unless more are asked for."""
 DETECTED: Final = 1.96 + 0.84

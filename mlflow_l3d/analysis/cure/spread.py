@@ -22,7 +22,7 @@ from mlflow_l3d.analysis.cure.ensembles import (
     score_many,
 )
 from mlflow_l3d.analysis.cure.luck import jackknifed, luck_of_tests, tests_of
-from mlflow_l3d.analysis.intervals import FloatArray, IntArray
+from mlflow_l3d.analysis.intervals import FloatArray, IntArray, means_without
 from mlflow_l3d.metrics.base import Metric
 
 MEAN, TOTAL, WITHIN, CONSISTENCY, ROW_CONSISTENCY, FRAGILE, OVERSTATEMENT, LUCK = range(8)
@@ -279,8 +279,7 @@ def _half_squares(scores: FloatArray, pairs: FloatArray) -> FloatArray:
 
 def _mean_without(values: FloatArray) -> tuple[float, FloatArray]:
     """Return the mean, and that without each value; nan if there is no other."""
-    others = len(values) - 1
-    return float(values.mean()), (values.sum() - values) / others if others else np.full(1, math.nan)
+    return float(values.mean()), means_without(values)
 
 
 def _pair_mean_without(values: FloatArray) -> tuple[float, FloatArray]:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.variances import VarianceComponents
+from mlflow_l3d.analysis.importance.variances import MeanSquares, VarianceComponents
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, combined_error, t_quantile
 
 BOUNDARY_TAIL: Final = 0.025
@@ -21,19 +21,48 @@ Variances = tuple[FloatArray, FloatArray]
 """Contributed and mitigated variance of several tables; the latter may be below zero."""
 
 
-class Scale(NamedTuple):
-    """A scale of S_T on which errors are taken.
+def importance_of_logit(logit: float) -> float:
+    """Return ``sqrt(S_T) - sqrt(1 - S_T)`` for ``logit(S_T)``."""
+    share = math.exp(-abs(logit))
+    larger, smaller = math.sqrt(1 / (1 + share)), math.sqrt(share / (1 + share))
+    return math.copysign(larger - smaller, logit)
 
-    Attributes
-    ----------
-    of
-        (contributed, mitigated) -> value, of arrays.
-    importance
-        Value -> importance.
-    """
 
-    of: Callable[[FloatArray, FloatArray], FloatArray]
-    importance: Callable[[float], float]
+def total_index_of(importance: float) -> float:
+    """Return the S_T that belongs to a corrected importance: the inverse of ``sqrt(S) - sqrt(1 - S)``."""
+    return (1 + importance * math.sqrt(max(0.0, 2 - importance**2))) / 2
+
+
+def importance_of_variances(contributed: float, mitigated: float) -> float:
+    """Return the importance that two variances make; nan if both are zero."""
+    total = contributed + mitigated
+    return math.sqrt(contributed / total) - math.sqrt(mitigated / total) if total > 0 else math.nan
+
+
+def importances_of_variances(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:
+    """Return the corrected importance that pairs of variances make; what is mitigated may be below zero."""
+    others = np.maximum(0.0, mitigated)
+    return (np.sqrt(contributed) - np.sqrt(others)) / np.sqrt(contributed + others)
+
+
+def importance_of_atanh(value: float) -> float:
+    """Return ``sqrt(S_T) - sqrt(1 - S_T)`` for ``atanh(1 - S_T)``; 1 where S_T is above 1."""
+    others_share = max(0.0, math.tanh(value))
+    return math.sqrt(1 - others_share) - math.sqrt(others_share)
+
+
+def log_ratio(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:
+    """Return ``log(contributed / mitigated)``, which is logit(S_T); infinite or nan if one is not above zero."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logits: FloatArray = np.log(np.maximum(0.0, contributed)) - np.log(np.maximum(0.0, mitigated))
+    return logits
+
+
+def atanh_left(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:
+    """Return ``atanh(1 - S_T)``, which has a value up to S_T = 2; infinite or nan beyond."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        values: FloatArray = np.arctanh(mitigated / (contributed + mitigated))
+    return values
 
 
 class Skewed(NamedTuple):
@@ -65,22 +94,22 @@ class Jackknife:
     ----------
     centre, error, degrees
         The value, its error and degrees of freedom.
-    scale
-        What it is taken on.
     skewed
         The part whose error is not the same on both sides; its scale is the logit.
+    importance
+        Value on the scale -> importance.
     """
 
     centre: float
     error: float
     degrees: float
-    scale: Scale
     skewed: Skewed = NOT_SKEWED
+    importance: Callable[[float], float] = importance_of_logit
 
     def interval(self, level: float) -> tuple[float, float]:
         """Return the interval of the importance at `level`, from t quantiles."""
         quantile = t_quantile(self.degrees, level)
-        ends = [self.scale.importance(self.centre + self.shift(each)) for each in (-quantile, quantile)]
+        ends = [self.importance(self.centre + self.shift(each)) for each in (-quantile, quantile)]
         return min(ends), max(ends)
 
     def shift(self, quantile: float) -> float:
@@ -96,7 +125,8 @@ def leave_out(
     contributed: float,
     mitigated: float,
     *without: Variances,
-    scale: Scale | None = None,
+    scale: Callable[[FloatArray, FloatArray], FloatArray] = log_ratio,
+    importance: Callable[[float], float] = importance_of_logit,
     overlap: float = 0.0,
     skewed: Skewed = NOT_SKEWED,
     most: Sequence[float] = (),
@@ -109,19 +139,20 @@ def leave_out(
         The variances.
     without
         As in :class:`Estimate`.
-    scale, skewed
-        As in :class:`Jackknife`; the logit by default.
+    scale, importance
+        (contributed, mitigated) -> value, of arrays, and value -> importance; the logit by default.
+    skewed
+        As in :class:`Jackknife`.
     overlap
         Part of the variance that leaving out rows and leaving out columns both count.
     most
         As for :func:`~mlflow_l3d.analysis.intervals.combined_error`.
     """
-    scale = scale or LOGIT
-    centre = float(scale.of(np.array(contributed), np.array(mitigated)))
-    values = [scale.of(*each) for each in without]
+    centre = float(scale(np.array(contributed), np.array(mitigated)))
+    values = [scale(*each) for each in without]
     if not (math.isfinite(centre) and all(np.isfinite(each).all() for each in values)):
         return None
-    return Jackknife(centre, *combined_error(values, overlap, most), scale, skewed)
+    return Jackknife(centre, *combined_error(values, overlap, most), skewed, importance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +163,21 @@ class Estimate:
     ----------
     components
         The variances.
+    squares
+        The mean squares behind them; None if they come from none.
     jackknife
         S_T with its error; None if that is of no use, as that of a logit where rows do not differ significantly.
     limits
         Level -> interval that is used instead; None if the table is too small for any.
     without
-        The variances without each row in turn, and without each column where columns are draws as rows are.
+        The variances without each row in turn, and without each column where columns are draws as rows are; empty below
+        three rows or columns.
     is_careful
         Whether :meth:`interval` is the careful one.
     """
 
     components: VarianceComponents
+    squares: MeanSquares | None = None
     jackknife: Jackknife | None = None
     limits: Callable[[float], tuple[float, float]] | None = None
     without: tuple[Variances, ...] = ()
@@ -210,53 +245,3 @@ def smallest_tail(excludes: Callable[[float], bool]) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if excludes(1 - 2 * math.exp(middle)) else (middle, high)
     return math.exp(high)
-
-
-def importance_of_logit(logit: float) -> float:
-    """Return ``sqrt(S_T) - sqrt(1 - S_T)`` for ``logit(S_T)``."""
-    share = math.exp(-abs(logit))
-    larger, smaller = math.sqrt(1 / (1 + share)), math.sqrt(share / (1 + share))
-    return math.copysign(larger - smaller, logit)
-
-
-def total_index_of(importance: float) -> float:
-    """Return the S_T that belongs to a corrected importance: the inverse of ``sqrt(S) - sqrt(1 - S)``."""
-    return (1 + importance * math.sqrt(max(0.0, 2 - importance**2))) / 2
-
-
-def importance_of_variances(contributed: float, mitigated: float) -> float:
-    """Return the importance that two variances make; nan if both are zero."""
-    total = contributed + mitigated
-    return math.sqrt(contributed / total) - math.sqrt(mitigated / total) if total > 0 else math.nan
-
-
-def importances_of_variances(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:
-    """Return the corrected importance that pairs of variances make; what is mitigated may be below zero."""
-    others = np.maximum(0.0, mitigated)
-    return (np.sqrt(contributed) - np.sqrt(others)) / np.sqrt(contributed + others)
-
-
-def importance_of_atanh(value: float) -> float:
-    """Return ``sqrt(S_T) - sqrt(1 - S_T)`` for ``atanh(1 - S_T)``; 1 where S_T is above 1."""
-    others_share = max(0.0, math.tanh(value))
-    return math.sqrt(1 - others_share) - math.sqrt(others_share)
-
-
-def log_ratio(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:
-    """Return ``log(contributed / mitigated)``, which is logit(S_T); infinite or nan if one is not above zero."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logits: FloatArray = np.log(np.maximum(0.0, contributed)) - np.log(np.maximum(0.0, mitigated))
-    return logits
-
-
-def atanh_left(contributed: FloatArray, mitigated: FloatArray) -> FloatArray:
-    """Return ``atanh(1 - S_T)``, which has a value up to S_T = 2; infinite or nan beyond."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        values: FloatArray = np.arctanh(mitigated / (contributed + mitigated))
-    return values
-
-
-LOGIT: Final = Scale(log_ratio, importance_of_logit)
-"""logit(S_T) = log(contributed / mitigated); for estimates of the mitigated variance that are above zero."""
-ATANH: Final = Scale(atanh_left, importance_of_atanh)
-"""atanh(1 - S_T), where S_T may come out above 1."""

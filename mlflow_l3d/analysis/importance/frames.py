@@ -8,9 +8,8 @@ be numbers or texts of digits, since tags are texts. A score of nan is a run wit
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -74,21 +73,38 @@ def placed_scores(
         If a column is missing, a coordinate is not a whole number of the plan, or two scores have the same place.
     """
     _require(cells, "phase")
-    of_phase = cells["phase"].isin([phase])
-    if of_phase.any():
+    chosen = cells[cells["phase"].isin([phase])]
+    if len(chosen):
         _require(cells, *(() if factor is None else ("factor",)), *sizes)
-        if factor is not None:
-            of_phase &= cells["factor"].isin([factor])
-    scores = _scores(cells, metric, of_phase)
-    places = {name: _coordinates(cells, name, of_phase, planned, where) for name, planned in sizes.items()}
-    _check_unique({name: numbers for name, (numbers, _) in places.items()}, scores, where)
-    shape = [count for _, count in places.values()]
+        chosen = chosen if factor is None else chosen[chosen["factor"].isin([factor])]
+    if metric not in cells or metric in COORDINATES:
+        numeric = cells.select_dtypes("number").columns
+        raise unknown_name("metric", metric, [str(name) for name in numeric if name not in COORDINATES])
+    scores = _numbers(chosen[metric])
+    places = pd.DataFrame(index=range(len(chosen)))
+    shape = []
+    for name, planned in sizes.items():
+        numbers = _numbers(chosen[name]) if name in chosen else np.empty(0)
+        count = planned if planned is not None else int(np.nanmax(numbers, initial=-1)) + 1
+        if count > LARGEST_TABLE:
+            raise ParameterError(name, count - 1, f"must be below {LARGEST_TABLE} in {where}", NUMBERED)
+        wrong = numbers[~((numbers >= 0) & (numbers < count) & (numbers == np.trunc(numbers)))]
+        if len(wrong):
+            allowed = f"must be a whole number from 0 to {max(count - 1, 0)} in {where}"
+            raise ParameterError(name, f"{wrong[0]:.15g}", allowed)
+        places[name] = numbers.astype(np.int64)
+        shape.append(count)
+    # A failed run may stand next to its repetition.
+    scored = np.isfinite(scores)
+    places = places[scored]
+    if len(twice := places[places.duplicated()]):
+        place = " ".join(f"{name} {number}" for name, number in twice.iloc[0].items())
+        raise ParameterError("cells", place, f"must occur once in {where}", "Keep one finished run of each cell.")
     if math.prod(shape) > LARGEST_TABLE:
         allowed = f"must be at most {LARGEST_TABLE} cells in {where}"
         raise ParameterError(" x ".join(sizes), " x ".join(map(str, shape)), allowed, NUMBERED)
     array = np.full(shape, np.nan)
-    scored = np.isfinite(scores)
-    array[tuple(numbers[scored] for numbers, _ in places.values())] = scores[scored]
+    array[tuple(places.to_numpy().T)] = scores[scored]
     return array
 
 
@@ -119,46 +135,10 @@ def _require(cells: pd.DataFrame, *names: str) -> None:
         raise ParameterError("cells", ", ".join(map(str, cells.columns)), f"must have a column {missing[0]}", fix)
 
 
-def _scores(cells: pd.DataFrame, metric: str, chosen: pd.Series[bool]) -> FloatArray:
-    """Return the metric of the chosen runs, nan if it is missing or not finite."""
-    if metric not in cells or metric in COORDINATES:
-        numeric = cells.select_dtypes("number").columns
-        raise unknown_name("metric", metric, [str(name) for name in numeric if name not in COORDINATES])
-    scores = _numbers(cells, metric, chosen)
-    return np.where(np.isfinite(scores), scores, np.nan)
-
-
-def _coordinates(
-    cells: pd.DataFrame, name: str, chosen: pd.Series[bool], planned: int | None, where: str
-) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], int]:
-    """Return one coordinate of the chosen runs and how many there are of it in the plan."""
-    if name not in cells:
-        return np.empty(0, dtype=np.int64), planned or 0
-    numbers = _numbers(cells, name, chosen)
-    count = planned if planned is not None else int(np.nanmax(numbers, initial=-1)) + 1
-    if count > LARGEST_TABLE:
-        raise ParameterError(name, count - 1, f"must be below {LARGEST_TABLE} in {where}", NUMBERED)
-    wrong = np.flatnonzero(~((numbers >= 0) & (numbers < count) & (numbers == np.trunc(numbers))))
-    if len(wrong):
-        value = float(numbers[wrong[0]])
-        raise ParameterError(name, f"{value:.15g}", f"must be a whole number from 0 to {max(count - 1, 0)} in {where}")
-    return numbers.astype(np.int64), count
-
-
-def _numbers(cells: pd.DataFrame, name: str, chosen: pd.Series[bool]) -> FloatArray:
-    """Return a column of the chosen runs as floats, nan where missing."""
-    column = cells.loc[chosen, name]
+def _numbers(column: pd.Series[Any]) -> FloatArray:
+    """Return a column as floats, nan where missing."""
     numbers = pd.to_numeric(column, errors="coerce")
-    lost = column.notna() & numbers.isna()
-    if lost.any():
-        raise ParameterError(name, repr(column[lost].iloc[0]), "must be a number")
+    lost = column[column.notna() & numbers.isna()]
+    if len(lost):
+        raise ParameterError(str(column.name), repr(lost.iloc[0]), "must be a number")
     return numbers.to_numpy(dtype=np.float64, na_value=np.nan)
-
-
-def _check_unique(place: dict[str, np.ndarray[tuple[int], np.dtype[np.int64]]], scores: FloatArray, where: str) -> None:
-    """Raise if two runs with a score stand at the same place; a failed run may stand next to its repetition."""
-    places = [*zip(*(numbers[np.isfinite(scores)].tolist() for numbers in place.values()), strict=True)]
-    if twice := next((each for each, count in Counter(places).items() if count > 1), None):
-        name = " ".join(f"{key} {value}" for key, value in zip(place, twice, strict=True))
-        fix = "Keep one finished run of each cell."
-        raise ParameterError("cells", name, f"must occur once in {where}", fix)

@@ -14,7 +14,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.checks.long_run import published_interval, uneven_rows
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators import CROSSED, TableModel
-from mlflow_l3d.analysis.importance.estimators.nested import nested_components, radial_estimate, variance_without_each
+from mlflow_l3d.analysis.importance.estimators.nested import radial_estimate, variance_without_each
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.tables import (
     known_std,
@@ -34,6 +34,17 @@ class _Published(NamedTuple):
     contributed_std: float
     mitigated_std: float
     golden_std: float
+
+    @classmethod
+    def of(cls, contributed: float, mitigated: float, golden: float) -> _Published:
+        """Return the standard deviations with the importance that they make."""
+        varies = golden > 0 and (contributed > 0 or mitigated > 0)
+        return cls((contributed - mitigated) / golden if varies else math.nan, contributed, mitigated, golden)
+
+    @property
+    def varies(self) -> bool:
+        """Whether the scores of the table are not all equal."""
+        return self.contributed_std > 0 or self.mitigated_std > 0
 
 
 PATH_COLUMNS: Final = ("rows", *_Published._fields, *with_interval("importance_corrected"))
@@ -89,10 +100,8 @@ def importance(
     """
     scores, golden_scores = usable(table), usable(golden)
     rows, finite_golden = with_scores(scores), golden_scores[np.isfinite(golden_scores)]
-    published = _published(rows, finite_golden)
-    record = _record(factor, published, scores, golden_scores, len(rows), chance, model.name, level)
-    low, high = std_interval(finite_golden, level=level)
-    record = replace(record, golden_std_ci_low=low, golden_std_ci_high=high)
+    published, ends = _published(rows, finite_golden), std_interval(finite_golden, level=level)
+    record = _record(factor, published, scores, golden_scores, ends, len(rows), chance, model.name, level)
     if (estimate := _estimate(rows, published, model)) is not None:
         record = record.estimated(estimate)
     low, high = published_interval(rows, finite_golden, model, level=level)
@@ -145,22 +154,18 @@ def radial_importance(
     golden_std = math.sqrt(sum(variances) / len(variances)) if variances else math.nan
     rows = sets[np.isfinite(sets).any(axis=1)]
     spread = np.sqrt(variance_without_each(rows)) if len(rows) >= 3 else np.empty(0)
-    std_low, std_high = ratio_interval(golden_std, spread, level=level)
+    ends = ratio_interval(golden_std, spread, level=level)
     records = {}
     for place, name in enumerate(swaps, start=1):
         table = sets[:, [0, place]]
         complete = table[np.isfinite(table).all(axis=1)]
-        pairs, estimate = nested_components(complete), radial_estimate(sets, place)
-        contributed = mitigated = score = math.nan
-        varies = pairs is not None and pairs.total > 0
-        if pairs is not None:
+        estimate = radial_estimate(sets, place)
+        contributed = mitigated = math.nan
+        if estimate is not None and (pairs := estimate.squares) is not None:
             contributed, mitigated = math.sqrt(pairs.contributed), math.sqrt(max(0.0, pairs.mitigated))
-            if golden_std > 0 and varies:
-                score = (contributed - mitigated) / golden_std
-        published = _Published(score, contributed, mitigated, golden_std)
-        record = _record(name, published, table, golden, len(complete), chance, "radial", level)
-        record = replace(record, golden_std_ci_low=std_low, golden_std_ci_high=std_high)
-        records[name] = record.estimated(estimate) if estimate is not None and varies else record
+        published = _Published.of(contributed, mitigated, golden_std)
+        record = _record(name, published, table, golden, ends, len(complete), chance, "radial", level)
+        records[name] = record.estimated(estimate) if estimate is not None and published.varies else record
     return records
 
 
@@ -204,14 +209,12 @@ def _published(table: FloatArray, golden: FloatArray) -> _Published:
     golden_std = known_std(golden) if len(golden) >= 2 else math.nan
     contributed = mean_row_std(table) if rows >= 1 and columns >= 2 else math.nan
     mitigated = known_std(np.nanmean(table, axis=1)) if rows >= 2 and columns >= 1 else math.nan
-    varies = contributed > 0 or mitigated > 0
-    score = (contributed - mitigated) / golden_std if golden_std > 0 and varies else math.nan
-    return _Published(score, contributed, mitigated, golden_std)
+    return _Published.of(contributed, mitigated, golden_std)
 
 
 def _estimate(table: FloatArray, published: _Published, model: TableModel) -> Estimate | None:
     """Return the corrected importance of a table; None if all its scores are equal."""
-    return model.estimate(table) if published.contributed_std > 0 or published.mitigated_std > 0 else None
+    return model.estimate(table) if published.varies else None
 
 
 def _record(
@@ -219,31 +222,29 @@ def _record(
     published: _Published,
     table: FloatArray,
     golden: FloatArray,
+    golden_ends: tuple[float, float],
     rows_used: int,
     chance: float | None,
     design: str,
     level: float,
 ) -> Importance:
     """Return the record of a factor without a corrected importance."""
-    finite_scores, finite_golden = table[np.isfinite(table)], golden[np.isfinite(golden)]
+    scores, finite_golden = table[np.isfinite(table)], golden[np.isfinite(golden)]
     return Importance(
         factor,
         *published,
-        importance_corrected=math.nan,
-        importance_corrected_ci_low=math.nan,
-        importance_corrected_ci_high=math.nan,
-        score_mean=float(finite_scores.mean()) if len(finite_scores) else math.nan,
-        score_std=known_std(finite_scores) if len(finite_scores) else math.nan,
-        collapsed_share=math.nan
-        if chance is None or not len(finite_scores)
-        else float((finite_scores < chance).mean()),
+        score_mean=float(scores.mean()) if len(scores) else math.nan,
+        score_std=known_std(scores) if len(scores) else math.nan,
+        collapsed_share=float((scores < chance).mean()) if chance is not None and len(scores) else math.nan,
         table=table,
         golden=golden,
         rows_used=rows_used,
-        cells_missing=table.size - len(finite_scores),
+        cells_missing=table.size - len(scores),
         golden_missing=len(golden) - len(finite_golden),
         design=design,
         level=level,
-        score_iqr=quartile_distance(finite_scores),
+        score_iqr=quartile_distance(scores),
         golden_iqr=quartile_distance(finite_golden),
+        golden_std_ci_low=golden_ends[0],
+        golden_std_ci_high=golden_ends[1],
     )

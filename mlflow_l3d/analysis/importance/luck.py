@@ -61,7 +61,8 @@ def dependent_spread(records: Sequence[Importance], model: TableModel) -> tuple[
     Both are means over the factors, whose tables may share runs (Satterthwaite 1946); None if no table has them.
     """
     tables = [record.table[np.isfinite(record.table).any(axis=1)] for record in records]
-    parts = [squares for table in tables if (squares := model.components(table)) is not None and squares.total > 0]
+    estimates = [estimate for table in tables if (estimate := model.estimate(table)) is not None]
+    parts = [squares for each in estimates if (squares := each.squares) is not None and squares.total > 0]
     if not parts:
         return None
     return math.sqrt(np.mean([each.total for each in parts])), float(np.mean([each.total_degrees for each in parts]))

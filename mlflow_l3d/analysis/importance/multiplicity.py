@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
+from string import ascii_lowercase
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.estimate import Estimate, excludes_zero, importances_of_variances, smallest_tail
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, combined_error, t_quantile
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, combined_error, t_p_value, t_quantile
 
 
 def holm(p_values: npt.ArrayLike) -> FloatArray:
@@ -31,13 +32,10 @@ def holm(p_values: npt.ArrayLike) -> FloatArray:
         Shape (K,). Claims with an adjusted value of at most alpha are all true with probability 1 - alpha at least,
         whatever the dependence between them.
     """
-    values = np.asarray(p_values, dtype=np.float64).reshape(-1)
-    finite = np.flatnonzero(np.isfinite(values))
-    order = finite[np.argsort(values[finite], kind="stable")]
-    steps = values[order] * np.arange(len(order), 0, -1)
-    adjusted = np.full(len(values), math.nan)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps))
-    return adjusted
+    values = pd.Series(np.asarray(p_values, dtype=np.float64).reshape(-1))
+    ordered = values.dropna().sort_values(kind="stable")
+    steps = ordered * np.arange(len(ordered), 0, -1)
+    return np.asarray(steps.cummax().clip(upper=1.0).reindex(values.index), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +193,12 @@ def paired_difference(
         low, high = _against(one, other, level)
         p = min(1.0, 2 * smallest_tail(lambda at: excludes_zero(*_against(one, other, at))))
     else:
-        from scipy.special import stdtr
-
         without = [[importances_of_variances(*each) for each in found.without] for found in (one, other)]
         left_out = [without[0][0] - without[1][0], *without[0][1:], *without[1][1:]]
         error, degrees = combined_error(left_out)
         half = t_quantile(degrees, level) * error
         low, high = difference - half, difference + half
-        p = 2 * float(stdtr(degrees, -abs(difference) / error)) if error > 0 else float(difference == 0)
+        p = t_p_value(difference, error, degrees) if error > 0 else float(difference == 0)
     return PairedDifference(first, second, difference, low, high, p, rows)
 
 
@@ -217,31 +213,16 @@ def _against(one: Estimate, other: Estimate, level: float) -> tuple[float, float
 
 
 def alike(ordered: Sequence[str], apart: set[frozenset[str]]) -> tuple[tuple[str, ...], ...]:
-    """Return the largest sets of factors of which no two are apart (Bron and Kerbosch 1973)."""
-    neighbours = {
-        name: {other for other in ordered if other != name and frozenset((name, other)) not in apart}
-        for name in ordered
-    }
-    groups: list[tuple[str, ...]] = []
-
-    def extend(members: set[str], candidates: set[str], excluded: set[str]) -> None:
-        if not candidates and not excluded:
-            groups.append(tuple(name for name in ordered if name in members))
-        for name in [each for each in ordered if each in candidates]:
-            extend(members | {name}, candidates & neighbours[name], excluded & neighbours[name])
-            candidates = candidates - {name}
-            excluded = excluded | {name}
-
-    extend(set(), set(ordered), set())
-    return tuple(sorted((group for group in groups if group), key=lambda group: [ordered.index(n) for n in group]))
+    """Return the largest sets of factors of which no two are apart (insert and absorb, Piepho 2004)."""
+    groups = {frozenset(ordered)} - {frozenset()}
+    for pair in apart:
+        split = {group - {name} if pair <= group else group for group in groups for name in pair}
+        groups = {group for group in split if not any(group < other for other in split)}
+    places = sorted(sorted(map(ordered.index, group)) for group in groups)
+    return tuple(tuple(ordered[place] for place in group) for group in places)
 
 
 def letters(names: Sequence[str], groups: Sequence[Sequence[str]]) -> dict[str, str]:
-    """Return the letters of each name: a, b, ... for the groups that it is in."""
-    return {name: "".join(_letter(place) for place, group in enumerate(groups) if name in group) for name in names}
-
-
-def _letter(place: int) -> str:
-    """Return a, b, ..., z, a2, b2, ..."""
-    turn, letter = divmod(place, 26)
-    return chr(ord("a") + letter) + (str(turn + 1) if turn else "")
+    """Return the letters of each name: a, b, ..., z, a2, b2, ... for the groups that it is in."""
+    texts = [ascii_lowercase[place % 26] + str(place // 26 + 1) * (place >= 26) for place in range(len(groups))]
+    return {name: "".join(text for text, group in zip(texts, groups, strict=True) if name in group) for name in names}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
@@ -119,9 +119,6 @@ class Importance:
     contributed_std: float
     mitigated_std: float
     golden_std: float
-    importance_corrected: float
-    importance_corrected_ci_low: float
-    importance_corrected_ci_high: float
     score_mean: float
     score_std: float
     collapsed_share: float
@@ -133,6 +130,9 @@ class Importance:
     design: str = "crossed"
     level: float = 0.95
     components: VarianceComponents | None = None
+    importance_corrected: float = math.nan
+    importance_corrected_ci_low: float = math.nan
+    importance_corrected_ci_high: float = math.nan
     importance_ci_low: float = math.nan
     importance_ci_high: float = math.nan
     moves_by_std: float = math.nan
@@ -153,15 +153,10 @@ class Importance:
 
     def estimated(self, estimate: Estimate) -> Importance:
         """Return the record with the corrected importance of an estimate, its interval and variances."""
-        low, high = estimate.interval(self.level)
-        return replace(
-            self,
-            importance_corrected=estimate.importance,
-            importance_corrected_ci_low=low,
-            importance_corrected_ci_high=high,
-            moves_by_std=estimate.components.moves_by_std,
-            components=estimate.components,
-        )
+        numbers = (estimate.importance, *estimate.interval(self.level))
+        corrected: dict[str, Any] = dict(zip(with_interval("importance_corrected"), numbers, strict=True))
+        parts = estimate.components
+        return replace(self, **corrected, moves_by_std=parts.moves_by_std, components=parts)
 
     def metrics(self) -> dict[str, float]:
         """Return the parent metrics of this factor, by their plain names; those that are nan are left out."""

@@ -206,14 +206,8 @@ class MeanSquares:
 
     def variances(self) -> VarianceComponents:
         """Return the record of the variance components."""
-        return VarianceComponents(
-            "nested" if self.nested else "crossed",
-            "anova",
-            rows=self.rows,
-            columns=self.columns,
-            contributed=self.contributed,
-            mitigated=self.mitigated,
-            main=(self.of_columns - self.residual) / self.column_size,
-            interaction=math.nan if self.nested else self.residual,
-            contributed_degrees=self.contributed_degrees,
-        )
+        design, interaction = ("nested", math.nan) if self.nested else ("crossed", self.residual)
+        main = (self.of_columns - self.residual) / self.column_size
+        parts = (self.contributed, self.mitigated, main, interaction)
+        degrees = self.contributed_degrees
+        return VarianceComponents(design, "anova", self.rows, self.columns, *parts, contributed_degrees=degrees)

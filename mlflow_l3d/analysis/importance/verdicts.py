@@ -163,7 +163,6 @@ def verdict_of(record: Importance, checks: Iterable[Check] = (), collapse: Colla
     return Verdict("dominates" if low > 0 else "minor")
 
 
-Strategy = Literal["random", "fixed", "interactions", "golden"]
 STRATEGIES: Final = ("random", "fixed", "interactions")
 """Columns of the table, in the paper's order."""
 GOLDEN_ROW: Final = "golden_model"
@@ -192,7 +191,7 @@ class StrategyResult:
         Whether the strategy calls the factor important; None if that cannot be said.
     """
 
-    strategy: Strategy
+    strategy: Literal["random", "fixed", "interactions", "golden"]
     factor: str
     std: float
     golden_std: float

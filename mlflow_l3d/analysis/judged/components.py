@@ -150,7 +150,8 @@ def _crossed_effects(
     effects: dict[str, IntArray] = {}
     notes = []
     for name, code in codes.items():
-        same = [other for other, levels in effects.items() if _is_same(levels, code)]
+        meet = {other: len(pair_counts(levels, code)[0]) for other, levels in effects.items()}
+        same = [other for other, count in meet.items() if count == _size(code) == _size(effects[other])]
         if same:
             notes.append(f"{same[0]} and {name} always change together: their luck is counted as that of {same[0]}.")
         elif _size(code) > 1:
@@ -178,10 +179,6 @@ def _crossed_effects(
     pairs = [pair for pair in pairs if _size(level_codes(*(effects[name] for name in pair))) == math.prod(sizes[pair])]
     hidden = inseparable([*((name,) for name in effects), *pairs])
     return effects, [pair for pair in pairs if pair not in hidden], notes
-
-
-def _is_same(first: IntArray, second: IntArray) -> bool:
-    return bool(first.max() == second.max() and len(pair_counts(first, second)[0]) == first.max() + 1)
 
 
 def _nested_effects(row: IntArray, answer: IntArray, crossed: Mapping[str, IntArray]) -> dict[str, IntArray]:

@@ -77,7 +77,7 @@ def difference(
     a, b
         Tables of judgements, see :func:`mlflow_l3d.analysis.judged.components.components`. Rows are matched by ``row``.
     smallest_effect
-        Above 0: differences up to this count for nothing. Needed for ``equivalent`` and `not_worse`.
+        Above 0: differences up to this count for nothing. Needed for ``equivalent``.
     higher_is_better
         Whether a larger value is better.
     level
@@ -102,10 +102,10 @@ def difference(
     the pseudo-observations of Agresti and Min 2005). If none does, or all rows of a side are alike, it is at least that
     of :func:`mlflow_l3d.analysis.comparison.leave_out.least_error`; and the p-value is never below that of a sign test
     in which all rows that differ do so in the same direction. A judge or prompt of both sides is kept: its
-    luck cancels as much as it is shared, `judge_std` is the rest. If the sides have different judges or prompts,
+    luck cancels as much as it is shared. If the sides have different judges or prompts,
     several each, the spread of their means is added.
 
-    Equivalence and non-inferiority are claimed from the same interval: two one-sided tests at ``(1 - level) / 2`` each.
+    Equivalence is claimed from the same interval: two one-sided tests at ``(1 - level) / 2`` each.
 
     Examples
     --------
@@ -129,8 +129,6 @@ def difference(
         low, high = np.clip(interval(gap, spread, level), -fields["largest"], fields["largest"])
         p = p_value(gap, spread)
     planned = gap if smallest_effect is None else smallest_effect
-    luck = _luck(sides, sides.answer_shares)
-    between = math.nan if spread is None else float(np.maximum(0.0, spread.of_row - luck))
     return JudgedDifference(
         **fields,
         difference=gap,
@@ -143,10 +141,8 @@ def difference(
         smallest_effect=math.nan if smallest_effect is None else smallest_effect,
         error=math.nan if spread is None else spread.error,
         degrees=math.nan if spread is None else spread.degrees,
-        row_std=math.sqrt(between),
-        answer_std=math.sqrt(luck),
         rows_needed={} if spread is None else {power: _rows_needed(planned, spread, power, level) for power in POWERS},
-        needed=_plans(sides, spread, between, planned, level),
+        needed=_plans(sides, spread, planned, level),
         level=level,
         higher_is_better=higher_is_better,
     )
@@ -189,14 +185,14 @@ def _rows_needed(effect: float, spread: RowSpread, power: float, level: float) -
     return max(float(FEWEST_ROWS), runs_needed(effect, spread, power, level))
 
 
-def _plans(sides: Sides, spread: RowSpread | None, between: float, effect: float, level: float) -> pd.DataFrame:
+def _plans(sides: Sides, spread: RowSpread | None, effect: float, level: float) -> pd.DataFrame:
     """Return rows and answers that are needed at 80 % power, for several numbers of answers per row."""
-    lines = []
-    for repeats in REPEATS if spread is not None and not math.isnan(between) else ():
-        assert spread is not None
-        luck = _luck(sides, [1 / (repeats * cells) for cells in sides.cells])
-        rows = _rows_needed(effect, replace(spread, of_row=between + luck), POWERS[0], level)
-        lines.append((repeats, rows, rows * repeats * sum(sides.cells)))
+    lines, luck_now = [], _luck(sides, sides.answer_shares)
+    for repeats in REPEATS if not math.isnan(luck_now) else ():
+        if spread is not None:
+            luck = max(0.0, spread.of_row - luck_now) + _luck(sides, [1 / (repeats * cells) for cells in sides.cells])
+            rows = _rows_needed(effect, replace(spread, of_row=luck), POWERS[0], level)
+            lines.append((repeats, rows, rows * repeats * sum(sides.cells)))
     return pd.DataFrame(lines, columns=["repeats", "rows", "answers"])
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.analysis.consistency.examples import all_drawn
 from mlflow_l3d.analysis.judged.results import PassK
 from mlflow_l3d.analysis.judged.table import mean_interval, usable_judgements
 
@@ -43,18 +43,12 @@ def pass_k(successes: npt.ArrayLike, attempts: npt.ArrayLike, k: int, row: npt.A
     passed, asked = np.asarray(successes, dtype=np.int64), np.asarray(attempts, dtype=np.int64)
     row = np.arange(len(asked)) if row is None else np.asarray(row)
     passed, asked, row = passed[asked >= k], asked[asked >= k], row[asked >= k]
-    chosen = {"every": _chosen(passed, asked, k), "some": 1 - _chosen(asked - passed, asked, k)}
+    chosen = {"every": all_drawn(passed, asked, k), "some": 1 - all_drawn(asked - passed, asked, k)}
     shares = pd.DataFrame(chosen).groupby(row).mean()
     every, some = (
         (float(shares[name].mean()), *mean_interval(shares[name].to_numpy(), shares=True)) for name in shares
     )
     return PassK(k, *every, *some, len(shares))
-
-
-def _chosen(good: npt.NDArray[np.int64], size: npt.NDArray[np.int64], k: int) -> FloatArray:
-    """Return C(good, k) / C(size, k)."""
-    factors = [np.maximum(good - each, 0) / (size - each) for each in range(k)]
-    return np.asarray(np.prod(factors, axis=0), dtype=np.float64)
 
 
 def pass_table(table: pd.DataFrame) -> pd.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -99,11 +98,6 @@ class JudgedDifference:
         Why nothing can be decided whatever the numbers are; else empty.
     error, degrees
         Standard error of the difference and its degrees of freedom.
-    row_std, answer_std
-        Standard deviation of the true differences of rows, and that of the luck of answers and judgements in the
-        difference of one row; nan if no row has several answers.
-    judge_std
-        What judges add to the standard error if both sides are judged by other judges; nan with one judge.
     rows, ties, unpaired_first, unpaired_second
         Rows of both, how many of these are equal on both sides, and rows of one side only.
     repeats_first, repeats_second
@@ -135,9 +129,6 @@ class JudgedDifference:
     obstacle: str
     error: float
     degrees: float
-    row_std: float
-    answer_std: float
-    judge_std: float
     rows: int
     ties: int
     unpaired_first: int
@@ -157,11 +148,3 @@ class JudgedDifference:
             return UNDECIDED
         gain = self.difference if self.higher_is_better else -self.difference
         return decide(gain, self.p_adjusted, (self.joint_low, self.joint_high), self.smallest_effect, self.level)
-
-    @property
-    def not_worse(self) -> bool | None:
-        """Whether the first is worse by less than the smallest effect (non-inferior); None without one."""
-        if math.isnan(self.smallest_effect):
-            return None
-        worst = self.joint_low if self.higher_is_better else -self.joint_high
-        return not self.obstacle and worst > -self.smallest_effect

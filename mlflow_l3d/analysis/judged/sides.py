@@ -70,7 +70,6 @@ def pair_sides(a: pd.DataFrame, b: pd.DataFrame) -> Sides:
         fields[f"{side}_mean"] = float(rows[side].mean())
         fields[f"unpaired_{side}"] = each.table["row"].nunique() - len(rows)
         fields[f"repeats_{side}"] = float(count.mean()) / size
-    fields["judge_std"] = _judge_std(both["gap"]) if "judge" in shared and len(rows) > 1 else math.nan
     return Sides(
         rows=rows,
         width=float(np.ptp(values)) if fields["largest"] > 1 else 1.0,
@@ -127,14 +126,3 @@ def _levels_drawn(table: pd.DataFrame, name: str) -> list[tuple[float, float]]:
     means = table.groupby(["row", name])["value"].mean().unstack()
     count = means.shape[1]
     return [(float(means.mean().var(ddof=1)) / count, count - 1.0)] if count > 1 else []
-
-
-def _judge_std(gaps: pd.Series[float]) -> float:
-    """Return what judges add to the standard error of a difference if they are drawn again; nan with one."""
-    table = gaps.groupby(["row", "judge"]).mean().unstack()
-    judges = table.shape[1]
-    if judges < 2:
-        return math.nan
-    apart = table.sub(table.mean(axis=1), axis=0)
-    noise = float((apart.var(ddof=1) / apart.count()).sum()) / (judges - 1)
-    return math.sqrt(max(0.0, float(table.mean().var(ddof=1)) - noise) / judges)

@@ -167,10 +167,10 @@ class Outlook:
         components, model
             Of the pilot.
         without
-            What :attr:`TableModel.without_each` returned for its table.
+            Of the :class:`~mlflow_l3d.analysis.importance.estimate.Estimate` of its table.
         """
         values = [atanh_left(*each) for each in without]
-        if not all(np.isfinite(each).all() and np.ptp(each) > 0 for each in values):
+        if not (values and all(np.isfinite(each).all() and np.ptp(each) > 0 for each in values)):
             return cls(components)
         squares = [np.square(each - each.mean()) for each in values]
         tails = tuple(TAILS * float((np.square(each).mean() / each.mean() ** 2) - 1) for each in squares)

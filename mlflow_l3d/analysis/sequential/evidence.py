@@ -11,7 +11,6 @@ describe. Rates of passed and failed need no such assumption.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -204,24 +203,3 @@ def evidence_needed(number: int, kept: int, planned: int, alpha: float) -> float
         end += planned * 2**stretch
     weight: float = 0.9 * 0.1**stretch / (planned * 2**stretch)
     return 1 / (alpha * weight * (kept + 1))
-
-
-def claims_at_once(evidence: Sequence[float], alpha: float) -> list[bool]:
-    """Return which claims of a family hold, whose e-values are known at the same time.
-
-    Notes
-    -----
-    e-BH (Wang and Ramdas 2022, "False discovery rate control with e-values", Journal of the Royal Statistical Society
-    B 84): the k largest are claimed, for the largest k whose k-th largest is number / (alpha k) or more. If there is
-    nothing to be found, any claim at all is made with probability alpha at most, however they depend on each other.
-
-    Examples
-    --------
-    >>> claims_at_once([100.0, 1.0, 30.0], 0.05)
-    [True, False, True]
-    """
-    ranked, claimed = sorted(evidence, reverse=True), 0
-    for rank, value in enumerate(ranked, 1):
-        if value >= len(ranked) / (alpha * rank):
-            claimed = rank
-    return [bool(claimed) and value >= ranked[claimed - 1] for value in evidence]

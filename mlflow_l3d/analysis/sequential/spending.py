@@ -148,10 +148,8 @@ def nominal_levels(fractions: Iterable[float], alpha: float, spending: Spending)
             continue
         step, root = math.sqrt(fraction - at), math.sqrt(fraction)
 
-        def left(
-            bound: float, step: float = step, root: float = root, wanted: float = now - spent, places: Any = places
-        ) -> float:
-            return float(mass @ ndtr((places - bound * root) / step)) - wanted  # noqa: B023
+        def left(bound: float) -> float:
+            return float(mass @ ndtr((places - bound * root) / step)) - (now - spent)  # noqa: B023
 
         bound = brentq(left, -8.0, 12.0)
         low, high = -8 * root, bound * root

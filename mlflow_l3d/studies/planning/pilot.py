@@ -197,8 +197,8 @@ def _outlook(design: type[Design] | None, importances: Mapping[str, Importance],
     if design.planning is None or math.isnan(record.importance_corrected_ci_low):
         return Outlook(record.components)
     others = [each.table[:, 1:] for name, each in importances.items() if name != factor and design.tables_are_golden]
-    table = with_scores(np.column_stack([record.table, *others]))
-    return Outlook.measured(record.components, design.planning, design.planning.without_each(table))
+    estimate = design.planning.estimate(with_scores(np.column_stack([record.table, *others])))
+    return Outlook.measured(record.components, design.planning, () if estimate is None else estimate.without)
 
 
 def _same(request: InvestigationRequest, recorded: Recorded) -> bool:

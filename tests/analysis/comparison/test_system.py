@@ -98,7 +98,7 @@ def test_groups_of_examples_are_counted_as_examples():
     ]
     both, why = systems(["A", "B"], scores, [{}, {}], tables, named("pearson"))
     one = compare_systems({"t": both}, named("pearson")).differences[0]
-    assert (why, one.examples, one.shared_examples) == ("", 130, 70)
+    assert (why, one.spread.examples, one.shared_examples) == ("", 130, 70)
 
 
 def test_runs_are_paired_by_the_factors_that_both_vary_alike():

@@ -62,9 +62,6 @@ def test_repeats_are_averaged_within_a_row_and_judge(random):
     found = difference(dropped, b)
     assert found.difference == pytest.approx(by_hand.mean())
     assert (found.repeats_first, found.repeats_second) == (3, 2)
-    # Variance of answers, each the mean of two judgements, over 3 and 2 answers.
-    truth = (0.7**2 + 0.5**2 / 2) * (1 / 3 + 1 / 2)
-    assert found.answer_std == pytest.approx(math.sqrt(truth), rel=0.25)
 
 
 def test_rows_of_one_side_are_counted_and_left_out(random):
@@ -152,10 +149,6 @@ def test_several_prompts_of_one_side_count_there(random):
 def test_judges_of_both_sides_are_kept_and_other_judges_are_no_evidence(random):
     a, b = pair(random, App(judge=2.0), 40, judges=3)
     found = difference(a, b)
-    assert found.judge_std < 0.3  # both sides have the same lenient judges
-    partial = difference(a.assign(value=a["value"] + a["judge"] - 1), b)
-    assert partial.judge_std == pytest.approx(math.sqrt(1 / 3), rel=0.2)
-    assert 0 in [difference(*pair(random, App(judge=2.0), 40, judges=3)).judge_std for _ in range(8)]
     other = difference(a, b.assign(judge=b["judge"] + 3))
     assert other.error > 2 * found.error
     single = difference(a[a["judge"] == 0], b[b["judge"] == 1])
@@ -165,16 +158,14 @@ def test_judges_of_both_sides_are_kept_and_other_judges_are_no_evidence(random):
     assert "judges that rated both sides count: 2" in mixed.notes[0]
 
 
-def test_equivalence_and_non_inferiority_need_the_interval(random):
+def test_equivalence_needs_the_interval(random):
     a, b = pair(random, App(row=1.0, answer=0.2, rest=0.1), 100, (3, 3))
     wide, narrow = difference(a, b, smallest_effect=0.2), difference(a, b, smallest_effect=0.001)
-    assert (wide.verdict, wide.not_worse) == ("equivalent", True)
-    assert (narrow.verdict, narrow.not_worse) == ("undecided", False)
-    assert difference(a, b).not_worse is None
+    assert (wide.verdict, narrow.verdict) == ("equivalent", "undecided")
     worse = difference(a.assign(value=a["value"] - 1), b, smallest_effect=0.2)
-    assert (worse.verdict, worse.not_worse) == ("worse", False)
+    assert worse.verdict == "worse"
     flipped = difference(a.assign(value=a["value"] - 1), b, smallest_effect=0.2, higher_is_better=False)
-    assert (flipped.verdict, flipped.not_worse) == ("better", True)
+    assert flipped.verdict == "better"
     with pytest.raises(ParameterError, match="smallest_effect=0"):
         difference(a, b, smallest_effect=0)
 
@@ -193,7 +184,6 @@ def test_as_many_rows_as_needed_have_the_power(random):
     assert claims / 150 == pytest.approx(0.8, abs=0.1)
     single = difference(*pair(random, app, 50))
     assert single.needed.empty  # nothing is known of repeats
-    assert math.isnan(single.answer_std)
 
 
 def test_several_scorers_are_adjusted_together(random):

@@ -11,7 +11,6 @@ from scipy.stats import binom, norm
 
 from mlflow_l3d.analysis.sequential.evidence import (
     Estimate,
-    claims_at_once,
     confidence_sequence,
     evidence_needed,
     evidence_of_gain,
@@ -104,12 +103,3 @@ def test_all_claims_of_a_session_together_spend_alpha() -> None:
     levels = [1 / evidence_needed(number, 0, 50, 0.05) for number in range(1, 3000)]
     assert 0.0449 <= sum(levels[:50]) < sum(levels) <= 0.05
     assert evidence_needed(7, 3, 50, 0.05) == pytest.approx(evidence_needed(7, 0, 50, 0.05) / 4)
-
-
-def test_claims_at_once_are_as_many_as_the_definition_allows() -> None:
-    random = np.random.default_rng(3)
-    for _ in range(200):
-        evidence = random.pareto(0.4, 8).tolist()
-        most = max(count for count in range(9) if sum(e >= 8 / (0.05 * max(count, 1)) for e in evidence) >= count)
-        assert claims_at_once(evidence, 0.05) == [most > 0 and e >= sorted(evidence)[-most] for e in evidence]
-    assert claims_at_once([], 0.05) == []

@@ -59,8 +59,8 @@ def test_runs_and_examples_are_paired(place: Place, parents: list[str], compared
         *("model_initialisation", "model_randomness", "sample_choice"),
     }
     assert one.other_factors == ()
-    assert one.examples == one.shared_examples > 400
-    assert one.variance_saved > one.variance_saved_runs > 0.3
+    assert one.spread.examples == one.shared_examples > 400
+    assert one.spread.saved > one.spread.saved_by_runs > 0.3
     golden = [
         place.client.search_runs(["0"], f"tags.`mlflow.parentRunId` = '{parent}' and tags.`l3d.phase` = 'golden'")
         for parent in parents[:2]
@@ -75,7 +75,7 @@ def test_other_seeds_share_test_examples_alone(place: Place, parents: list[str])
         one = compare([parents[0], parents[2]]).comparison.differences[0]
     assert (one.first, one.second) == ("root_seed=0", "root_seed=1")
     assert (one.shared_runs, one.shared_factors) == (0, ())
-    assert one.variance_saved_runs == 0
+    assert one.spread.saved_by_runs == 0
     assert one.shared_examples > 0
     assert np.isnan(one.pair_wins.value)
 
@@ -273,7 +273,7 @@ def test_bad_input_in_one_line(place: Place, parents: list[str], compared: Compa
 def test_a_metric_that_predictions_do_not_give_counts_no_examples(place: Place, parents: list[str]) -> None:
     with place.entered():
         found = compare(parents[0], parents[1], metric="synthetic_score")
-    assert found.comparison.differences[0].examples == 0
+    assert found.comparison.differences[0].spread.examples == 0
     assert "synthetic_score cannot be computed from stored predictions" in found.comparison.notes[0]
 
 
@@ -288,7 +288,7 @@ def test_a_real_system_differs_from_itself_no_more_often_than_the_level_allows(t
         found = compare(*runs, self_check=60)
     one = found.comparison.differences[0]
     assert one.shared_runs == 10
-    assert 0 < one.variance_saved < 1
+    assert 0 < one.spread.saved < 1
     assert [check.repeats for check in found.self_checks] == [60, 60, 60]
     claims = sum(check.claims for check in found.self_checks)
     assert claims / 180 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 180)

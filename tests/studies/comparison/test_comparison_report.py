@@ -121,7 +121,7 @@ def test_first_answer_holds_the_interval_and_what_it_allows_for():
     assert said(found, 0) == (
         f"Unlikely: 95 % interval {limits} points. It allows for the luck of runs, not of test examples."
     )
-    counted = replace(found, differences=(replace(one, examples=400),))
+    counted = replace(found, differences=(replace(one, spread=replace(one.spread, examples=400)),))
     assert said(counted, 0).endswith("It allows for the luck of runs and of 400 test examples.")
     opened = compared(SLIGHTLY)
     assert said(opened, 0).startswith("Yes: A is ahead by 2.5 points, 95 % interval -")
@@ -184,15 +184,18 @@ def test_third_answer_counts_the_open_pairs():
         ({"verdict": "better"}, "settled", "The 12 runs of each settle it."),
         ({"verdict": "better", "runs": (12, 15)}, "settled", "The 12 and 15 runs of each settle it."),
         ({"runs_to_settle": 16.0}, "16 runs", "12 are there"),
-        ({"of_runs": 0.94, "of_examples": 0.06}, "more runs and test examples", "about 900 test examples"),
-        ({"of_runs": 0.2, "of_examples": 0.8}, "more test examples", "about 900 test examples"),
+        ({"spread": (0.94, 0.06)}, "more runs and test examples", "about 900 test examples"),
+        ({"spread": (0.2, 0.8)}, "more test examples", "about 900 test examples"),
         ({"examples_needed": math.inf}, "a smallest effect", "There is no difference to settle."),
     ],
 )
 def test_advice_follows_the_verdict_and_what_the_difference_varies_by(changes, do, why):
     found = compared(APART)
     base = {"runs": (12, 12), "verdict": "undecided", "examples_needed": 900.0, "runs_to_settle": math.inf}
-    one = replace(found.differences[0], **base | changes)
+    one = found.differences[0]
+    of_runs, of_examples = changes.get("spread", (one.spread.of_runs, one.spread.of_examples))
+    spread = replace(one.spread, of_runs=of_runs, of_examples=of_examples)
+    one = replace(one, **base | changes | {"spread": spread})
     assert advice_on(one).short == do
     assert why in advice_on(one).text
     assert luck_table(replace(found, differences=(one,))).rows[0][-1] == do
@@ -246,7 +249,7 @@ def test_steps_name_what_settles_a_pair_if_runs_do_not():
         assert text.startswith("Name the largest difference that does not matter to you. From ")
         effect = float(command.removeprefix("mlflow-l3d compare --runs a,b --smallest-effect ")) / 100
         assert compared(scores, smallest_effect=effect).differences[0].verdict == "equivalent"
-    used = compared(SLIGHTLY).differences[0].examples
+    used = compared(SLIGHTLY).differences[0].spread.examples
     assert step_of(opened(runs_to_settle=math.inf, examples_needed=904.0)) == [
         (
             "A against B: no number of runs alone settles it. With unlimited runs it takes about 900 test examples "

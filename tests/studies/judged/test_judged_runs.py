@@ -182,7 +182,6 @@ def test_the_better_system_is_the_subject(made: dict[str, str]) -> None:
     }
     gaps = (values["a"].groupby(level=1).mean() - values["b"].groupby(level=1).mean()).to_numpy(dtype=float)
     assert record.difference == pytest.approx(gaps.mean())
-    assert record.row_std**2 + record.answer_std**2 >= 0.99 * gaps.var(ddof=1)
 
 
 def test_several_scorers_and_systems_are_adjusted_and_a_lower_length_may_be_better(made: dict[str, str]) -> None:

@@ -220,7 +220,7 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
     for row in made.factors.to_dict("records"):
         record = earlier.analysis.importances[row["factor"]]
         known = record.components
-        outlook = Outlook.measured(known, CROSSED, CROSSED.without_each(record.table))
+        outlook = Outlook.measured(known, CROSSED, CROSSED.estimate(record.table).without)
         assert row["total_index"] == pytest.approx(known.total_index)
         assert total_index_of(record.importance_corrected) == pytest.approx(known.total_index, abs=1e-6)
         assert row["low"] <= row["high"]
@@ -235,7 +235,7 @@ def test_variances_of_a_pilot_lead_to_the_numbers_of_the_analysis(place: Place) 
     designs = made.designs.set_index("design")
     for factor, record in earlier.analysis.importances.items():
         assert record.components is not None
-        outlook = Outlook.measured(record.components, CROSSED, CROSSED.without_each(record.table))
+        outlook = Outlook.measured(record.components, CROSSED, CROSSED.estimate(record.table).without)
         width = design_named("nested").half_width(outlook, rows=30, columns=10, assurance=0.8)
         assert designs.loc["nested", f"half_width/{factor}"] == pytest.approx(width)
     assert designs.loc["radial", "cells_needed"] == 3 * made.factors["cells/radial"].max()

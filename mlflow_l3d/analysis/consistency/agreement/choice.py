@@ -65,7 +65,6 @@ def scoring(name: str, **options: Any) -> Scoring:
 AUTO: Final = "auto"
 REGRESSION: Final = "regression"
 """Correlations between runs, which no scoring function of single predictions gives."""
-_EXACT: Final = "exact_match"
 _STRUCTURED: Final = (texts.TokenMatch, texts.EntityF1, structures.SetF1, structures.Attachment, structures.Ranking)
 """Scoring functions whose predictions are lists, sets or mappings, and so may be written as JSON."""
 _FOR_LISTS: Final = (
@@ -112,7 +111,7 @@ def choose(name: str, labels: Any, predictions: Any, usual: str = "") -> str | N
             return None
         if name == AUTO and "numbers" in known:
             return REGRESSION
-        return (usual if usual and set(known) == {"texts"} else _EXACT) if name == AUTO else name
+        return (usual if usual and set(known) == {"texts"} else "exact_match") if name == AUTO else name
     is_close = isinstance(own, structures.Closeness)
     numeric = ("prediction",) if name == REGRESSION else ("label", "prediction") if is_close else ()
     for what in numeric:
@@ -204,11 +203,7 @@ def _check_kinds(name: str, by_column: Mapping[str, str]) -> None:
 
 def _option(text: str) -> Any:
     """Return a number, true or false, or the text as it is."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    try:
+        return json.loads(text.lower())
+    except ValueError:
+        return text

@@ -82,7 +82,15 @@ def class_column(column: Any, what: str) -> npt.NDArray[np.int64]:
     """
     values: npt.NDArray[Any] = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
     if values.dtype.kind not in "iub":
-        values = _without_missing(values, what)
+        listed = values.tolist()
+        if what == "prediction":
+            listed = [UNPARSED if is_missing(value) else value for value in listed]
+        if (kind := kind_of_column(listed)) not in (WHOLE, NOTHING):
+            fix = "Write all in the same form, or name how to compare them: agreement=regression or a scoring function."
+            raise ParameterError(what, kind, "must be class numbers, as in the first cell", fix)
+        if any(map(is_missing, listed)):
+            raise ParameterError(what, "null", "must be a class number in every row, as in the first cell")
+        values = np.array(listed, dtype=np.float64)
     numbers: npt.NDArray[np.int64] = values.astype(np.int64)
     if len(numbers) and (least := int(numbers.min())) < _LOWEST[what]:
         fix = "If they are not classes, name agreement=regression or a scoring function."
@@ -108,20 +116,6 @@ def check_same_kind(known: dict[str, str], what: str, values: Any) -> None:
     here = family(kind_of_column(values))
     if here != NOTHING and (before := known.setdefault(what, here)) != here:
         raise ParameterError(what, here, f"must be {before}, as in the cells before", "Write all in the same form.")
-
-
-def _without_missing(values: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
-    """Return whole numbers, with -1 for a prediction that is missing."""
-    present = [value for value in values.tolist() if not is_missing(value)]
-    kind = kind_of_column(present)
-    if kind not in (WHOLE, NOTHING):
-        fix = "Write all in the same form, or name how to compare them: agreement=regression or a scoring function."
-        raise ParameterError(what, kind, "must be class numbers, as in the first cell", fix)
-    if len(present) == len(values):
-        return values.astype(np.float64)
-    if what == "label":
-        raise ParameterError(what, "null", "must be a class number in every row, as in the first cell")
-    return np.array([UNPARSED if is_missing(value) else int(value) for value in values.tolist()], dtype=np.int64)
 
 
 def _kind_of(value: Any) -> str:

@@ -18,7 +18,7 @@ from mlflow_l3d.analysis.consistency.agreement.structures import Closeness, Rank
 from mlflow_l3d.analysis.consistency.agreement.texts import ExactMatch
 from mlflow_l3d.analysis.consistency.comparable import Group
 from mlflow_l3d.analysis.consistency.comparisons import NumberComparison
-from mlflow_l3d.analysis.consistency.groups import Comparison, Places, RunAgreement, RunGroup, Sums, beyond_chance
+from mlflow_l3d.analysis.consistency.groups import Comparison, Places, RunGroup, Sums, beyond_chance
 from mlflow_l3d.analysis.consistency.runs import PairSpread, pair_spread
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.errors import ParameterError
@@ -67,9 +67,9 @@ class ScoredGroup(RunGroup[Sums]):
             reflexive &= all(one == 1 for one, form in zip(own.tolist(), forms, strict=True) if form is not None)
             truth = self._truths.get(place, self)
             correct += math.nan if truth is self else _correct(self._scoring, forms, counts, truth)
-        per_run = RunAgreement.of(agreed, comparisons)
-        sums = Sums(int(comparisons.sum()) // 2, float(agreed.sum()) / 2, correct, per_run, reflexive)
-        return replace(sums, kappa=beyond_chance(sums.consistency, chance / max(1, sums.comparisons)))
+        sums = Sums.of(agreed, comparisons, correct)
+        kappa = beyond_chance(sums.consistency, chance / max(1, sums.comparisons))
+        return replace(sums, kappa=kappa, reflexive=reflexive)
 
     def _by_example(self) -> Iterator[tuple[int, npt.NDArray[np.intp], npt.NDArray[np.int32]]]:
         """Yield place, the runs that hold it, and the number of the prediction of each, if there are two or more."""
@@ -164,10 +164,8 @@ def scored_agreement(
         forms, which = different_forms(scoring, answers, place)
         truth = truth_form(scoring, label, place)
         chance += _chance(scoring, forms) / len(labels)
-        for total, values in zip(
-            sums, (pairs_of(scoring, forms), matrix_with_truth(scoring, forms, truth)), strict=True
-        ):
-            total += values[np.ix_(which, which)]
+        for at, values in enumerate((pairs_of(scoring, forms), matrix_with_truth(scoring, forms, truth))):
+            sums[at] += values[np.ix_(which, which)]
     names = ("consistency", "correct_consistency")
     pairs = {name: pair_spread(name, total / len(labels)) for name, total in zip(names, sums, strict=True)}
     return pairs, beyond_chance(pairs["consistency"].mean, chance)

@@ -63,29 +63,21 @@ def missing_runs(record: Importance, _: Evidence) -> Iterator[Check]:
 
 def selected_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
     """L3D012: the runs that have a score are those that did not fail."""
-    missing = ~np.isfinite(record.table)
-    if not missing.any() or missing.all():
+    message, missing, cause = OF_RUNS_THAT_END, ~np.isfinite(record.table), evidence.failing.get(record.factor)
+    if cause is None and (evidence.tables_are_golden or not missing.any() or missing.all()):
         return
-    message = OF_RUNS_THAT_END
-    sides = [(missing, "row", "the other factors")]
-    if evidence.model.shared_columns:
-        sides.insert(0, (missing.T, "column", record.factor))
-    for lines, noun, factor in sides:
-        if (p := at_random(lines)) <= FAILURE_LEVEL:
-            message += f" Failures concentrate in {noun}s (p = {p:.3g}): they depend on the configurations of {factor}."
-    message += counted_at_chance(evidence.at_chance.get(record.factor))
-    yield Check("L3D012", "warning", "Failures are a selection", message, record.factor)
-
-
-def selected_pairs(record: Importance, evidence: Evidence) -> Iterator[Check]:
-    """L3D012 of a design whose runs do not form rows and columns: runs with a score are those that did not fail."""
-    if record.factor not in evidence.failing:
-        return
-    message, cause = OF_RUNS_THAT_END, evidence.failing[record.factor]
-    low, high = cause.corrected_interval
-    if math.isfinite(cause.importance_corrected):
+    if cause is not None:
+        low, high = cause.corrected_interval
         ends = f" ({low:+.2f} to {high:+.2f})" if math.isfinite(low) else ""
-        message += f" For which runs fail its importance is {cause.importance_corrected:+.2f}{ends}."
+        if math.isfinite(cause.importance_corrected):
+            message += f" For which runs fail its importance is {cause.importance_corrected:+.2f}{ends}."
+    else:
+        columns = [(missing.T, "column", record.factor)] * evidence.model.shared_columns
+        for lines, noun, factor in (*columns, (missing, "row", "the other factors")):
+            if (p := at_random(lines)) <= FAILURE_LEVEL:
+                message += (
+                    f" Failures concentrate in {noun}s (p = {p:.3g}): they depend on the configurations of {factor}."
+                )
     message += counted_at_chance(evidence.at_chance.get(record.factor))
     yield Check("L3D012", "warning", "Failures are a selection", message, record.factor)
 
@@ -129,11 +121,8 @@ def on_searched_split(cells: pd.DataFrame, splits: Sequence[Mapping[str, int]]) 
     """
     has_split = np.zeros(len(cells), dtype=bool)
     for split in splits:
-        same = np.ones(len(cells), dtype=bool)
-        for factor, seed in split.items():
-            column = f"seed.{factor}"
-            same &= cells[column].eq(seed).fillna(value=False).to_numpy(dtype=bool) if column in cells else False
-        has_split |= same
+        seeds = cells.reindex(columns=[f"seed.{factor}" for factor in split])
+        has_split |= seeds.eq(list(split.values())).fillna(value=False).all(axis=1).to_numpy(dtype=bool)
     return has_split
 
 

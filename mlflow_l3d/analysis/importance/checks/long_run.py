@@ -62,12 +62,12 @@ def published_interval(
         table = table[np.isfinite(table).all(axis=1)]
     if min(len(table), len(golden)) < 3 or table.shape[1] < model.least_columns:
         return NOWHERE
-    squares, golden_std = model.components(table), known_std(golden, ddof=1)
-    if squares is None or not (squares.contributed > 0 and golden_std > 0):
+    estimate, golden_std = model.estimate(table), known_std(golden, ddof=1)
+    if estimate is None or (squares := estimate.squares) is None or not (squares.contributed > 0 and golden_std > 0):
         return NOWHERE
     spreads = _spreads(table, model)
     within, of_rows = float(np.nanmean(spreads)), math.sqrt(max(0.0, squares.mitigated))
-    variances = model.without_each(table)
+    variances = estimate.without
     left_within = [means_without(spreads)]
     if model.shared_columns:
         left_within.append(_within_without_columns(table))
@@ -145,10 +145,7 @@ def uneven_rows(table: FloatArray, model: TableModel) -> tuple[float, float]:
 
 def _spreads(table: FloatArray, model: TableModel) -> FloatArray:
     """Return the standard deviation of each row without bias for normal scores; nan below two scores."""
-    count = np.isfinite(table).sum(axis=1)
-    if count.min() == table.shape[1]:
-        count = count[:1]
-    squares = _squares(table).sum(axis=1)
+    count, squares = np.isfinite(table).sum(axis=1), _squares(table).sum(axis=1)
     return np.sqrt(squares / count) if model is LEVELS else _std(squares, count)
 
 

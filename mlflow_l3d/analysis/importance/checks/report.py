@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+from typing import Final
 
 from mlflow_l3d.analysis.importance.checks import cells, scores, tables
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence, FactorCheck, WholeCheck
@@ -15,8 +16,8 @@ WHOLE_CHECKS: Final[tuple[WholeCheck, ...]] = (
     cells.repeated_cells,
     scores.pooled_golden_runs,
     scores.missing_golden_runs,
-    scores.constant_golden_scores,
-    scores.collapsed_golden_runs,
+    partial(scores.constant_scores, None),
+    partial(scores.collapsed_runs, None),
     scores.golden_tails,
     tables.joint_product,
     scores.rare_classes,
@@ -26,92 +27,57 @@ TABLE_CHECKS: Final[tuple[FactorCheck, ...]] = (
     scores.row_tails,
     cells.missing_cells,
     scores.constant_scores,
-    scores.collapsed_cells,
+    scores.collapsed_runs,
     cells.selected_cells,
     tables.duplicated_lines,
     tables.uneven_spread,
-    tables.no_score_changes_in_few_rows,
+    tables.no_score_changes,
     tables.total_variances_differ,
     tables.golden_runs_vary_more,
     tables.few_runs,
 )
 """Checks of a factor that has a table of rows and columns."""
 PAIR_CHECKS: Final[tuple[FactorCheck, ...]] = (
-    cells.selected_pairs,
+    cells.selected_cells,
     scores.row_tails,
     cells.missing_cells,
     scores.constant_scores,
-    scores.collapsed_cells,
+    scores.collapsed_runs,
     tables.no_score_changes,
     tables.few_runs,
 )
 """Checks of a factor that has pairs of runs, which are golden runs themselves."""
-BASELINE_CHECKS: Final[tuple[FactorCheck, ...]] = (cells.missing_runs, scores.constant_scores, scores.collapsed_cells)
+BASELINE_CHECKS: Final[tuple[FactorCheck, ...]] = (cells.missing_runs, scores.constant_scores, scores.collapsed_runs)
 """Checks of a factor under a baseline strategy."""
 
 
-INVESTIGATION: Final = "the whole investigation"
-FACTORS: Final = "every factor"
+_OF_GOLDEN_RUNS: Final = ("L3D003", "L3D004", "L3D005")
+_OF_REPEATED_CELLS: Final = ("L3D007", "L3D010")
 
 
-class Silence(NamedTuple):
-    """One reason for which some checks are not reported.
-
-    Attributes
-    ----------
-    reason
-        The code of a check of the whole investigation that speaks, or a condition.
-    codes
-        The checks that are silent then.
-    of
-        Whose checks these are: :data:`INVESTIGATION`, :data:`FACTORS` or the name of a factor.
-    """
-
-    reason: str | Callable[[Evidence], bool]
-    codes: tuple[str, ...]
-    of: str
-
-    def holds(self, evidence: Evidence, checks: Sequence[Check]) -> bool:
-        """Return whether the reason holds, by the checks that are not silent so far."""
-        if callable(self.reason):
-            return self.reason(evidence)
-        return any(check.code == self.reason and check.factor is None for check in checks)
-
-    def silences(self, check: Check) -> bool:
-        """Return whether it is about a check."""
-        whose = INVESTIGATION if check.factor is None else FACTORS
-        return check.code in self.codes and self.of in (whose, check.factor)
-
-
-def _cells_repeat(evidence: Evidence) -> bool:
-    record = evidence.importances.get(REPLICATE)
-    return record is not None and record.contributed_std == 0
-
-
-SILENCES: Final = (
-    # Pooled cells are not golden runs: nothing is said of their number and shape.
-    Silence("L3D008", ("L3D003", "L3D004", "L3D005", "L3D013"), INVESTIGATION),
-    # Of golden runs that stand in the tables the checks of each factor speak.
-    Silence(
-        lambda each: each.tables_are_golden and bool(each.importances), ("L3D003", "L3D004", "L3D005"), INVESTIGATION
-    ),
-    # The shape of all runs includes that of the rows.
-    Silence("L3D013", ("L3D013",), FACTORS),
+def _is_silent(check: Check, evidence: Evidence, spoken: Collection[str]) -> bool:
+    """Return whether a check is not reported, by the codes of the checks of the whole investigation that speak."""
+    if check.factor is None:
+        # Pooled cells are not golden runs: nothing is said of their number and shape.
+        is_pooled = "L3D008" in spoken and check.code in (*_OF_GOLDEN_RUNS, "L3D013")
+        # Of golden runs that stand in the tables the checks of each factor speak.
+        is_in_tables = evidence.tables_are_golden and bool(evidence.importances)
+        return is_pooled or (is_in_tables and check.code in _OF_GOLDEN_RUNS)
+    if check.code == "L3D013":
+        # The shape of all runs includes that of the rows.
+        return "L3D013" in spoken and "L3D008" not in spoken
     # Repeated cells do not reuse a seed, and need no interval.
-    Silence(_cells_repeat, ("L3D007", "L3D010"), REPLICATE),
-)
-"""Which check silences which, in the order in which the reasons are looked at."""
+    repeats = check.factor == REPLICATE and evidence.importances[REPLICATE].contributed_std == 0
+    return repeats and check.code in _OF_REPEATED_CELLS
 
 
 def all_checks(evidence: Evidence, factor_checks: Sequence[FactorCheck] = TABLE_CHECKS) -> tuple[Check, ...]:
     """Return every check that fires, warnings first, then by number and factor."""
     checks = [check for find_checks in WHOLE_CHECKS for check in find_checks(evidence)]
+    spoken = {check.code for check in checks if check.factor is None}
     for record in evidence.importances.values():
         checks += (check for find_checks in factor_checks for check in find_checks(record, evidence))
-    for silence in SILENCES:
-        if silence.holds(evidence, checks):
-            checks = [check for check in checks if not silence.silences(check)]
-    return in_order(checks)
+    return in_order(check for check in checks if not _is_silent(check, evidence, spoken))
 
 
 def in_order(checks: Iterable[Check]) -> tuple[Check, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -19,24 +19,16 @@ COLLAPSE_WARNING: Final = 0.05
 """From this share of collapsed runs on, L3D005 is a warning."""
 
 
-def constant_scores(record: Importance, evidence: Evidence) -> Iterator[Check]:
-    """L3D004: all cells of a factor score the same."""
-    cause = "Either every run predicts one class"
-    yield from constant_check(evidence, record.table, "cells", cause, record.factor)
-
-
-def collapsed_cells(record: Importance, evidence: Evidence) -> Iterator[Check]:
-    """L3D005: cells of a factor that score below chance."""
-    yield from collapsed_check(evidence, record.collapsed_share, int(np.isfinite(record.table).sum()), record)
-
-
-def constant_check(
-    evidence: Evidence, scores: FloatArray, runs: str, cause: str, factor: str | None
-) -> Iterator[Check]:
-    """L3D004 of some scores; `runs` says whose, `cause` what most likely makes them equal."""
+def constant_scores(record: Importance | None, evidence: Evidence) -> Iterator[Check]:
+    """L3D004: all cells of a factor, or all golden runs (None), score the same."""
+    scores = evidence.golden if record is None else record.table
     finite_scores = scores[np.isfinite(scores)]
     if not are_equal(finite_scores):
         return
+    title, runs, cause = "Constant scores", "cells", "Either every run predicts one class"
+    if record is None:
+        title, runs = "Constant golden scores", "golden runs"
+        cause = "Either the model learns nothing and predicts one class"
     score = in_unit(finite_scores[0], percent=evidence.metric.percent)
     message = (
         f"All {len(finite_scores)} {runs} score {score}: importance is undefined. {cause}, or no factor has an effect; "
@@ -44,24 +36,25 @@ def constant_check(
     )
     if evidence.unread:
         message += f" Of all answers {evidence.unread}."
-    title = "Constant golden scores" if factor is None else "Constant scores"
-    yield Check("L3D004", "warning", title, message, factor)
+    yield Check("L3D004", "warning", title, message, None if record is None else record.factor)
 
 
-def collapsed_check(evidence: Evidence, share: float, count: int, record: Importance | None) -> Iterator[Check]:
-    """L3D005 of a share of `count` runs: the cells of a record, or the golden runs."""
-    if not share > 0:
+def collapsed_runs(record: Importance | None, evidence: Evidence) -> Iterator[Check]:
+    """L3D005: cells of a factor, or golden runs (None), that score below chance."""
+    scores = evidence.golden if record is None else record.table
+    finite_scores = scores[np.isfinite(scores)]
+    if evidence.chance is None or not (count := int((finite_scores < evidence.chance).sum())):
         return
-    runs = "golden runs" if record is None else "cells"
+    runs, share = "golden runs" if record is None else "cells", count / len(finite_scores)
     message = (
-        f"{round(share * count)} of {count} {runs} ({points(share)} %) are no better than guessing: they score below "
+        f"{count} of {len(finite_scores)} {runs} ({points(share)} %) are no better than guessing: they score below "
         f"1 / classes. Look at their predictions. For training try more epochs, a smaller learning rate, a longer "
         "warm-up or more labelled examples; for prompts another format, contextual calibration or a larger model."
     )
     if (answers := evidence.plan.answers) is not None:
         message += f" {answers.constant} of all {answers.runs} runs name one class for everything."
-    factor = None if record is None else record.factor
-    yield Check("L3D005", "warning" if share >= COLLAPSE_WARNING else "info", "Guessing runs", message, factor)
+    severity: Literal["info", "warning"] = "warning" if share >= COLLAPSE_WARNING else "info"
+    yield Check("L3D005", severity, "Guessing runs", message, None if record is None else record.factor)
 
 
 def are_equal(scores: FloatArray) -> bool:
@@ -85,19 +78,6 @@ def missing_golden_runs(evidence: Evidence) -> Iterator[Check]:
             f"comes from the other {scores}. See the errors of the failed runs, then run the same command again."
         )
         yield Check("L3D003", "warning", "Golden runs missing", message)
-
-
-def constant_golden_scores(evidence: Evidence) -> Iterator[Check]:
-    """L3D004: all golden runs score the same."""
-    cause = "Either the model learns nothing and predicts one class"
-    yield from constant_check(evidence, evidence.golden, "golden runs", cause, None)
-
-
-def collapsed_golden_runs(evidence: Evidence) -> Iterator[Check]:
-    """L3D005: golden runs that score below chance."""
-    scores = evidence.golden[np.isfinite(evidence.golden)]
-    if evidence.chance is not None and len(scores):
-        yield from collapsed_check(evidence, float((scores < evidence.chance).mean()), len(scores), None)
 
 
 def pooled_golden_runs(evidence: Evidence) -> Iterator[Check]:

@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.importance.estimators import LEVELS, TableModel
 from mlflow_l3d.analysis.importance.results import Check, Importance, counted, counted_of, in_unit, named
 from mlflow_l3d.analysis.importance.tables import rounding_variance, std_interval, with_scores
 from mlflow_l3d.analysis.importance.verdicts import Advice, Verdict
-from mlflow_l3d.analysis.intervals import FloatArray, jackknife_variance, unseen_share
+from mlflow_l3d.analysis.intervals import FloatArray, jackknife_variance, t_p_value, unseen_share
 from mlflow_l3d.cells.factors import TEST_SAMPLE
 
 FEW_ROWS: Final = 10
@@ -70,8 +70,11 @@ def uneven_spread(record: Importance, evidence: Evidence) -> Iterator[Check]:
     yield Check("L3D015", "info", "Rows are unevenly spread", message, record.factor)
 
 
-def no_score_changes(record: Importance, _: Evidence) -> Iterator[Check]:
-    """L3D010 of pairs and of few rows: none of them varies, as where a seed does not reach the training."""
+def no_score_changes(record: Importance, evidence: Evidence) -> Iterator[Check]:
+    """L3D010 of pairs, and of 3 or 4 rows without an interval: none varies, as if no seed reaches the training."""
+    few_rows = 3 <= len(with_scores(record.table)) < LEAST_EQUAL and math.isnan(record.importance_corrected_ci_low)
+    if not (evidence.tables_are_golden or few_rows):
+        return
     pairs = record.table[np.isfinite(record.table).all(axis=1)]
     if len(pairs) < 2 or np.ptp(pairs, axis=1).any() or are_equal(pairs.reshape(-1)):
         return
@@ -84,12 +87,6 @@ def no_score_changes(record: Importance, _: Evidence) -> Iterator[Check]:
         "seed does not reach the training: compare the predictions of two such runs, or raise mitigation_runs."
     )
     yield Check("L3D010", "warning", "No score changes", message, record.factor)
-
-
-def no_score_changes_in_few_rows(record: Importance, evidence: Evidence) -> Iterator[Check]:
-    """L3D010 of 3 or 4 rows, of which none varies: then there is no interval."""
-    if 3 <= len(with_scores(record.table)) < LEAST_EQUAL and math.isnan(record.importance_corrected_ci_low):
-        yield from no_score_changes(record, evidence)
 
 
 def total_variances_differ(record: Importance, evidence: Evidence) -> Iterator[Check]:
@@ -143,27 +140,30 @@ def few_runs(record: Importance, evidence: Evidence) -> Iterator[Check]:
     if rows >= enough and columns >= needed:
         return
     head = f"{counted(rows, 'row')} and {counted(columns, 'column')} with a score"
-    if min(rows, columns) < 2:
-        interval = "for its interval" if model.shared_columns else "rows for its interval"
-        text = f"{head}: at least 2 of each are needed for an importance, 3 {interval}."
-    elif rows < 3 or columns < needed:
-        least = f"at least 3 {'of each' if model.shared_columns else 'rows'}"
-        text = f"{head}: {least} are needed for an interval, so the uncertainty of the importance is unknown."
-    else:
+    if rows >= 3 and columns >= needed:
+        text = (
+            "the interval is wide, and the corrected importance of so few rows may lie too high on average (by about "
+        )
+        text += "0.1 with 5 rows, 0.2 with 3)."
         if model is LEVELS:
-            text = f"{head}: so few rows seldom show whether their scores are skewed. If they are, the interval covers"
-            text = f"{text} 65 to 90 % instead of 95 %."
-        else:
-            text = f"{head}: the interval is wide, and the corrected importance of so few rows may lie too high on"
-            text = f"{text} average (by about 0.1 with 5 rows, 0.2 with 3)."
-        yield Check("L3D007", "info", "Few runs", text, record.factor)
+            text = (
+                "so few rows seldom show whether their scores are skewed. If they are, the interval covers 65 to 90 % "
+            )
+            text += "instead of 95 %."
+        yield Check("L3D007", "info", "Few runs", f"{head}: {text}", record.factor)
         return
+    if min(rows, columns) < 2:
+        rows_alone = "" if model.shared_columns else "rows "
+        text = f"at least 2 of each are needed for an importance, 3 {rows_alone}for its interval."
+    else:
+        least = "of each" if model.shared_columns else "rows"
+        text = f"at least 3 {least} are needed for an interval, so the uncertainty of the importance is unknown."
     # A list that is complete, and pairs, have no more columns to ask for.
     fixed = evidence.tables_are_golden or model is LEVELS
-    more = ("mitigation_runs",) if fixed else ("mitigation_runs", "investigation_runs")
-    paper = "10 columns with 20 to 100 rows" if len(more) > 1 else "20 to 100 rows"
-    message = f"{text} The paper uses {paper}; raise {' or '.join(more)}."
-    yield Check("L3D007", "warning", "Few runs", message, record.factor)
+    advice = "20 to 100 rows; raise mitigation_runs"
+    if not fixed:
+        advice = "10 columns with 20 to 100 rows; raise mitigation_runs or investigation_runs"
+    yield Check("L3D007", "warning", "Few runs", f"{head}: {text} The paper uses {advice}.", record.factor)
 
 
 def joint_product(evidence: Evidence) -> Iterator[Check]:
@@ -250,24 +250,23 @@ def closure(table: FloatArray, golden: FloatArray, model: TableModel, *, chance:
     count = len(golden)
     if count < 3 or len(table) < 3 or table.shape[1] < model.least_columns:
         return None
-    components, variance = model.components(table), float(golden.var(ddof=1))
-    if components is None or not components.total > 0 or variance <= rounding_variance(golden):
+    estimate, variance = model.estimate(table), float(golden.var(ddof=1))
+    squares = None if estimate is None else estimate.squares
+    if estimate is None or squares is None or not squares.total > 0 or variance <= rounding_variance(golden):
         return None
-    squares = np.square(golden - golden.mean())
-    golden_error = _error((squares.sum() - count / (count - 1) * squares) / (count - 2))
-    totals = [contributed + np.maximum(0.0, mitigated) for contributed, mitigated in model.without_each(table)]
+    distances = np.square(golden - golden.mean())
+    golden_error = _error((distances.sum() - count / (count - 1) * distances) / (count - 2))
+    totals = [contributed + np.maximum(0.0, mitigated) for contributed, mitigated in estimate.without]
     of_the_table = sum(map(_error, totals)), min(map(len, totals)) - 1
-    of_the_tail = golden_error * (count - 1) / components.total_degrees, count - 1
+    of_the_tail = golden_error * (count - 1) / squares.total_degrees, count - 1
     table_error, table_degrees = max(of_the_table, of_the_tail)
     error = table_error + golden_error
     if not math.isfinite(error) or error <= 0:
         return None
-    from scipy.special import stdtr
-
     degrees = error**2 / (table_error**2 / table_degrees + golden_error**2 / (count - 1))
-    difference = math.log(components.total) - math.log(variance)
-    p = 2 * float(stdtr(degrees, -abs(difference) / math.sqrt(error)))
-    return Closure(math.sqrt(components.total), math.sqrt(variance), p, left_out)
+    difference = math.log(squares.total) - math.log(variance)
+    p = t_p_value(difference, math.sqrt(error), degrees)
+    return Closure(math.sqrt(squares.total), math.sqrt(variance), p, left_out)
 
 
 def _error(variances: FloatArray) -> float:

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from mlflow_l3d.analysis.importance.estimate import Estimate, Variances
-from mlflow_l3d.analysis.importance.estimators.crossed import crossed_components, crossed_estimate, crossed_without_each
-from mlflow_l3d.analysis.importance.estimators.levels import levels_components, levels_estimate, levels_without_each
-from mlflow_l3d.analysis.importance.estimators.nested import (
-    nested_components,
-    nested_estimate,
-    nested_variances_without_each,
-    radial_estimate,
-    radial_variances_without_each,
-)
-from mlflow_l3d.analysis.importance.variances import MeanSquares
+from mlflow_l3d.analysis.importance.estimate import Estimate
+from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
+from mlflow_l3d.analysis.importance.estimators.levels import levels_estimate
+from mlflow_l3d.analysis.importance.estimators.nested import nested_estimate, radial_estimate
 from mlflow_l3d.analysis.intervals import FloatArray
 
 
@@ -30,17 +24,13 @@ class TableModel:
         Of the design that the model is named after.
     shared_columns
         Whether column j is the same configuration under every row, so that columns are draws as rows are.
-    estimate, components
-        The corrected importance with its error, and the mean squares behind it; None below two rows or columns.
-    without_each
-        Contributed and mitigated variance without each row and, where columns are draws, each column in turn.
+    estimate
+        The corrected importance with its error; None below two rows or columns.
     """
 
     name: str
     shared_columns: bool
     estimate: Callable[[FloatArray], Estimate | None]
-    components: Callable[[FloatArray], MeanSquares | None]
-    without_each: Callable[[FloatArray], tuple[Variances, ...]]
 
     @property
     def least_columns(self) -> int:
@@ -48,21 +38,11 @@ class TableModel:
         return 3 if self.shared_columns else 2
 
 
-CROSSED: Final = TableModel("crossed", True, crossed_estimate, crossed_components, crossed_without_each)
+CROSSED: Final = TableModel("crossed", True, crossed_estimate)
 """Rows and columns crossed: two-way analysis of variance."""
-NESTED: Final = TableModel(
-    "nested", False, nested_estimate, nested_components, lambda table: (nested_variances_without_each(table),)
-)
+NESTED: Final = TableModel("nested", False, nested_estimate)
 """Every row has columns of its own: one-way analysis of variance."""
-RADIAL: Final = TableModel(
-    "radial",
-    False,
-    lambda sets: radial_estimate(sets, 1),
-    lambda sets: nested_components(sets[:, :2]),
-    lambda sets: (radial_variances_without_each(sets, 1),),
-)
+RADIAL: Final = TableModel("radial", False, partial(radial_estimate, place=1))
 """Rows of base run, swap of the factor, and swaps of the others."""
-LEVELS: Final = TableModel(
-    "levels", False, levels_estimate, levels_components, lambda table: (levels_without_each(table),)
-)
+LEVELS: Final = TableModel("levels", False, levels_estimate)
 """Every row has the same columns, and these are all there are: no draws."""

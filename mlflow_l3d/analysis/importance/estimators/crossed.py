@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -95,11 +96,9 @@ def crossed_components(table: FloatArray) -> MeanSquares | None:
     table = with_scores(table)
     if min(table.shape) < 2:
         return None
-    return _mean_squares(effects(table)) if np.isfinite(table).all() else unbalanced_components(table)
-
-
-def _mean_squares(parts: Effects) -> MeanSquares:
-    rows, columns = parts.residuals.shape
+    if not np.isfinite(table).all():
+        return unbalanced_components(table)
+    parts, (rows, columns) = effects(table), table.shape
     squares = (
         columns * float(parts.of_rows @ parts.of_rows) / (rows - 1),
         float(np.square(parts.residuals).sum()) / ((rows - 1) * (columns - 1)),
@@ -140,14 +139,16 @@ def crossed_estimate(table: FloatArray) -> Estimate | None:
     squares = crossed_components(table)
     if squares is None:
         return None
-    if min(table.shape) < 3 or not (squares.total > 0 and squares.contributed > 0):
-        return Estimate(squares.variances())
+    if min(table.shape) < 3:
+        return Estimate(squares.variances(), squares)
     jackknife, without = None, crossed_without_each(table)
+    if not squares.contributed > 0:
+        return Estimate(squares.variances(), squares, without=without)
     if squares.rows_differ(BOUNDARY_TAIL):
         parts = effects(_filled(table))
         overlap, skewed = _overlap(np.isfinite(table), parts, squares), _of_column_means(parts, squares)
         jackknife = leave_out(squares.contributed, squares.mitigated, *without, overlap=overlap, skewed=skewed)
-    return Estimate(squares.variances(), jackknife, lambda level: boundary_interval(squares, level=level), without)
+    return Estimate(squares.variances(), squares, jackknife, partial(boundary_interval, squares), without)
 
 
 def _overlap(known: npt.NDArray[np.bool_], parts: Effects, squares: MeanSquares) -> float:
@@ -208,7 +209,7 @@ def crossed_without_each(table: FloatArray) -> tuple[Variances, Variances]:
     return without_row, _variances(of_rows, of_columns, residual, rows, columns - 1)
 
 
-def boundary_interval(squares: MeanSquares, *, level: float = LEVEL) -> tuple[float, float]:
+def boundary_interval(squares: MeanSquares, level: float = LEVEL) -> tuple[float, float]:
     """Return a conservative interval of the corrected importance where the jackknife is no good.
 
     Notes

@@ -52,16 +52,9 @@ class LevelSquares(MeanSquares):
     def variances(self) -> VarianceComponents:
         """Return the record of the variance components."""
         share = 1 - 1 / self.columns
-        return VarianceComponents(
-            "levels",
-            "anova",
-            rows=self.rows,
-            columns=self.columns,
-            contributed=self.contributed,
-            mitigated=self.mitigated,
-            main=share * (self.of_columns - self.residual) / self.rows,
-            interaction=share * self.residual,
-        )
+        main, interaction = share * (self.of_columns - self.residual) / self.rows, share * self.residual
+        parts = (self.contributed, self.mitigated, main, interaction)
+        return VarianceComponents("levels", "anova", self.rows, self.columns, *parts)
 
 
 def levels_components(table: FloatArray) -> LevelSquares | None:
@@ -107,14 +100,14 @@ def levels_estimate(table: FloatArray) -> Estimate | None:
     squares = levels_components(table)
     if squares is None:
         return None
-    if squares.rows < 3 or not (squares.contributed > 0 and squares.mitigated > 0):
-        return Estimate(squares.variances())
+    if squares.rows < 3:
+        return Estimate(squares.variances(), squares)
     without = levels_without_each(table)
     jackknife = leave_out(squares.contributed, squares.mitigated, without)
     if jackknife is not None and (shape := tails(_complete(table).mean(axis=1))) is not None:
         wider = 1 + WIDER * (20 / shape.size) ** 1.5 * max(0.0, abs(shape.skewness) / shape.skewness_error - SKEWED)
         jackknife = replace(jackknife, error=jackknife.error * wider)
-    return Estimate(squares.variances(), jackknife, without=(without,))
+    return Estimate(squares.variances(), squares, jackknife, without=(without,))
 
 
 def levels_without_each(table: FloatArray) -> Variances:

@@ -162,13 +162,13 @@ def reml_estimate(table: npt.ArrayLike) -> Estimate | None:
     components = reml_components(scores)
     if components is None:
         return None
-    if min(scores.shape) < 3 or sum(scores.shape) > MOST_FITS:
+    # A part that is zero, or not known, gives no logit.
+    is_positive = components.contributed > 0 and components.mitigated > 0
+    if min(scores.shape) < 3 or sum(scores.shape) > MOST_FITS or not is_positive:
         return Estimate(components)
     without = variances_without_each(scores, reml_components)
-    # A part that is zero, or not known, gives no logit.
-    if not (components.contributed > 0 and components.mitigated > 0):
-        return Estimate(components)
-    return Estimate(components, leave_out(components.contributed, components.mitigated, *without), without=without)
+    jackknife = leave_out(components.contributed, components.mitigated, *without)
+    return Estimate(components, jackknife=jackknife, without=without)
 
 
 def with_reml(record: Importance) -> Importance:

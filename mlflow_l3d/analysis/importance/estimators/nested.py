@@ -19,11 +19,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mlflow_l3d.analysis.importance.estimate import (
-    ATANH,
     BOUNDARY_TAIL,
     SMALLEST_SHARE,
     Estimate,
     Variances,
+    atanh_left,
+    importance_of_atanh,
     importance_of_variances,
     leave_out,
     log_ratio,
@@ -89,9 +90,11 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
     squares = nested_components(table)
     if squares is None:
         return None
-    if len(table) < 3 or not (squares.total > 0 and squares.contributed > 0):
-        return Estimate(squares.variances())
+    if len(table) < 3:
+        return Estimate(squares.variances(), squares)
     jackknife, without, rows = None, nested_variances_without_each(table), _Rows.of(table)
+    if not squares.contributed > 0:
+        return Estimate(squares.variances(), squares, without=(without,))
     inequality = _inequality(rows)
     if squares.rows_differ(BOUNDARY_TAIL):
         degrees = _row_degrees(squares, rows.scores)
@@ -101,7 +104,7 @@ def nested_estimate(table: FloatArray) -> Estimate | None:
             jackknife = replace(jackknife, degrees=min(jackknife.degrees, degrees))
     unequal = rows if np.ptp(rows.scores) else None
     limits = partial(nested_limits, squares, inequality=inequality, unequal=unequal)
-    return Estimate(squares.variances(), jackknife, limits, (without,), is_careful=unequal is not None)
+    return Estimate(squares.variances(), squares, jackknife, limits, (without,), is_careful=unequal is not None)
 
 
 def _inequality(rows: _Rows) -> float:
@@ -249,16 +252,14 @@ def radial_estimate(sets: FloatArray, place: int) -> Estimate | None:
     of_sets = [values.var(ddof=1) for column in sets.T if len(values := column[np.isfinite(column)]) >= 2]
     squares = float(_half_squares(sets, place).sum()) / pairs.rows, float(np.mean(of_sets))
     tau2, sigma2 = (square if square > floor else 0.0 for square in squares)
-    variances = VarianceComponents(
-        *("radial", "jansen", pairs.rows, 2, tau2, sigma2 - tau2),
-        total=max(sigma2, tau2),
-        contributed_degrees=pairs.rows,
-    )
+    size, total = (pairs.rows, 2), max(sigma2, tau2)
+    parts = (tau2, sigma2 - tau2)
+    variances = VarianceComponents("radial", "jansen", *size, *parts, total=total, contributed_degrees=pairs.rows)
     if pairs.rows < 3 or not (sigma2 > 0 and tau2 > 0):
-        return Estimate(variances)
+        return Estimate(variances, pairs)
     without = radial_variances_without_each(sets, place)
-    jackknife = leave_out(tau2, sigma2 - tau2, without, scale=ATANH)
-    return Estimate(variances, jackknife, partial(nested_limits, pairs), (without,))
+    jackknife = leave_out(tau2, sigma2 - tau2, without, scale=atanh_left, importance=importance_of_atanh)
+    return Estimate(variances, pairs, jackknife, partial(nested_limits, pairs), (without,))
 
 
 def radial_variances_without_each(sets: FloatArray, place: int) -> Variances:

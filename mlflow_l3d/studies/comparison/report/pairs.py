@@ -91,7 +91,7 @@ def size(comparison: Comparison, value: float) -> str:
 def change(comparison: Comparison, value: float, sign: str = "+") -> str:
     """Return a difference with its sign."""
     unit = unit_of(comparison.metric)
-    digits = max(unit.digits(each.error) for each in comparison.differences)
+    digits = max(unit.digits(each.spread.error) for each in comparison.differences)
     return unit.written(unit.scale * value, digits, sign)
 
 
@@ -104,7 +104,7 @@ def effect_text(comparison: Comparison) -> str:
 def advice_on(one: Difference) -> Answer:
     """Return what would settle a difference: runs, test examples, or nothing more."""
     there, settled = " and ".join(f"{runs:,}" for runs in dict.fromkeys(one.runs)), one.verdict != UNDECIDED
-    needed, more_runs = runs_to_have(one), one.of_runs > one.of_examples
+    needed, more_runs = runs_to_have(one), one.spread.of_runs > one.spread.of_examples
     if not settled and {*one.runs} == {needed}:
         why = f"The {there} runs of each settle it with 80 % probability if all share their configurations: {SHARED}."
         return advice("shared configurations", why)

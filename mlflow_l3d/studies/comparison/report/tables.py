@@ -43,7 +43,7 @@ def difference_table(comparison: Comparison) -> Table:
             joint = (pair.joint_low, pair.joint_high) if isinstance(pair, Difference) else (math.nan, math.nan)
             row |= {"all together": between(*joint, unit.change), "p adjusted": probability(pair.p_adjusted)}
         rows.append({**row, "verdict": pair.verdict})
-    examples = " and of the test examples" if all(each.examples for each in comparison.differences) else ""
+    examples = " and of the test examples" if all(each.spread.examples for each in comparison.differences) else ""
     note = f"{direction_sentence(comparison)} Intervals count the luck of every factor{examples}."
     if len(comparison.differences) > 1:
         note += (
@@ -103,12 +103,12 @@ def luck_table(comparison: Comparison) -> Table:
             **_who(each),
             "runs": f"{each.runs[0]:,} / {each.runs[1]:,}",
             "shared\nruns": f"{each.shared_runs:,}",
-            "test\nexamples": f"{each.examples:,}",
+            "test\nexamples": f"{each.spread.examples:,}",
             "shared\nexamples": f"{each.shared_examples:,}",
-            f"error\n({unit.short})": unit.text(each.error),
-            "from\nruns %": points(each.of_runs / (each.of_runs + each.of_examples), 0),
-            "pairing\nsaves %": points(each.variance_saved, 1),
-            "by shared\nruns %": points(each.variance_saved_runs, 1),
+            f"error\n({unit.short})": unit.text(each.spread.error),
+            "from\nruns %": points(each.spread.of_runs / each.spread.error**2, 0),
+            "pairing\nsaves %": points(each.spread.saved, 1),
+            "by shared\nruns %": points(each.spread.saved_by_runs, 1),
             "configurations\nof shared runs": ", ".join(each.shared_factors) or MISSING,
             "of one\nsystem alone": ", ".join(each.other_factors) or MISSING,
             "what would\nsettle it": advice_on(each).short,

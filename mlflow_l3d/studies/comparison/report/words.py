@@ -84,7 +84,7 @@ def _luck(comparison: Comparison, lead: Lead) -> str:
     said += " (less is better)" * (not comparison.metric.greater_is_better)
     counts, count = "It allows for luck on each task, and for tasks that differ.", len(comparison.differences)
     if isinstance(lead.pair, Difference):
-        number = lead.pair.examples
+        number = lead.pair.spread.examples
         tested = f" and of {counted(number, 'test example')}" if number else ", not of test examples"
         counts = f"It allows for the luck of runs{tested}{f', and for {count} pairs at once' if count > 1 else ''}."
     if not {lead.pair.first, lead.pair.second}.isdisjoint(comparison.lossy):
@@ -158,7 +158,7 @@ def steps(comparison: Comparison, parents: Sequence[ComparedParent], source: Sou
     elif math.isfinite(one.runs_to_settle) and (is_named or one.runs_to_settle <= 20 * max(one.runs)):
         yield from _more_runs(one, pair, names, parents)
     elif math.isfinite(one.examples_needed) and not math.isfinite(one.runs_to_settle):
-        needed, used = roughly(one.examples_needed), f"{one.examples:,}"
+        needed, used = roughly(one.examples_needed), f"{one.spread.examples:,}"
         yield Step(
             f"{pair}: no number of runs alone settles it. With unlimited runs it takes about {needed} test examples "
             f"({used} were used): raise test_size of both, or evaluate larger files, if there are so many."

@@ -111,9 +111,11 @@ def without_each(estimate: Estimate | None) -> LeftOut | None:
     if not estimate.at_the_end:
         return tuple(importances_of_variances(*each) for each in estimate.without)
     low, high = estimate.interval()
+    if not high > low:
+        return None
     shares = [contributed / (contributed + mitigated) for contributed, mitigated in estimate.without]
     error, _ = combined_error(shares)
-    if not (high > low and 0 < error < math.inf):
+    if not 0 < error < math.inf:
         return None
     size = (high - low) / 2 / _normal_quantile(LEVEL) / error
     return tuple(estimate.importance + size * (share - share.mean()) for share in shares)
