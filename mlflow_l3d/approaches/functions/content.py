@@ -32,9 +32,7 @@ class Content(DataTexts):
     name
         What errors call it.
     hashed
-        Whether large data are read.
-    variables_hashed
-        Whether large data in variables are read; by default as `hashed`.
+        Whether large data are read; those in variables always are.
 
     Attributes
     ----------
@@ -48,13 +46,10 @@ class Content(DataTexts):
         Module and name -> value of each variable that workers need.
     """
 
-    def __init__(
-        self, thing: Any, name: str = "", *, hashed: bool = True, variables_hashed: bool | None = None
-    ) -> None:
-        super().__init__(hashed=hashed)
-        self._variables_hashed = hashed if variables_hashed is None else variables_hashed
+    def __init__(self, thing: Any, name: str = "", *, hashed: bool = True) -> None:
+        super().__init__()
         plain = inspect.unwrap(getattr(thing, "func", thing))
-        self.name, self.module = name, getattr(plain, "__module__", None)
+        self.name, self.module, self.hashed = name, getattr(plain, "__module__", None), hashed
         self.root = parts.full_name(plain if hasattr(plain, "__qualname__") else type(plain))
         self.texts: dict[str, str] = {}
         self.variables: dict[str, str] = {}
@@ -153,7 +148,7 @@ class Content(DataTexts):
             self.refer(called, value)
         elif ("." in name or self._is_new((module, name))) and not parts.is_of_process(module, name, value):
             unknown, hashed = len(self.unknown), self.hashed
-            self.hashed = self._variables_hashed
+            self.hashed = True
             self._add(f"{called} =", self.text_of(value, called), self.variables)
             self.hashed = hashed
             if len(self.unknown) == unknown and parts.is_local(module, self._folders) and "<locals>" not in name:

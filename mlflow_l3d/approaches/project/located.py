@@ -54,25 +54,26 @@ class Located:
     files: Mapping[str, str]
     mlflow: str
 
-    def copy(self, target: Path) -> dict[str, tuple[int, int]]:
+    def copy(self, target: Path) -> dict[Path, tuple[int, int]]:
         """Copy the files for one run; return the size and the time of each large one, which is a link."""
         linked = {}
         for name in self.files:
             source, place = self.folder / name, target / name
             place.parent.mkdir(parents=True, exist_ok=True)
             if source.stat().st_size > _LARGE:
-                linked[name] = _state(source)
+                linked[source] = _state(source)
                 place.symlink_to(source)
             else:
                 shutil.copy(source, place)
         return linked
 
-    def check(self, linked: Mapping[str, tuple[int, int]]) -> None:
+    def check(self, linked: Mapping[Path, tuple[int, int]]) -> None:
         """Raise L3DError if a run wrote to a file that it was given a link to: other runs have it, too."""
-        for name, state in linked.items():
-            if _state(self.folder / name) != state:
-                what = f"the project writes to {name}, in your folder: files above 1 MB are links that all runs share"
-                raise L3DError(f"{what}. Let it write to a file of its own.")
+        for file, state in linked.items():
+            if _state(file) != state:
+                what = f"the project writes to {file.relative_to(self.folder)}, in your folder"
+                fix = "Let it write to a file of its own."
+                raise L3DError(f"{what}: files above 1 MB are links that all runs share. {fix}")
 
 
 def _state(file: Path) -> tuple[int, int]:
