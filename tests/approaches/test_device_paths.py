@@ -10,13 +10,13 @@ import torch
 from device_paths import ALL_WAYS, WAYS, Runner, differences
 from device_ways import TASKS
 from fake_device import DEVICE, MODULE, NAME, WrongDeviceError, watched
-from finetuning_helpers import cell
+from finetuning_helpers import cell, train_heads
 
 from mlflow_l3d.approaches import device_draws, numerics
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.approaches.finetuning import head_training as heads
-from mlflow_l3d.approaches.finetuning.head_training import Head, train_heads
+from mlflow_l3d.approaches.finetuning import head_session as heads
+from mlflow_l3d.approaches.finetuning.head_training import Head
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import Progress
 from mlflow_l3d.approaches.models.features import pooled
@@ -67,7 +67,6 @@ def known_device(monkeypatch):
     """Let the device pass as one of this machine; features are those of the CPU, dropout of both that of a device."""
     monkeypatch.setattr(numerics, "device_class", lambda device: "cpu")
     monkeypatch.setattr(device_draws, "NUMPY", ())
-    monkeypatch.setattr(heads, "NUMPY", ())
 
 
 @pytest.mark.parametrize("name", [way if way in QUICK else pytest.param(way, marks=pytest.mark.slow) for way in WAYS])

@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from mlflow_l3d.approaches.finetuning.session import RowWeights
 from mlflow_l3d.approaches.models.sharing import roomy
 from mlflow_l3d.errors import ParameterError
 
 
 class SingleWeights:
-    """The weights of one cell.
+    """The weights of one cell, with what :class:`RowWeights` has.
 
     Parameters
     ----------
@@ -27,16 +28,15 @@ class SingleWeights:
         Its weights that want a gradient are trained.
     """
 
+    optimizer: torch.optim.Optimizer
+
     def __init__(self, model: torch.nn.Module) -> None:
         self.tensors = [weight for weight in model.parameters() if weight.requires_grad]
         self._weights = [weight.detach() for weight in self.tensors]
         self._kept: list[torch.Tensor] = []
 
     def keep(self, place: int, averaged: int = 1) -> None:  # noqa: ARG002
-        """Remember the weights of a cell as they are now, in memory that is taken once.
-
-        Or their mean with those that were kept before, if these and the ones before them are `averaged` in all.
-        """
+        """Remember the weights as they are now, or their mean with earlier ones, in memory that is taken once."""
         if not self._kept:
             home = roomy(self._weights)
             self._kept = [torch.empty_like(weight, device=home) for weight in self._weights]
@@ -47,7 +47,7 @@ class SingleWeights:
             torch._foreach_copy_(self._kept, self._weights)
 
     def end(self, place: int, *, best: bool) -> None:  # noqa: ARG002
-        """Say that a cell is trained, and whether what was kept counts, not what it has now."""
+        """Say that the cell is trained, and whether what was kept counts, not what it has now."""
         if best:
             torch._foreach_copy_(self._weights, self._kept)
 
@@ -77,7 +77,7 @@ class StackedLinear(torch.nn.Module):
         return products.view(*x.shape[:-1], -1)
 
 
-class StackedWeights:
+class StackedWeights(RowWeights):
     """The weights of B cells, stacked.
 
     Parameters
@@ -87,53 +87,30 @@ class StackedWeights:
 
     Attributes
     ----------
-    cells
-        Which of the cells, counted from 0, still have a row in them.
-    ended
-        The final weights of the cells that are trained.
+    optimizer
+        What trains them.
     """
 
+    optimizer: torch.optim.Optimizer
+
     def __init__(self, owners: Sequence[tuple[StackedLinear, str]]) -> None:
+        super().__init__([getattr(layer, name) for layer, name in owners])
         self._owners = owners
-        self.cells = list(range(len(self.tensors[0])))
-        self._best: dict[int, list[torch.Tensor]] = {}
-        self.ended: dict[int, list[torch.Tensor]] = {}
 
-    @property
-    def tensors(self) -> list[torch.nn.Parameter]:
-        """The weights of the cells that still have a row."""
-        return [getattr(layer, name) for layer, name in self._owners]
-
-    def keep(self, place: int, averaged: int = 1) -> None:
-        """Remember the weights of the cell in a row as they are now, or their mean with earlier ones."""
-        row, cell = self.row(place), self.cells[place]
-        if averaged > 1:
-            torch._foreach_lerp_(self._best[cell], row, 1 / averaged)
-        else:
-            self._best[cell] = row
-
-    def end(self, place: int, *, best: bool) -> None:
-        """Say that the cell in a row is trained, and whether what was kept counts, not what it has now."""
-        cell = self.cells[place]
-        self.ended[cell] = self._best[cell] if best else self.row(place)
-
-    def row(self, place: int) -> list[torch.Tensor]:
-        """Return a copy of a row of each weight."""
-        return [tensor.detach()[place].clone() for tensor in self.tensors]
-
-    def select(self, places: npt.NDArray[np.intp], optimizer: torch.optim.Optimizer) -> None:
-        """Go on with some of the rows, in their order; what an optimiser remembers goes with them."""
-        before = self.tensors
-        index = torch.from_numpy(places).to(before[0].device)
-        self.cells = [self.cells[place] for place in places]
-        for (layer, name), tensor in zip(self._owners, before, strict=True):
-            setattr(layer, name, torch.nn.Parameter(tensor.detach().index_select(0, index)))
-        for old, new in zip(before, self.tensors, strict=True):
-            optimizer.state[new] = {
-                name: state_tensor.index_select(0, index) if state_tensor.shape == old.shape else state_tensor
-                for name, state_tensor in optimizer.state.pop(old).items()
+    def select(self, places: npt.NDArray[np.intp]) -> None:
+        """Go on with some of the rows, in their order; what the optimiser remembers goes with them."""
+        super().select(places)
+        index = torch.from_numpy(places).to(self.tensors[0].device)
+        before, self.tensors, states = self.tensors, [], self.optimizer.state
+        for (layer, name), old in zip(self._owners, before, strict=True):
+            new = torch.nn.Parameter(old.detach().index_select(0, index))
+            setattr(layer, name, new)
+            self.tensors.append(new)
+            states[new] = {
+                key: value.index_select(0, index) if value.shape == old.shape else value
+                for key, value in states.pop(old).items()
             }
-        optimizer.param_groups[0]["params"] = self.tensors
+        self.optimizer.param_groups[0]["params"] = self.tensors
 
     def clip(self, most: float) -> None:
         """Shorten the gradient of each cell to a 2-norm of at most `most`, as torch does for one."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from mlflow_l3d.approaches.finetuning.training import initialisation_seed
 from mlflow_l3d.approaches.global_seeds import seeded
+from mlflow_l3d.cells.factors import stream_seed
 
 
 def initialise(model: Any, original: Mapping[str, torch.Tensor], new: Sequence[str], seed: int) -> None:
@@ -35,21 +35,14 @@ def initialise(model: Any, original: Mapping[str, torch.Tensor], new: Sequence[s
         tensor._is_hf_initialized = name not in set(new)
     for name, module in model.named_modules():
         module._is_hf_initialized = name not in owners
-    with torch.no_grad(), seeded(initialisation_seed(seed)), _on_host(model, {name: tensors[name] for name in new}):
-        model.initialize_weights()
-    copy_into(tensors, original)
-
-
-@contextmanager
-def _on_host(model: Any, weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
-    """Put zeros on the CPU in the place of some weights, and copy what they are afterwards into the weights."""
-    fresh = {name: torch.nn.Parameter(torch.zeros_like(weight, device="cpu")) for name, weight in weights.items()}
+    fresh = {name: torch.nn.Parameter(torch.zeros_like(tensors[name], device="cpu")) for name in new}
     _place(model, fresh)
     try:
-        yield
+        with torch.no_grad(), seeded(stream_seed(seed, "new_weights")):
+            model.initialize_weights()
     finally:
-        _place(model, weights)
-    copy_into(weights, fresh)
+        _place(model, {name: tensors[name] for name in new})
+    copy_into(tensors, {**original, **fresh})
 
 
 def _place(model: Any, weights: Mapping[str, torch.Tensor]) -> None:
