@@ -74,10 +74,7 @@ class HeadSession(CourseSession[Head]):
             with torch.inference_mode():
                 for _, members in training.soups(courses, self.recipe):
                     stack = Stack.of([head.weights for head in members], self.device, self.rows.dtype)
-                    network = HeadNetwork(stack, scores=self.scores)
-                    self.fit(members, network)
-                    for place, layers in network.ended.items():
-                        members[place].best = tuple(layers)
+                    self.fit(members, HeadNetwork(stack, scores=self.scores))
                 return self.tested(courses)
         finally:
             del self.rows

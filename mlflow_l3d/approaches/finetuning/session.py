@@ -24,22 +24,16 @@ from mlflow_l3d.tasks.settings import IntArray
 
 
 class RowWeights:
-    """The weights of B cells, in tensors whose first dimension is the cell.
+    """The weights of cells side by side, in tensors of which each cell has a row.
 
-    Attributes
+    Parameters
     ----------
     tensors
-        Those of the cells that still have a row.
-    cells
-        Their numbers, counted from 0.
-    ended
-        The final weights of the cells that are trained.
+        Shapes (B, *).
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self.tensors, self.cells = tensors, list(range(len(tensors[0])))
-        self._best: dict[int, list[torch.Tensor]] = {}
-        self.ended: dict[int, list[torch.Tensor]] = {}
+        self.tensors, self._best = tensors, [list[torch.Tensor]()] * len(tensors[0])
 
     def row(self, place: int) -> list[torch.Tensor]:
         """Return a copy of a row of each weight."""
@@ -50,20 +44,18 @@ class RowWeights:
 
         Or their mean with those that were kept before, if these and the ones before them are `averaged` in all.
         """
-        row, cell = self.row(place), self.cells[place]
         if averaged > 1:
-            torch._foreach_lerp_(self._best[cell], row, 1 / averaged)
+            torch._foreach_lerp_(self._best[place], self.row(place), 1 / averaged)
         else:
-            self._best[cell] = row
+            self._best[place] = self.row(place)
 
-    def end(self, place: int, *, best: bool) -> None:
-        """Say that the cell in a row is trained, and whether what was kept counts, not what it has now."""
-        cell = self.cells[place]
-        self.ended[cell] = self._best[cell] if best else self.row(place)
+    def end(self, place: int, *, best: bool) -> tuple[torch.Tensor, ...]:
+        """Return the final weights of the cell in a row: what was kept, if that is the best, or what it has now."""
+        return tuple(self._best[place] if best else self.row(place))
 
     def select(self, places: npt.NDArray[np.intp]) -> None:
         """Go on with some of the rows, in their order."""
-        self.cells = [self.cells[place] for place in places]
+        self._best = [self._best[place] for place in places]
 
 
 class CourseSession(StackedSession[C]):
@@ -94,7 +86,7 @@ class CourseSession(StackedSession[C]):
         """
 
     def fit(self, courses: Sequence[C], weights: Any) -> None:
-        """Train; the weights know afterwards what is to be evaluated of each cell that did not diverge.
+        """Train; each course that did not diverge has its `best` weights afterwards, or the model has them.
 
         A cell that is done, is told to end, or whose loss is not finite, leaves the weights; the others continue.
         """
@@ -115,7 +107,9 @@ class CourseSession(StackedSession[C]):
                 elif going[-1] and better and recipe.selection == "best" and len(labels):
                     weights.keep(place)
                 if not going[-1] and course.diverged is None:
-                    weights.end(place, best=averaged > 0 or course.progress.chosen + 1 < len(course.progress.f1))
+                    course.best = weights.end(
+                        place, best=averaged > 0 or course.progress.chosen + 1 < len(course.progress.f1)
+                    )
             places = np.flatnonzero(going)
             if not len(places):
                 return

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -94,10 +94,6 @@ class Training(FunctionApproach):
         return self.function(*arguments, **named)
 
 
-ORDER: Final = "data_order"
-RANDOM_STATE: Final = "model_initialisation"
-
-
 class Estimator(FunctionApproach):
     """A classifier or regressor of scikit-learn, or a pipeline that begins with texts.
 
@@ -143,8 +139,8 @@ class Estimator(FunctionApproach):
         estimator: BaseEstimator,
         *,
         name: str = "",
-        random_state: str = RANDOM_STATE,
-        order: str = ORDER,
+        random_state: str = "model_initialisation",
+        order: str = "data_order",
         version: str = "1",
     ) -> None:
         from sklearn.base import is_regressor

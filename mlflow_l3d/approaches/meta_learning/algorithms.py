@@ -74,7 +74,7 @@ class Reptile(Learner):
         """See :meth:`Learner.adapted_logits`."""
         rate, steps = self.settings.inner_learning_rate, self.settings.adaptation_steps
         if self.settings.inner_optimizer == "sgd":
-            return inner.adapted(stack, x_s, labels_s, x, rate, steps)
+            return super().adapted_logits(stack, x_s, labels_s, x)
         targets = inner.one_hot(labels_s, stack.classes, x_s)
         moved_1, moved_2, _ = adam_path(stack.w1, stack.w2, x_s, targets, None, rate, steps, inner.Buffers())
         w1, w2 = torch.sub(stack.w1, moved_1, alpha=rate), torch.sub(stack.w2, moved_2, alpha=rate)
@@ -256,7 +256,3 @@ class Maml(Learner):
             weights.baddbmm_(errors.transpose(1, 2), slope, alpha=-rate)
             weights.baddbmm_(of_logits.transpose(1, 2), h)
             biases = biases.add_(of_logits.sum(1, keepdim=True))
-
-    def adapted_logits(self, stack: Stack, x_s: torch.Tensor, labels_s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """See :meth:`Learner.adapted_logits`."""
-        return inner.adapted(stack, x_s, labels_s, x, self.settings.inner_learning_rate, self.settings.adaptation_steps)

@@ -99,11 +99,10 @@ class Pieces:
 
     def _after(self, unfinished: IntArray, order: IntArray) -> IntArray:
         """Return `order` with the examples of the unfinished piece behind those that complete it."""
-        free, later = np.ones((2, self._size), dtype=np.bool_)
+        free = np.ones(self._size, dtype=np.bool_)
         free[unfinished] = False
         completing = np.flatnonzero(free[order])[: self._length - len(unfinished)]
-        later[completing] = False
-        return np.concatenate([order[completing], order[later]])
+        return np.concatenate([order[completing], np.delete(order, completing)])
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def located(uri: str, version: str, env_manager: str, here: Path, cache: Path) -
         folder = (folder / inside).resolve()
         if not folder.is_dir():
             raise ParameterError("uri", uri, f"has no folder {inside}")
-        return Located(folder, _this_environment(), hashes(folder), _version())
+        return Located(folder, _this_environment(), hashes(folder), metadata.version("mlflow-skinny"))
     return _by_mlflow(f"{folder.resolve()}{sign}{inside}" if is_here else uri, uri, version, env_manager, cache)
 
 
@@ -148,9 +148,8 @@ def _by_mlflow(address: str, uri: str, version: str, env_manager: str, cache: Pa
             with suppress(OSError):  # another process was first
                 partial.rename(place)
             shutil.rmtree(partial, ignore_errors=True)
-    if env_manager == LOCAL:
-        return Located(place, environment, files, _version())
-    return Located(place, environment, files, content_key({"PATH": environment["PATH"].split(os.pathsep)[0]}))
+    its_own = content_key({"PATH": environment["PATH"].split(os.pathsep)[0]})
+    return Located(place, environment, files, metadata.version("mlflow-skinny") if env_manager == LOCAL else its_own)
 
 
 def hashes(folder: Path) -> dict[str, str]:
@@ -162,7 +161,3 @@ def hashes(folder: Path) -> dict[str, str]:
 def _this_environment() -> dict[str, str]:
     """Return the variables with which ``python`` is the interpreter that this one runs in."""
     return {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])}
-
-
-def _version() -> str:
-    return metadata.version("mlflow-skinny")

@@ -190,15 +190,10 @@ def attach(model: Any, recipe: Recipe, head: Sequence[str], keys: Keys) -> list[
 
     names = targets(model, recipe, head)
     modules = dict(model.named_modules())
-    settings: dict[str, Any] = {
-        "r": recipe.lora_r,
-        "lora_alpha": recipe.lora_alpha,
-        "lora_dropout": recipe.lora_dropout,
-        "target_modules": names,
-        # Layers of GPT-2 keep their weight the other way round.
-        "fan_in_fan_out": not all(isinstance(modules[name], torch.nn.Linear) for name in names),
-    }
-    inject_adapter_in_model(LoraConfig(**settings), model)
+    # Layers of GPT-2 keep their weight the other way round.
+    transposed = not all(isinstance(modules[name], torch.nn.Linear) for name in names)
+    scale = {"r": recipe.lora_r, "lora_alpha": recipe.lora_alpha, "lora_dropout": recipe.lora_dropout}
+    inject_adapter_in_model(LoraConfig(**scale, target_modules=names, fan_in_fan_out=transposed), model)
     if recipe.lora_dropout:
         for module in [module for module in model.modules() if hasattr(module, "lora_dropout")]:
             for name in module.lora_dropout:

@@ -146,8 +146,6 @@ class FullSession(CourseSession[Course]):
                 first.append(self.places.weights())
             with self.places.of(first) as weights:
                 self.fit(members, weights)
-            for place, tensors in weights.ended.items():
-                members[place].best = tuple(tensors)
         best = [course.best for course in courses if course.diverged is None]
         with self.places.of(best) if best else nullcontext():
             return self.tested(courses)
@@ -211,7 +209,7 @@ class FullSession(CourseSession[Course]):
 
     def _compare(self, positions: IntArray, weights: StackedWeights) -> None:
         """Raise if the last cell gives other logits next to the others than alone: the model would mix their texts."""
-        beside = self.logits([positions] * len(weights.cells))[-1]
+        beside = self.logits([positions] * len(weights.tensors[0]))[-1]
         with self.places.alone(weights.row(-1)):
             alone = self.logits([positions])[0]
         if not alone.isfinite().all():

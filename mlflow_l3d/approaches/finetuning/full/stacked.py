@@ -46,10 +46,11 @@ class SingleWeights:
         else:
             torch._foreach_copy_(self._kept, self._weights)
 
-    def end(self, place: int, *, best: bool) -> None:  # noqa: ARG002
-        """Say that the cell is trained, and whether what was kept counts, not what it has now."""
+    def end(self, place: int, *, best: bool) -> tuple[torch.Tensor, ...]:  # noqa: ARG002
+        """Put what was kept, if that is the best, into the model, which holds the final weights."""
         if best:
             torch._foreach_copy_(self._weights, self._kept)
+        return ()
 
     def clip(self, most: float) -> None:
         """Shorten the gradient of each cell to a 2-norm of at most `most`."""
