@@ -79,7 +79,7 @@ class CourseSession(StackedSession[C]):
         """Visit every training example of every cell once; return the mean loss of an example of each cell."""
 
     @abstractmethod
-    def logits(self, parts: Sequence[IntArray], courses: Sequence[C], weights: Any = None) -> list[torch.Tensor]:
+    def logits(self, parts: Sequence[IntArray], courses: Sequence[C], weights: Any = None, /) -> list[torch.Tensor]:
         """Return the logits of a part of the examples of each cell, shape (n, C) each, on the CPU, without dropout.
 
         The weights in training decide them, or, without any, the `best` of each course.

@@ -49,10 +49,8 @@ class DivergedError(L3DError):
     """The training left the finite numbers."""
 
     def __init__(self, epoch: int, learning_rate: float) -> None:
-        super().__init__(
-            f"training diverged: nan or inf in epoch {epoch} at learning_rate={learning_rate:g}. "
-            "Use a lower learning rate."
-        )
+        place = f"epoch {epoch} at learning_rate={learning_rate:g}"
+        super().__init__(f"training diverged: nan or inf in {place}. Use a lower learning rate.")
 
 
 def learning_rates(recipe: Recipe, steps: int) -> list[float]:

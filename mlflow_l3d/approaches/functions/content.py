@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Set
+from collections.abc import Hashable, Set
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
@@ -54,7 +54,7 @@ class Content(DataTexts):
         self.texts: dict[str, str] = {}
         self.variables: dict[str, str] = {}
         self.carried: dict[tuple[str, str], Any] = {}
-        self._folders, self._followed = parts.folders_of(plain), set[Any]()
+        self._folders, self._followed = parts.folders_of(plain), set[Hashable]()
         self.refer(getattr(thing, "__name__", name), thing)
 
     def is_local(self, module: str) -> bool:
@@ -91,13 +91,12 @@ class Content(DataTexts):
             self._add(called, self.refuse(called, value))
         if getattr(value, "__module__", "") is None and not isinstance(owner, ModuleType | type | None):
             self._add(f"{called}, of", self.text_of(owner, called))
-        if isinstance(value, FunctionType) and self._is_new(value):
+        if isinstance(value, FunctionType) and self._is_new(id(value)):
             for place, held in parts.enclosed(value):
                 if isinstance(held, FunctionType | type | str | int | float):
                     self.refer(f"{called}.{place}", held)
 
-    def _is_new(self, what: Any) -> bool:
-        key = what if isinstance(what, tuple) else id(what)
+    def _is_new(self, key: Hashable) -> bool:
         is_new = key not in self._followed
         self._followed.add(key)
         return is_new
@@ -111,7 +110,7 @@ class Content(DataTexts):
                 allowed = f"has no source of {called} to distinguish it by"
                 raise ParameterError("function", self.name, allowed, VERSION) from None
             self._add(called, parts.full_name(thing))  # its file is in the key
-        if not self._is_new(thing):
+        if not self._is_new(id(thing)):
             return
         for base in (*thing.__bases__, type(thing)) if isinstance(thing, type) else ():
             self.refer(base.__name__, base)

@@ -205,7 +205,7 @@ def _by_transformers(trainer: Any, seed: int) -> Written:
     if outputs.shape[1] == 1:
         return Written(np.arange(len(labels)), _texts(labels), _texts(outputs[:, 0]), metrics=metrics)
     shown = getattr(trainer.model.config, "id2label", {})
-    names = np.array([shown.get(number, str(number)) for number in range(outputs.shape[1])], dtype=object)
+    names = [shown.get(number, str(number)) for number in range(outputs.shape[1])]
+    truth, predictions = ([names[number] for number in each] for each in (labels, outputs.argmax(axis=1)))
     scores = dict(zip(names, outputs.astype(np.float32).T, strict=True))
-    predictions = names[outputs.argmax(axis=1)]
-    return Written(np.arange(len(labels)), names[labels].tolist(), predictions.tolist(), scores, metrics)
+    return Written(np.arange(len(labels)), truth, predictions, scores, metrics)

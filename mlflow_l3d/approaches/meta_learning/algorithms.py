@@ -24,17 +24,16 @@ class Reptile(Learner):
             return self._with_adam(stack, x, targets, mask)
         sheets, z = x.flatten(0, 1), self.embedded(stack, x)
         path = inner.descend(sheets, z, stack.w2, targets, mask, rate, steps, self.buffers)
-        move = self._with_sgd if self.settings.inner_optimizer == "sgd" else self._with_adam_once
-        move(stack, x, path)
+        if self.settings.inner_optimizer == "adam":
+            self._with_adam_once(stack, x, path)
+        else:
+            # One product sums the low-rank updates of all tasks.
+            moved = path.total.mul_(rate / tasks).view(cells, -1, path.total.shape[2])
+            torch.bmm(x.view(cells, -1, x.shape[3]).transpose(1, 2), moved, out=stack.g1)
+            weights = torch.cat([path.weights[-1], path.biases[-1].transpose(1, 2)], 2)
+            layer = weights.view(cells, tasks, stack.classes, -1).mean(1)
+            torch.sub(stack.w2, layer.transpose(1, 2), out=stack.g2)
         return inner.losses(path.logs[0], targets).view(cells, tasks).mean(1)
-
-    def _with_sgd(self, stack: Stack, x: torch.Tensor, path: inner.Path) -> None:
-        """Sum the low-rank updates of all tasks in one product."""
-        cells, tasks = x.shape[:2]
-        moved = path.total.mul_(self.settings.inner_learning_rate / tasks).view(cells, -1, path.total.shape[2])
-        torch.bmm(x.view(cells, -1, x.shape[3]).transpose(1, 2), moved, out=stack.g1)
-        layer = torch.cat([path.weights[-1], path.biases[-1].transpose(1, 2)], 2).view(cells, tasks, stack.classes, -1)
-        torch.sub(stack.w2, layer.mean(1).transpose(1, 2), out=stack.g2)
 
     def _with_adam_once(self, stack: Stack, x: torch.Tensor, path: inner.Path) -> None:
         """Take Adam's first step from the gradients of all tasks at once: g / (|g| + epsilon), of full rank."""

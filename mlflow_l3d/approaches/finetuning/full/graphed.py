@@ -109,13 +109,11 @@ class GraphedSteps:
 
     def _on_device(self, steps: Sequence[Batch]) -> list[Batch]:
         """Return batches on the device, copied there together: the host need not wait in each step."""
-        columns: list[list[torch.Tensor]] = []
+        columns = []
         for tensors in zip(*steps, strict=True):
-            whole, begin = torch.cat([tensor.flatten() for tensor in tensors]).to(self.device), 0
-            columns.append([])
-            for tensor in tensors:
-                columns[-1].append(whole[begin : begin + tensor.numel()].view(tensor.shape))
-                begin += tensor.numel()
+            whole = torch.cat([tensor.flatten() for tensor in tensors]).to(self.device)
+            pieces = torch.split(whole, [tensor.numel() for tensor in tensors])
+            columns.append([piece.view(tensor.shape) for piece, tensor in zip(pieces, tensors, strict=True)])
         return [Batch(*tensors) for tensors in zip(*columns, strict=True)]
 
     def _take(self, batch: Batch) -> None:

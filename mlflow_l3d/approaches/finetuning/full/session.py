@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -150,13 +150,8 @@ class FullSession(CourseSession[Course]):
         with self.places.of(best) if best else nullcontext():
             return self.tested(courses)
 
-    def logits(
-        self,
-        parts: Sequence[IntArray],
-        courses: Sequence[Course] = (),  # noqa: ARG002 - their weights are those of the model
-        weights: Weights | None = None,  # noqa: ARG002
-    ) -> list[torch.Tensor]:
-        """See :meth:`CourseSession.logits`; all parts have n examples."""
+    def logits(self, parts: Sequence[IntArray], *_: Any) -> list[torch.Tensor]:
+        """See :meth:`CourseSession.logits`; all parts have n examples, and the model has the weights."""
         cells, n = len(parts), len(parts[0])
         places, computed, size = [], [], EVALUATION_BATCH
         if torch.device(self.device).type not in BY_PYTHON:

@@ -71,13 +71,16 @@ class RoundedLayers:
     def __init__(self, model: torch.nn.Module) -> None:
         every = [(owner, name, weight) for owner in model.modules() for name, weight in owner._parameters.items()]
         holders = Counter(id(weight) for _, _, weight in every)
-        self._places: list[tuple[torch.nn.Module, str]] = []
-        self._weights: list[torch.Tensor] = []
-        for owner, name, weight in every:
-            linear = type(owner) is torch.nn.Linear and holders[id(weight)] == 1
-            if linear and weight is not None and weight.requires_grad:
-                self._places.append((owner, name))
-                self._weights.append(weight)
+        chosen = [
+            (owner, name, weight)
+            for owner, name, weight in every
+            if type(owner) is torch.nn.Linear
+            and holders[id(weight)] == 1
+            and weight is not None
+            and weight.requires_grad
+        ]
+        self._places = [each[:2] for each in chosen]
+        self._weights: list[torch.Tensor] = [weight for _, _, weight in chosen]
         self._copies: list[torch.Tensor] = [
             torch.nn.Parameter(weight.detach().to(torch.bfloat16)) for weight in self._weights
         ]
