@@ -565,6 +565,7 @@ def test_a_first_run_without_a_score_says_what_to_print(line, metric, why, tmp_p
 
 def test_a_seed_in_place_of_a_setting_is_reported(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
     for command, reported in (("python train.py {seed}", False), ("python train.py {seed} {learning_rate}", True)):
         Command(command).own_task({"classes": "a|b"}, tmp_path)
         assert ("A random seed stands for learning_rate, which" in caplog.text) == reported

@@ -6,7 +6,7 @@ import mlflow_l3d
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.command import key_files
 from mlflow_l3d.approaches.command.approach import Command
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import ParameterError
 
 OWN = "import os; open(os.environ['L3D_OUTPUT'] + '/model', 'w')"
 
@@ -78,8 +78,9 @@ def test_files_that_scripts_name_or_import_are_in_the_key(tmp_path):
         assert (command.dependencies(given, "") == before) == (name in others), name
 
 
-def test_a_script_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(L3DError, match=r"can't open file .*trian\.py.* Correct its error"):
+def test_a_script_that_is_not_there_is_named_before_the_folder_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(key_files, "walk", None)
+    with pytest.raises(ParameterError, match=r"command=trian\.py: this folder has no such file\. Go to"):
         key_of("python -u trian.py {seed}", tmp_path)
 
 

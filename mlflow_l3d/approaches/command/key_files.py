@@ -17,6 +17,7 @@ from mlflow_l3d.approaches.command.folder import MOST_FILES, walk
 from mlflow_l3d.approaches.command.template import Template, small_text
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS
 from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.paths import cache_folder, file_hash, read_notes, write_whole
 
 _SMALL: Final = 10**7
@@ -88,7 +89,18 @@ def _names_in_python(program: bytes) -> str:
 
 
 def deciding_files(template: Template) -> tuple[dict[str, str], list[str]]:
-    """Return name -> hash of those of the named files that runs do not write, and the names of the others."""
+    """Return name -> hash of those of the named files that runs do not write, and the names of the others.
+
+    Raises
+    ------
+    ParameterError
+        If the script that Python is to run is not there.
+    """
+    program, script = template.words[0], next((word for word in template.words[1:] if not word.startswith("-")), "")
+    is_script = Path(program).name.startswith("python") and script.endswith(".py") and "{" not in script
+    if is_script and script not in template.named():
+        fix = "Go to the folder of the script, or give its whole path."
+        raise ParameterError("command", script, "this folder has no such file", fix)
     files = named_files(template)
     outputs = [name for name, runs in read_notes(_notes_path(template, files)).items() if runs >= _SURE]
     return {name: content for name, content in files.items() if name not in outputs}, sorted(outputs)

@@ -127,7 +127,7 @@ class HeadSession(CourseSession[Head]):
         On a CPU one cell after another: a product of many rows gains nothing from company. A GPU would spend its time
         on starting what is small; there parts of unequal size are filled up, and the rest of a row is not looked at.
         """
-        if all(layer.device.type == "cpu" for layers in weights for layer in layers):
+        if torch.device(self.device).type == "cpu":
             return [
                 logits_of(self.rows.at(self.rows.places(positions)), *each)
                 for positions, each in zip(parts, weights, strict=True)

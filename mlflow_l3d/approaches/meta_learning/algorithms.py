@@ -233,7 +233,6 @@ class Maml(Learner):
             h, errors, layer = path.hidden[step], path.errors[step], path.weights[step]
             # `base` is the gradient with respect to dZ of this step, up to the factor -a that is applied to its uses.
             if step < last:
-                assert path.gram is not None
                 torch.baddbmm(base, path.gram, target, out=slope)
                 inner.through(slope, h, mask, slope)
             else:

@@ -48,7 +48,7 @@ class Path:
     logs
         (N, S, C) each: logarithm of the softmax.
     gram
-        (N, S, S): K_ss = X_s X_s'; None for one step, which does not need it.
+        (N, S, S): K_ss = X_s X_s'; empty for one step, which does not need it.
     """
 
     hidden: list[torch.Tensor]
@@ -58,7 +58,7 @@ class Path:
     biases: list[torch.Tensor]
     total: torch.Tensor
     logs: list[torch.Tensor]
-    gram: torch.Tensor | None
+    gram: torch.Tensor
 
 
 def descend(
@@ -92,16 +92,15 @@ def descend(
     weights, biases = per_task(w2, n // len(w2), buffers)
     back = buffers.empty("back", z, n, examples, units)
     total = buffers.empty("total", z, n, examples, units)
-    gram = None
+    gram = buffers.empty("gram", z, n, examples, examples) if steps > 1 else z.new_empty(0)
     if steps > 1:
-        gram = torch.bmm(x, x.transpose(1, 2), out=buffers.empty("gram", z, n, examples, examples))
+        torch.bmm(x, x.transpose(1, 2), out=gram)
     path = Path([], [], [], [weights], [biases], total, [], gram)
     for step in range(steps):
         h = buffers.empty(f"hidden {step}", z, n, examples, units)
         if step == 0:
             torch.clamp_min(z, 0, out=h)
         else:
-            assert gram is not None
             torch.baddbmm(z, gram, total, alpha=-learning_rate, out=h).clamp_min_(0)
         if mask is not None:
             h.mul_(mask)

@@ -205,7 +205,7 @@ class FullSession(CourseSession[Course]):
     def _compare(self, positions: IntArray, weights: StackedWeights) -> None:
         """Raise if the last cell gives other logits next to the others than alone: the model would mix their texts."""
         beside = self.logits([positions] * len(weights.tensors[0]))[-1]
-        with self.places.alone(weights.row(-1)):
+        with self.places.of([weights.row(-1)]):
             alone = self.logits([positions])[0]
         if not alone.isfinite().all():
             return  # this cell has diverged; the next epoch asks another

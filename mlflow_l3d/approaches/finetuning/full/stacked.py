@@ -6,14 +6,15 @@ an adapter, or of the head, is one batched product for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from mlflow_l3d.approaches.finetuning.full.weights import place
 from mlflow_l3d.approaches.finetuning.session import RowWeights
 from mlflow_l3d.approaches.models.sharing import roomy
 from mlflow_l3d.errors import ParameterError
@@ -144,9 +145,9 @@ class Places:
     def __init__(self, model: torch.nn.Module, cells: int) -> None:
         self.model = model
         self.names = [name for name, weight in model.named_parameters() if weight.requires_grad]
-        self._layers = {owner: model.get_submodule(owner) for owner in dict.fromkeys(map(_owner, self.names))}
-        for owner, layer in self._layers.items():
-            if type(layer) is not torch.nn.Linear:
+        self._owners = [*dict.fromkeys(map(_owner, self.names))]
+        for owner in self._owners:
+            if type(model.get_submodule(owner)) is not torch.nn.Linear:
                 allowed = f"needs new weights in linear layers, and {owner or 'the model'} is none"
                 raise ParameterError("hyperparameters.lora_cells", cells, allowed, "Use lora_cells=1.")
 
@@ -160,34 +161,13 @@ class Places:
         """Put the weights of several cells, each as :meth:`weights` gives them, into the model inside the block."""
         stacked = [torch.nn.Parameter(torch.stack(tensors)) for tensors in zip(*cells, strict=True)]
         named = dict(zip(self.names, stacked, strict=True))
-        layers = {owner: StackedLinear(named[f"{owner}.weight"], named.get(f"{owner}.bias")) for owner in self._layers}
-        with self._placed(layers):
-            yield StackedWeights([(layers[_owner(name)], name.rpartition(".")[2]) for name in self.names])
-
-    @contextmanager
-    def alone(self, weights: Sequence[torch.Tensor]) -> Iterator[None]:
-        """Let the model's own layers, with the weights of one cell, stand there inside the block."""
-        with self._placed(self._layers):
-            tensors: dict[str, Any] = dict(self.model.named_parameters())
-            with torch.no_grad():
-                for name, weight in zip(self.names, weights, strict=True):
-                    tensors[name].copy_(weight)
-            yield
-
-    @contextmanager
-    def _placed(self, layers: Mapping[str, torch.nn.Module]) -> Iterator[None]:
+        layers = {owner: StackedLinear(named[f"{owner}.weight"], named.get(f"{owner}.bias")) for owner in self._owners}
         before = {owner: self.model.get_submodule(owner) for owner in layers}
         try:
-            self._put(layers)
-            yield
+            place(self.model, layers)
+            yield StackedWeights([(layers[_owner(name)], name.rpartition(".")[2]) for name in self.names])
         finally:
-            self._put(before)
-
-    def _put(self, layers: Mapping[str, torch.nn.Module]) -> None:
-        for owner, layer in layers.items():
-            parent, _, leaf = owner.rpartition(".")
-            layer.train(self.model.training)
-            setattr(self.model.get_submodule(parent), leaf, layer)
+            place(self.model, before)
 
 
 def _owner(name: str) -> str:

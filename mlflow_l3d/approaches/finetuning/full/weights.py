@@ -36,19 +36,20 @@ def initialise(model: Any, original: Mapping[str, torch.Tensor], new: Sequence[s
     for name, module in model.named_modules():
         module._is_hf_initialized = name not in owners
     fresh = {name: torch.nn.Parameter(torch.zeros_like(tensors[name], device="cpu")) for name in new}
-    _place(model, fresh)
+    place(model, fresh)
     try:
         with torch.no_grad(), seeded(stream_seed(seed, "new_weights")):
             model.initialize_weights()
     finally:
-        _place(model, {name: tensors[name] for name in new})
+        place(model, {name: tensors[name] for name in new})
     copy_into(tensors, {**original, **fresh})
 
 
-def _place(model: Any, weights: Mapping[str, torch.Tensor]) -> None:
-    for name, weight in weights.items():
+def place(model: Any, parts: Mapping[str, torch.Tensor | torch.nn.Module]) -> None:
+    """Put weights, or layers, into a model in the place of those with the same names."""
+    for name, part in parts.items():
         owner, _, leaf = name.rpartition(".")
-        setattr(model.get_submodule(owner), leaf, weight)
+        setattr(model.get_submodule(owner), leaf, part)
 
 
 def copy_into(tensors: Mapping[str, torch.Tensor], original: Mapping[str, torch.Tensor]) -> None:
