@@ -92,7 +92,7 @@ class Command(Approach):
         self._ask_for(metric)
 
     first: FirstRun | None = None  # decides how later runs are read; None while it is under way
-    _has_sure_outputs = True
+    _has_sure_outputs = _needs_folder = True
 
     def _ask_for(self, metric: str) -> None:
         self.asked, _ = split_direction(metric)
@@ -238,10 +238,8 @@ class Command(Approach):
         """Return why later runs follow one another, after the first run; empty if they may be side by side."""
         if changed := changed_name(self.here, before):
             return f"{changed} changed while {self.what} ran"
-        return "" if self._has_own_folder() else f"{self.what} names no folder of its own"
-
-    def _has_own_folder(self) -> bool:
-        return self.template.has_output
+        is_apart = not self._needs_folder or self.template.has_output
+        return "" if is_apart else f"{self.what} names no folder of its own"
 
     def _run(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value], *, alone: bool) -> Written:
         """Run the command; if it is `alone`, predictions and metrics that it writes into its folder count, too."""

@@ -63,8 +63,7 @@ class HeadSession(CourseSession[Head]):
         inputs, classes = self.features.shape[1], outputs(self.task)
         weights = initial_head(cell.seeds["model_initialisation"], inputs, self.recipe.hidden_units, classes)
         split, progress = self.task.split(cell.seeds), Progress(self.recipe, metric=stopping_metric(self.task))
-        centre, scale = unit_of(self.task, split.train)
-        return Head(cell, split, progress, weights, centre=centre, scale=scale)
+        return Head(cell, split, progress, weights, *unit_of(self.task, split.train))
 
     def trained(self, courses: Sequence[Head]) -> list[torch.Tensor | DivergedError]:
         """Train heads side by side; those that diverge leave the numbers of the others as they are."""

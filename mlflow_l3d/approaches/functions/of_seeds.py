@@ -71,6 +71,7 @@ class SeedFunction(BySource, Command):
     own_folder = "a folder that tempfile.mkdtemp() makes"
     not_in_key = ""
     parameters = ()
+    _needs_folder = False
     hyperparameters: Mapping[str, Hyperparameter] = {"classes": Command.hyperparameters["classes"]}
 
     def __init__(self, function: Callable[..., Any], *, version: str = "", metric: str = AUTO) -> None:
@@ -111,9 +112,6 @@ class SeedFunction(BySource, Command):
         if len(before) >= MOST_FILES:
             return f"its folder has more than {MOST_FILES:,} files, too many to see what it writes there"
         return super()._why_alone(before)
-
-    def _has_own_folder(self) -> bool:
-        return True  # it has no other than ours
 
     def _run(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value], *, alone: bool) -> Written:
         """Call the function once.

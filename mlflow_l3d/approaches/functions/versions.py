@@ -41,9 +41,9 @@ class OwnChanges(AbstractContextManager["OwnChanges"]):
         """Let the variables that changed count as they were before."""
         for function, before in self.before:
             content = Content(function, hashed=False)
-            now = content.variables
-            pairs = {name: (now.get(name, ""), before.get(name, "")) for name in (*before, *now)}
-            _LEFT[content.root] = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}, content.unknown
+            now, changed = content.variables, {name for name, _ in before.items() ^ content.variables.items()}
+            left = {name: (now.get(name, ""), before.get(name, "")) for name in changed}
+            _LEFT[content.root] = left, content.unknown
 
 
 def content_texts(thing: Any, name: str) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import tempfile
 from collections.abc import Mapping
@@ -69,8 +68,6 @@ def reseeding_variables(seeds: Mapping[str, int], folder: Path) -> dict[str, str
 
 _MEGABYTE: Final = 10**6
 _OTHER_EXPERIMENT: Final = "active experiment ID does not match environment run ID"
-
-_log = logging.getLogger(__name__)
 
 
 class Project(Command):
@@ -170,10 +167,8 @@ class Project(Command):
             point = entry_point(place.folder, self.entry_point)
             point.check([name for name in self.given if name not in SEEDED])
             if point.environment and env_manager == LOCAL:
-                makes = "hyperparameters.env_manager=virtualenv, uv or conda makes its own"
-                _log.warning(
-                    "%s asks for %s, and runs in this environment; %s", public_text(self.uri), point.environment, makes
-                )
+                asks = f"{public_text(self.uri)} asks for {point.environment}, and runs in this environment"
+                warn_once(f"{asks}; hyperparameters.env_manager=virtualenv, uv or conda makes its own")
             self._found[version, env_manager] = place, point
         return self._found[version, env_manager]
 

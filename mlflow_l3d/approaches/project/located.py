@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from mlflow_l3d.approaches.command.folder import walk
+from mlflow_l3d.approaches.command.folder import Stamps, file_stamp, walk
 from mlflow_l3d.approaches.command.template import run
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -54,31 +54,26 @@ class Located:
     files: Mapping[str, str]
     mlflow: str
 
-    def copy(self, target: Path) -> dict[Path, tuple[int, int]]:
-        """Copy the files for one run; return the size and the time of each large one, which is a link."""
+    def copy(self, target: Path) -> Stamps:
+        """Copy the files for one run; return what changes if one of the large ones is written to, which are links."""
         linked = {}
         for name in self.files:
             source, place = self.folder / name, target / name
             place.parent.mkdir(parents=True, exist_ok=True)
             if source.stat().st_size > _LARGE:
-                linked[source] = _state(source)
+                linked[name] = file_stamp(source.stat())
                 place.symlink_to(source)
             else:
                 shutil.copy(source, place)
         return linked
 
-    def check(self, linked: Mapping[Path, tuple[int, int]]) -> None:
+    def check(self, linked: Stamps) -> None:
         """Raise L3DError if a run wrote to a file that it was given a link to: other runs have it, too."""
-        for file, state in linked.items():
-            if _state(file) != state:
-                what = f"the project writes to {file.relative_to(self.folder)}, in your folder"
+        for name, stamp in linked.items():
+            if file_stamp((self.folder / name).stat()) != stamp:
+                what = f"the project writes to {name}, in your folder"
                 fix = "Let it write to a file of its own."
                 raise L3DError(f"{what}: files above 1 MB are links that all runs share. {fix}")
-
-
-def _state(file: Path) -> tuple[int, int]:
-    status = file.stat()
-    return status.st_size, status.st_mtime_ns
 
 
 def located(uri: str, version: str, env_manager: str, here: Path, cache: Path) -> Located:
