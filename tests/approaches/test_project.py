@@ -40,6 +40,7 @@ with mlflow.start_run():
     mlflow.log_param("seed", sys.argv[1])
     mlflow.log_params({"kind": "linear", "api_key": "swordfish"})
     mlflow.set_tag("from", "redis://alice:hunter2@dbhost")
+    mlflow.log_metric("rmse", float("nan"), step=0)
     for epoch in range(3):
         mlflow.log_metric("rmse", 0.5 - epoch / 10, step=epoch)
     mlflow.log_metric("broken", float("nan"))
