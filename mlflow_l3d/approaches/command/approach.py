@@ -25,7 +25,7 @@ from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.own_parameters import CommandParameters
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.known import is_share, registered, split_direction
+from mlflow_l3d.metrics.known import is_share, registered, sounds_like_metric, split_direction
 from mlflow_l3d.tasks.answers import order
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import own_data
@@ -164,7 +164,12 @@ class Command(Approach):
         if kept is None:
             if first.shows_scale(self._score):
                 first.write(path())
-            first.report(self.what, self.own_folder, chosen=chosen)
+            others = [name for name in first.metrics if name != first.score and sounds_like_metric(name)]
+            more = f"; {self.what} also wrote {', '.join(others[:5])}: --metric {others[0]}" if others else ""
+            if chosen:
+                _log.warning("The score is %s (the last value)%s.", first.score, more)
+            if first.alone:
+                _log.warning("Runs follow one another, since %s. Write to %s instead.", first.alone, self.own_folder)
         if self.metric in first.metrics or (first.has_predictions and self.asked in (AUTO, *registered())):
             return first
         wrote = f"{self.what} wrote ({', '.join(first.metrics[:10]) or 'predictions alone'})"

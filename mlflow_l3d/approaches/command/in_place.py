@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -18,15 +17,12 @@ from mlflow_l3d.approaches.command.folder import Stamps, file_stamp
 from mlflow_l3d.approaches.command.template import Output, last_lines, run
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, warn_once
 from mlflow_l3d.approaches.project import store
-from mlflow_l3d.metrics.known import sounds_like_metric
 from mlflow_l3d.paths import cache_folder, read_notes, write_whole
 
 _FILES: Final = (*PREDICTIONS, METRICS)
 _LAST_METRICS: Final = """SELECT key, value, max(is_nan), count(DISTINCT value) FROM latest_metrics JOIN runs
 USING (run_uuid) WHERE run_uuid NOT IN (SELECT run_uuid FROM tags WHERE key = 'mlflow.parentRunId')
 GROUP BY key ORDER BY start_time, timestamp, key"""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -74,15 +70,6 @@ class FirstRun:
     def shows_scale(self, score: str) -> bool:
         """Return whether it is known how a score is written, or does not matter, since predictions have another one."""
         return self.has_predictions or self.scales.get(score) != ""
-
-    def report(self, what: str, own_folder: str, *, chosen: bool) -> None:
-        """Log which score is chosen, and whether runs wait for one another, which have a folder of their own."""
-        others = [name for name in self.metrics if name != self.score and sounds_like_metric(name)]
-        more = f"; {what} also wrote {', '.join(others[:5])}: --metric {others[0]}" if others else ""
-        if chosen:
-            _log.warning("The score is %s (the last value)%s.", self.score, more)
-        if self.alone:
-            _log.warning("Runs follow one another, since %s. Write to %s instead.", self.alone, own_folder)
 
 
 def run_in_place(words: Sequence[str], here: Path, output: Path, variables: Mapping[str, str]) -> Output:

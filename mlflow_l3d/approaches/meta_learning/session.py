@@ -115,8 +115,8 @@ class MetaSession(StackedSession[Draws]):
         """Return the outcomes; the work of a cell is the number of epochs that it was trained."""
         tell = None if self.on_epoch_end is None else self._told
         trained = train(drawn, self.learner, self.features, self.device, tell)
-        outcomes = [outcome_of(*each, self.task, self.classes) for each in zip(drawn, trained, strict=True)]
-        return [(outcome, len(training.losses)) for outcome, training in zip(outcomes, trained, strict=True)]
+        pairs = zip(drawn, trained, strict=True)
+        return [(outcome_of(draws, left, self.task, self.classes), len(left.losses)) for draws, left in pairs]
 
     def _told(self, own: Draws, epoch: int, validation: FloatArray) -> bool:
         labels = np.searchsorted(self.classes, self.task.labels[own.split.validation])
