@@ -8,15 +8,20 @@ fed with dropout from the host waits for a core that draws it number by number, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import torch
 
+from mlflow_l3d.approaches.stacked import stack
+from mlflow_l3d.cells.factors import stream, stream_seed
+
 _GOLDEN: Final = 0x9E3779B97F4A7C15
 _MIXERS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LEVELS: Final = 2**16
+_DRAWN: Final = 2**23
+"""Factors of dropout that are drawn at once on a GPU, at most."""
 
 
 def places(count: int, device: torch.device | str) -> torch.Tensor:
@@ -107,6 +112,41 @@ def dropout_factors(
     keeps, factor = kept(bits, probability)
     skipped = first - 4 * begin
     return keeps[:, skipped : skipped + int(np.prod(shape))].reshape(-1, *shape) * factor
+
+
+def cell_dropout(
+    seeds: Sequence[int],
+    purpose: tuple[str, ...],
+    steps: int,
+    shape: tuple[int, ...],
+    probability: float,
+    like: torch.Tensor,
+) -> Iterator[torch.Tensor]:
+    """Yield the factors of dropout of each step of every cell: (B, *shape), of the type and on the device of `like`.
+
+    Parameters
+    ----------
+    seeds, purpose
+        From ``model_randomness``, and what names the stream.
+    steps, shape, probability
+        How many are drawn, the shape of one cell's, and the probability that a number is dropped.
+    like
+        On a CPU, numpy draws number by number; on a GPU many steps are drawn at once.
+    """
+    if like.device.type in NUMPY:
+        streams = [stream(seed, *purpose) for seed in seeds]
+        for _ in range(steps):
+            factors = torch.empty(len(seeds), *shape, dtype=like.dtype)
+            for row, generator in zip(factors, streams, strict=True):
+                row.copy_(torch.from_numpy(stack.dropout_factors(generator, shape, probability)))
+            yield factors.to(like.device)
+        return
+    starts, size = [stream_seed(seed, *purpose) for seed in seeds], int(np.prod(shape))
+    together = max(1, _DRAWN // (size * len(seeds)))
+    for first in range(0, steps, together):
+        count = min(together, steps - first)
+        drawn = dropout_factors(starts, first * size, (count, *shape), probability, str(like.device))
+        yield from drawn.to(like.dtype).unbind(1)
 
 
 def _signed(number: int) -> int:

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import torch
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
+from mlflow_l3d.approaches.finetuning.head_session import HeadSession
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.tasks.sources.packaged import rotten_tomatoes
+
+
+def train_heads(heads, features, labels, recipe, device):
+    """Return the test logits of heads that are trained on these features and labels, or how they diverged."""
+    session = object.__new__(HeadSession)
+    session.task, session.features, session.recipe, session.device = (
+        SimpleNamespace(labels=labels),
+        features,
+        recipe,
+        device,
+    )
+    return session.trained(heads)
+
 
 WORDS = (("superb", "moving", "a joy", "brilliant"), ("dull", "a mess", "tedious", "awful"))
 THINGS = ("plot", "cast", "score", "dialogue", "camera work", "ending", "pace", "humour", "first half", "second hour")

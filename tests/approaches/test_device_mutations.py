@@ -10,12 +10,12 @@ import pytest
 from device_paths import WAYS, Runner, differences
 
 from mlflow_l3d.approaches import device_draws, numerics
-from mlflow_l3d.approaches.finetuning import head_training as heads
 from mlflow_l3d.approaches.finetuning import kinds
 from mlflow_l3d.approaches.finetuning.full import lora, stacked
 from mlflow_l3d.approaches.finetuning.full.graphed import GraphedSteps
 from mlflow_l3d.approaches.finetuning.full.loading import DecoderWithHead
 from mlflow_l3d.approaches.finetuning.full.session import FullSession
+from mlflow_l3d.approaches.finetuning.head_session import HeadSession
 from mlflow_l3d.approaches.icl.engine import seq2seq, tensors
 from mlflow_l3d.approaches.meta_learning import chunk
 from mlflow_l3d.approaches.models.tokens import Tokens
@@ -26,15 +26,15 @@ MUTATIONS = {
     # What is used, the path that uses it, a part of its source, and what stands there instead.
     "steps of Adam": (Moments.of, "heads", ", device=weights.device", ""),
     "places of rows": (Rows.places, "heads", ".to(self._matrix.device)", ""),
-    "labels of heads": (heads._Training.epoch, "heads", ".to(stack.w1)", ".float()"),
-    "logits of heads": (heads._Training._outputs, "heads", ".cpu()", ""),
+    "labels of heads": (HeadSession.epoch, "heads", ".to(stack.w1)", ".float()"),
+    "logits of heads": (HeadSession._outputs, "heads", ".cpu()", ""),
     "tokens": (Tokens.batch, "full", ".to(device)", ""),
     "labels": (kinds.wanted, "lora", ".to(device)", ""),
-    "sum of losses": (FullSession._epoch, "lora", ", device=self.device", ""),
+    "sum of losses": (FullSession.epoch, "lora", ", device=self.device", ""),
     "batches": (GraphedSteps._on_device, "full", ".to(self.device)", ""),
     "logits": (FullSession.logits, "full", ".cpu()", ""),
     "keys of dropout": (lora.Keys.begin, "lora", "torch.tensor(seeds, device=device)", "torch.tensor(seeds)"),
-    "rows that go on": (stacked.StackedWeights.select, "lora, beside", ".to(before[0].device)", ""),
+    "rows that go on": (stacked.StackedWeights.select, "lora, beside", ".to(self.tensors[0].device)", ""),
     "last token": (DecoderWithHead.forward, "lora, decoder", "device=mask.device", "device='cpu'"),
     "labels of tasks": (chunk._epoch, "maml", ", device=stack.w1.device", ""),
     "dropout of tasks": (
@@ -103,7 +103,6 @@ def mutant(function, old, new):
 def test_a_missing_device_is_noticed(name, run, monkeypatch, caplog):
     monkeypatch.setattr(numerics, "device_class", lambda device: "cpu")
     monkeypatch.setattr(device_draws, "NUMPY", ())
-    monkeypatch.setattr(heads, "NUMPY", ())
     function, path, old, new = MUTATIONS[name]
     function = inspect.unwrap(getattr(function, "__func__", function))
     run.expected(path)

@@ -93,7 +93,7 @@ def test_an_error_of_the_model_says_nothing_of_captures(session, captures, monke
         raise IndexError("index 7 is out of bounds")
 
     with monkeypatch.context() as patch:
-        patch.setattr(session._steps, "_logits", forward)
+        patch.setattr(session, "training_logits", forward)
         (failed,) = session.run([cell(1)])
     assert failed.error == "IndexError: index 7 is out of bounds"
     assert not [message for message in caplog.messages if REFUSED in message]

@@ -11,7 +11,7 @@ from mlflow_l3d.approaches.finetuning import Finetuning, training
 from mlflow_l3d.approaches.finetuning import head_session as head
 from mlflow_l3d.approaches.finetuning.head_session import HeadSession
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.stacked import chunks
+from mlflow_l3d.approaches.stacked import chunks, stack
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import f1_macro
 from mlflow_l3d.metrics.regression import pearson
@@ -24,7 +24,7 @@ TASK = handmade_task()
 DRAWS = {
     "batch_order": (training, "batch_order"),
     "initial_head": (head, "initial_head"),
-    "dropout_masks": (training, "dropout_masks"),
+    "dropout": (stack, "dropout_factors"),
 }
 
 
@@ -115,7 +115,7 @@ FEEDS = {
     "data_split": {"train", "validation", "test"},
     "data_order": {"batch_order"},
     "model_initialisation": {"initial_head"},
-    "model_randomness": {"dropout_masks"},
+    "model_randomness": {"dropout"},
 }
 
 
@@ -129,17 +129,17 @@ def test_a_factor_changes_what_it_feeds_and_nothing_else(cache, monkeypatch, fac
 def test_seeds_reach_the_draws(session, monkeypatch):
     """Each draw is made from the seed of the factor that its documentation names."""
     seeds = []
-    for name, (where, _) in DRAWS.items():
+    for name, where in {"batch_order": training, "initial_head": head, "cell_dropout": head}.items():
         original = getattr(where, name)
         monkeypatch.setattr(
-            where, name, lambda *given, name=name, f=original: seeds.append((name, given[0])) or f(*given)
+            where, name, lambda *given, name=name, f=original: seeds.append((name, *np.ravel(given[0]))) or f(*given)
         )
     chosen = cell(3)
     run(session, chosen)
     assert set(seeds) == {
         ("batch_order", chosen.seeds["data_order"]),
         ("initial_head", chosen.seeds["model_initialisation"]),
-        ("dropout_masks", chosen.seeds["model_randomness"]),
+        ("cell_dropout", chosen.seeds["model_randomness"]),
     }
 
 
@@ -166,16 +166,16 @@ def test_a_cell_that_raises_does_not_stop_the_others(session, monkeypatch):
 
 def test_a_chunk_that_fails_is_halved(session, monkeypatch):
     """As where the memory does not suffice: three cells at most fit, and one never does."""
-    train, sizes = head.train_heads, []
+    train, sizes = session.trained, []
 
-    def narrow(some, *given):
+    def narrow(some):
         sizes.append(len(some))
         if len(some) > 3 or any(own.cell.seeds == cell(4).seeds for own in some):
             raise MemoryError
-        return train(some, *given)
+        return train(some)
 
     whole = {outcome.key: outcome for outcome in run(session, *[cell(i) for i in range(6)])}
-    monkeypatch.setattr(head, "train_heads", narrow)
+    monkeypatch.setattr(session, "trained", narrow)
     outcomes = list(session.run([cell(i) for i in range(6)]))
     assert sizes == [6, 3, 3, 1, 2, 1, 1]
     assert {outcome.key: outcome.error for outcome in outcomes if outcome.error} == {cell(4).key: "MemoryError"}

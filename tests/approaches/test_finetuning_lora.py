@@ -81,13 +81,13 @@ def test_adapters_begin_without_an_effect_and_belong_to_the_initialisation(sessi
 
 def test_model_initialisation_alone_changes_the_first_weights(session, monkeypatch) -> None:
     seen = []
-    fit = session._fit
+    fit = session.fit
 
     def spy(*given):
         seen.append({name: weight.detach().numpy().tobytes() for name, weight in trained(session).items()})
         return fit(*given)
 
-    monkeypatch.setattr(session, "_fit", spy)
+    monkeypatch.setattr(session, "fit", spy)
     factors = ("model_initialisation", "data_order", "model_randomness", "label_selection", "data_split")
     run(session, cell(0), *(cell(0, **{factor: 5}) for factor in factors))
     assert seen[0] != seen[1]

@@ -6,17 +6,17 @@ import pytest
 import torch
 
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.approaches.finetuning.head_training import Head, HeadNetwork, logits_of, train_heads
+from mlflow_l3d.approaches.finetuning.head_training import Head, HeadNetwork, logits_of
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.finetuning.training import (
     DivergedError,
     Progress,
     batch_order,
-    dropout_masks,
     learning_rates,
     validate,
 )
-from mlflow_l3d.approaches.stacked.stack import Stack, initial_head
+from mlflow_l3d.approaches.stacked.stack import Stack, dropout_factors, initial_head
+from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.tasks.settings import Split
 
 CELLS, INPUTS, HIDDEN, CLASSES = 3, 7, 5, 3
@@ -132,6 +132,10 @@ SCORES = 50 + 20 * RNG.normal(size=40)
 BOTH = pytest.mark.parametrize("labels", [LABELS, SCORES], ids=["classes", "scores"])
 
 
+def dropout_masks(seed, epoch, n, units, probability):
+    return dropout_factors(stream(seed, "head_dropout", str(epoch)), (n, units), probability)
+
+
 def recipe(**given):
     values = {name: declared.default for name, declared in HYPERPARAMETERS.items()}
     sizes = {"hidden_units": HIDDEN, "batch_size": 4, "epochs": 6, "learning_rate": 0.05}
@@ -192,7 +196,7 @@ def test_a_whole_training_is_that_of_plain_torch(given, labels):
     """The last batch is smaller (10 = 4 + 4 + 2); cells stop early, each in its own epoch; the best one comes back."""
     chosen = recipe(epochs=12, **{"early_stopping_patience": 1} | given)
     heads = [head(number, chosen, labels) for number in range(6)]
-    found = train_heads(heads, FEATURES, labels, chosen, "cpu")
+    found = finetuning_helpers.train_heads(heads, FEATURES, labels, chosen, "cpu")
     lengths = set()
     for number, (own, logits) in enumerate(zip(heads, found, strict=True)):
         losses, held, expected = plain(number, chosen, labels)
@@ -209,11 +213,13 @@ def test_a_whole_training_is_that_of_plain_torch(given, labels):
 def test_a_head_is_the_same_in_any_company(chunk, labels):
     chosen = recipe(early_stopping_patience=1)
     features = FEATURES.astype(np.float32)
-    whole = train_heads([head(number, chosen, labels) for number in range(6)], features, labels, chosen, "cpu")
+    whole = finetuning_helpers.train_heads(
+        [head(number, chosen, labels) for number in range(6)], features, labels, chosen, "cpu"
+    )
     parts = []
     for start in range(0, 6, chunk):
         some = [head(number, chosen, labels) for number in range(start, min(6, start + chunk))]
-        parts += train_heads(some, features, labels, chosen, "cpu")
+        parts += finetuning_helpers.train_heads(some, features, labels, chosen, "cpu")
     for one, other in zip(whole, parts, strict=True):
         if labels is SCORES:
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
@@ -224,11 +230,11 @@ def test_a_head_is_the_same_in_any_company(chunk, labels):
 
 def test_a_diverged_head_says_so_and_the_others_go_on():
     chosen = recipe()
-    alone = train_heads([head(0, chosen), head(2, chosen)], FEATURES, LABELS, chosen, "cpu")
+    alone = finetuning_helpers.train_heads([head(0, chosen), head(2, chosen)], FEATURES, LABELS, chosen, "cpu")
     sick = head(1, chosen)
     sick.weights[0][2, 3] = np.inf
     heads = [head(0, chosen), sick, head(2, chosen)]
-    first, middle, last = train_heads(heads, FEATURES, LABELS, chosen, "cpu")
+    first, middle, last = finetuning_helpers.train_heads(heads, FEATURES, LABELS, chosen, "cpu")
     assert isinstance(middle, DivergedError)
     assert str(middle).startswith("training diverged: nan or inf in epoch 1 at learning_rate=0.05. Use a lower")
     for own, other in zip((first, last), alone, strict=True):
@@ -237,7 +243,9 @@ def test_a_diverged_head_says_so_and_the_others_go_on():
 
 def test_all_heads_diverge():
     chosen = recipe()
-    found = train_heads([head(0, chosen), head(1, chosen)], np.full_like(FEATURES, np.inf), LABELS, chosen, "cpu")
+    found = finetuning_helpers.train_heads(
+        [head(0, chosen), head(1, chosen)], np.full_like(FEATURES, np.inf), LABELS, chosen, "cpu"
+    )
     assert [type(own) for own in found] == [DivergedError] * 2
 
 

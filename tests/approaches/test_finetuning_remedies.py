@@ -15,7 +15,8 @@ from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.approaches.base import Approach, resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
 from mlflow_l3d.approaches.finetuning.full.session import FullSession
-from mlflow_l3d.approaches.finetuning.head_training import HeadNetwork, _Training, logits_of
+from mlflow_l3d.approaches.finetuning.head_session import HeadSession
+from mlflow_l3d.approaches.finetuning.head_training import HeadNetwork, logits_of
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import Course, DivergedError, Progress
 from mlflow_l3d.approaches.icl.approach import InContextLearning
@@ -49,13 +50,15 @@ def softmax(logits):
 
 @pytest.mark.parametrize("last", [1, 3, 4])
 def test_the_head_is_evaluated_with_the_mean_of_its_last_weights(last, cache, monkeypatch):
-    seen, original = [], _Training.goes_on
+    seen, original = [], HeadSession.epoch
 
-    def spy(self, own, weights, logits, loss):
-        seen.append((own.cell.key, [layer.numpy().astype(np.float64) for layer in weights]))
-        return original(self, own, weights, logits, loss)
+    def spy(self, courses, number, weights, rates):
+        losses = original(self, courses, number, weights, rates)
+        for own, *layers in zip(courses, *weights.tensors, strict=True):
+            seen.append((own.cell.key, [layer.numpy().astype(np.float64) for layer in layers]))
+        return losses
 
-    monkeypatch.setattr(_Training, "goes_on", spy)
+    monkeypatch.setattr(HeadSession, "epoch", spy)
     session = prepare(TASK, cache, **LAST, average_last=last)
     for outcome in run(session, cell(0), cell(1)):
         epochs = [weights for key, weights in seen if key == outcome.key]
@@ -84,7 +87,7 @@ def test_the_head_is_evaluated_with_the_mean_of_its_last_weights(last, cache, mo
 )
 def test_a_model_is_evaluated_with_the_mean_of_its_last_weights(given, folders, tmp_path, monkeypatch):
     epochs, tested = [], []
-    train, test = FullSession._epoch, FullSession._tested
+    train, test = FullSession.epoch, FullSession.tested
 
     def spy(self, courses, epoch, weights, *more):
         losses = train(self, courses, epoch, weights, *more)
@@ -98,8 +101,8 @@ def test_a_model_is_evaluated_with_the_mean_of_its_last_weights(given, folders, 
             assert course.progress.metrics["validation_f1_macro"] == course.progress.average[0]
         return logits
 
-    monkeypatch.setattr(FullSession, "_epoch", spy)
-    monkeypatch.setattr(FullSession, "_tested", tested_with)
+    monkeypatch.setattr(FullSession, "epoch", spy)
+    monkeypatch.setattr(FullSession, "tested", tested_with)
     session = session_of(TASK, folders["encoder"], tmp_path, **LAST, **given, average_last=3, max_length=32)
     run(session, *(cell(number) for number in range(session.cells_at_once)))
     assert (len(epochs), len(tested)) == (4, 1)
@@ -208,14 +211,14 @@ def test_a_soup_of_equal_trainings_is_one_of_them(cache):
 )
 def test_a_model_is_evaluated_with_the_mean_of_the_weights_of_its_trainings(given, folders, tmp_path, monkeypatch):
     given = {**given, "early_stopping_patience": 0, "epochs": 2, "selection": "last", "max_length": 16}
-    tested, test = [], FullSession._tested
+    tested, test = [], FullSession.tested
 
     def tested_with(self, courses):
         weights = [tensor.detach().clone() for tensor in self.model.parameters() if tensor.requires_grad]
         tested.extend([layer[at] if len(courses) > 1 else layer for layer in weights] for at in range(len(courses)))
         return test(self, courses)
 
-    monkeypatch.setattr(FullSession, "_tested", tested_with)
+    monkeypatch.setattr(FullSession, "tested", tested_with)
     plain, soup = (session_of(TASK, folders["encoder"], tmp_path, **given, soup=members) for members in (1, 2))
     cells = [cell(number) for number in range(soup.cells_at_once)]
     outcomes = run(soup, *cells)

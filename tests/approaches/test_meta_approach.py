@@ -13,7 +13,7 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.meta_learning import MetaLearning, chunk, session
 from mlflow_l3d.approaches.meta_learning.recipe import RECIPES, Recipe
 from mlflow_l3d.approaches.meta_learning.session import diverged_step
-from mlflow_l3d.approaches.stacked import chunks
+from mlflow_l3d.approaches.stacked import chunks, stack
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.errors import ParameterError
@@ -436,7 +436,7 @@ def test_which_step_diverged():
 
 DRAWN = {
     "tasks": (chunk.Episodes, "draw"),
-    "masks": (chunk, "dropout_factors"),
+    "masks": (stack, "dropout_factors"),
     "weights": (chunk, "initial_head"),
     "adaptation": (chunk, "random_shots"),
 }
@@ -476,13 +476,13 @@ def test_other_examples_take_the_places_of_the_old_ones(cache):
 def test_seeds_reach_the_draws(cache, monkeypatch):
     """Each draw is made from the seed of the factor that its documentation names."""
     seeds = set()
-    names = {"Episodes": "data_order", "mask_stream": "model_randomness", "initial_head": "model_initialisation"}
+    names = {"Episodes": "data_order", "cell_dropout": "model_randomness", "initial_head": "model_initialisation"}
     names["random_shots"] = "sample_choice"
     for name in names:
         original = getattr(chunk, name)
 
         def spy(*given, name=name, original=original, **named):
-            seeds.add((names[name], given[0]))
+            seeds.add((names[name], *np.atleast_1d(given[0]).tolist()))
             return original(*given, **named)
 
         monkeypatch.setattr(chunk, name, spy)

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlflow_l3d.approaches.meta_learning import chunk as episodes
-from mlflow_l3d.approaches.meta_learning.chunk import Episodes, Pieces, mask_stream
+from mlflow_l3d.approaches.meta_learning.chunk import Episodes, Pieces
 from mlflow_l3d.approaches.shots import random_shots
 from mlflow_l3d.approaches.stacked.stack import dropout_factors
+from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import ParameterError
 
 
@@ -78,7 +79,6 @@ def test_support_comes_first_class_after_class():
 def test_a_task_is_one_piece_of_each_class():
     drawn = tasks()
     first = np.concatenate([drawn[:, :5], drawn[:, 15:18]], axis=1) - 100
-    from mlflow_l3d.cells.factors import stream
 
     np.testing.assert_array_equal(first, Pieces(stream(3, "tasks", "0"), 24, 8).draw(40))
 
@@ -107,12 +107,12 @@ def test_orders_are_uniform():
 
 
 def test_masks_have_the_mean_of_no_dropout_and_a_stream_for_each_epoch():
-    mask = dropout_factors(mask_stream(5, 0), (40, 20, 128), 0.3)
+    mask = dropout_factors(stream(5, "episode_dropout", "0"), (40, 20, 128), 0.3)
     assert mask.dtype == np.float32
     assert set(np.unique(mask)) == {np.float32(0), np.float32(1 / 0.7)}
     assert mask.mean() == pytest.approx(1, abs=4 * np.sqrt(0.3 / 0.7 / mask.size))
-    assert (mask != dropout_factors(mask_stream(5, 1), (40, 20, 128), 0.3)).any()
-    np.testing.assert_array_equal(mask[:7], dropout_factors(mask_stream(5, 0), (7, 20, 128), 0.3))
+    assert (mask != dropout_factors(stream(5, "episode_dropout", "1"), (40, 20, 128), 0.3)).any()
+    np.testing.assert_array_equal(mask[:7], dropout_factors(stream(5, "episode_dropout", "0"), (7, 20, 128), 0.3))
 
 
 def test_the_error_names_the_hyperparameter_that_the_user_typed():

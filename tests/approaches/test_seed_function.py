@@ -191,7 +191,7 @@ def test_labels_and_predictions_of_a_function():
         (lambda seed: None, "returned NoneType, and must return a score"),
         (lambda seed: (0.3, 0.8), r"returned \(0.3, 0.8\). Name scores, such as"),
         (lambda seed: (np.array(0.3), 0.8), "Name scores, such as"),
-        (lambda seed: {"test": {"acc": 0.8}}, "returned test={'acc': 0.8}, not a number. Map each name"),
+        (lambda seed: {"test": {"acc": 0.8}}, r"returned {'test': {'acc': 0.8}}\. Map each name"),
         (lambda seed: ([0, 1], np.eye(2)), r"2 numbers for each label or prediction.*argmax\(axis=1\)"),
         (lambda seed: ([1], [1, 2]), "returned 1 labels and 2 predictions"),
         (
@@ -272,6 +272,6 @@ def test_a_trainer_that_a_function_returns_is_trained_and_evaluated(tmp_path, mo
     scores = [np.column_stack([each.scores["neg"], each.scores["pos"]]) for each in drawn]
     assert np.array_equal(scores[1], scores[2])
     assert not np.allclose(scores[0], scores[1])
-    assert drawn[0].labels.tolist() == ["neg", "pos"] * 7
-    assert drawn[0].predictions.tolist() == [("neg", "pos")[place] for place in scores[0].argmax(axis=1)]
+    assert drawn[0].labels == ["neg", "pos"] * 7
+    assert drawn[0].predictions == [("neg", "pos")[place] for place in scores[0].argmax(axis=1)]
     assert drawn[0].metrics["eval_loss"] > 0

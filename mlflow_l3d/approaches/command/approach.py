@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -21,27 +20,26 @@ from mlflow_l3d.approaches.command.folder import Stamps, alone_in, changed_name,
 from mlflow_l3d.approaches.command.in_place import FirstRun, logged_metrics, run_in_place, tracking
 from mlflow_l3d.approaches.command.said import is_public, printed_scores
 from mlflow_l3d.approaches.command.scores import Printed, chosen_score, has_result, scale_of, unscaled
-from mlflow_l3d.approaches.command.template import EndedError, Output, Template, environment, listed, run
+from mlflow_l3d.approaches.command.template import SETTING, EndedError, Output, Template, environment, listed, run
 from mlflow_l3d.approaches.command.written import CommandSession, Written, read, warn_once
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.own_parameters import CommandParameters
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.known import is_share, registered, split_direction
+from mlflow_l3d.metrics.known import is_share, registered, sounds_like_metric, split_direction
 from mlflow_l3d.tasks.answers import order
 from mlflow_l3d.tasks.base import Task, TaskKind
 from mlflow_l3d.tasks.identity import own_data
 
 HIGHEST_SEED: Final = 2**31
 """Seeds that a command is given lie below: every library takes such."""
-NO_CLASSES: Final = "none"
 OTHER_KINDS: Final[Mapping[str, TaskKind]] = {
     "numbers": "regression",
     "texts": "generation",
     "tags": "tagging",
     "rankings": "ranking",
 }
-"""What `classes` says if there are none."""
+"""What `classes` says if there are none, but for ``none``."""
 
 _MOST_FIRST_RUNS: Final = 3
 
@@ -91,13 +89,11 @@ class Command(Approach):
 
     def __init__(self, command: str | Iterable[str], metric: str = AUTO, here: Path | None = None) -> None:
         self.template = Template.of(command, here)
-        self.factors, self.here, self._settings = self.template.factors, self.template.here, self.template.settings
-        self.code_folder = self.here
+        self.factors, self.here, self.code_folder = self.template.factors, self.template.here, self.template.here
         self._ask_for(metric)
 
     first: FirstRun | None = None  # decides how later runs are read; None while it is under way
-    _has_sure_outputs = True
-    _settings = ""
+    _has_sure_outputs = _needs_folder = True
 
     def _ask_for(self, metric: str) -> None:
         self.asked, _ = split_direction(metric)
@@ -106,21 +102,18 @@ class Command(Approach):
 
     def identity(self, hyperparameters: Mapping[str, Value]) -> dict[str, Value]:
         """Return nothing: files are in the key by their content, classes by the task."""
-        del hyperparameters
         return {}
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
         """Return hashes of the command with its folder and environment, and of what it names but does not write."""
-        del model
         variables = {name: os.environ.get(name) for name in listed(hyperparameters["environment"])}
         typed = {"words": self.template.words, "here": str(self.here.resolve()), "environment": variables}
+        files, _ = key_files.deciding_files(self.template)
         more = self.template.more_files(listed(hyperparameters["files"]))
-        files = {**key_files.deciding_files(self.template), **more}
-        return {"command": content_key(typed), "files": content_key(files)}
+        return {"command": content_key(typed), "files": content_key({**files, **more})}
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:
         """Return the name of the first file of the command, else of its program."""
-        del hyperparameters
         return Path(next(iter(self.template.named()), self.template.words[0])).name
 
     def own_task(self, hyperparameters: Mapping[str, Value], cache: Path) -> Task:
@@ -135,18 +128,22 @@ class Command(Approach):
         self.first = FirstRun()
         classes_text = str(hyperparameters["classes"])
         kind = OTHER_KINDS.get(classes_text, "classification")
-        classes: tuple[str, ...] = ()
-        if classes_text == AUTO or (classes_text == NO_CLASSES and (self.asked == AUTO or is_share(self.asked))):
+        classes: Iterable[str] = ()
+        if classes_text == AUTO or (classes_text == "none" and (self.asked == AUTO or is_share(self.asked))):
             first = self._tried(hyperparameters, cache)
-            classes = tuple(first.classes) if classes_text == AUTO else ()
+            classes = first.classes if classes_text == AUTO else ()
             kind = "regression" if first.numbers else kind
-        elif classes_text != NO_CLASSES and classes_text not in OTHER_KINDS:
-            classes = tuple(part.strip() for part in classes_text.split("|"))
-        if self.not_in_key:
-            key_files.report_outputs(self.template)
-        if self._settings:
-            warn_once(f"A random seed stands for each name in braces, also for {self._settings}: type its value")
-        return own_data(self.label(hyperparameters), classes, kind)
+        elif classes_text not in ("none", *OTHER_KINDS):
+            classes = map(str.strip, classes_text.split("|"))
+        if self.not_in_key and (outputs := key_files.deciding_files(self.template)[1]):
+            _log.warning(
+                "Not part of the key of a cell, since runs write them: %s. A run that reads what an earlier run wrote "
+                "has another result: write to {output}, or delete it when a run begins.",
+                ", ".join(outputs),
+            )
+        if settings := ", ".join(filter(SETTING.fullmatch, self.factors)):
+            warn_once(f"A random seed stands for {settings}, which sounds like a setting: give it a value")
+        return own_data(self.label(hyperparameters), tuple(classes), kind)
 
     def _tried(self, hyperparameters: Mapping[str, Value], cache: Path) -> FirstRun:
         """Return what a run with all seeds 0 wrote; cached.
@@ -163,14 +160,18 @@ class Command(Approach):
 
         kept = FirstRun.read(path())
         self.first = first = kept or self._first_run(hyperparameters)
-        if chosen := self.asked == AUTO and bool(first.score) and not (first.numbers or first.classes):
+        if chosen := self.asked == AUTO and bool(first.score) and not first.has_predictions:
             self.metric, self.metrics = first.score, (first.score,)
         if kept is None:
             if first.shows_scale(self._score):
                 first.write(path())
-            first.report(self.what, self.own_folder, chosen=chosen)
-        scored = self.asked in (AUTO, *registered()) and (first.classes or first.numbers)
-        if self.metric in first.metrics or scored:
+            others = [name for name in first.metrics if name != first.score and sounds_like_metric(name)]
+            more = f"; {self.what} also wrote {', '.join(others[:5])}: --metric {others[0]}" if others else ""
+            if chosen:
+                _log.warning("The score is %s (the last value)%s.", first.score, more)
+            if first.alone:
+                _log.warning("Runs follow one another, since %s. Write to %s instead.", first.alone, self.own_folder)
+        if self.metric in first.metrics or (first.has_predictions and self.asked in (AUTO, *registered())):
             return first
         wrote = f"{self.what} wrote ({', '.join(first.metrics[:10]) or 'predictions alone'})"
         allowed = f"{'sounds like none of the numbers that' if self.asked == AUTO else 'is not among what'} {wrote}"
@@ -193,10 +194,9 @@ class Command(Approach):
                 raise EndedError(f"{str(error).rstrip('.')}. {why} give the same command again.") from error
             first = self._described(written)
             if self._has_sure_outputs and first.shows_scale(self._score):
-                break
-        if abs(written.metrics.get(self._score, 0)) == 1:
-            first = replace(first, scales={**first.scales, self._score: "1"})
-        return first
+                return first
+        is_one = abs(written.metrics.get(self._score, 0)) == 1
+        return replace(first, scales={**first.scales, self._score: "1"}) if is_one else first
 
     @property
     def _score(self) -> str:
@@ -206,8 +206,8 @@ class Command(Approach):
     def _described(self, written: Written) -> FirstRun:
         """Return what is kept of a run."""
         classes = written.classes
-        if classes is not None and written.labels is not None and written.predictions is not None:
-            labels, answers = written.labels.tolist(), written.predictions.tolist()
+        if classes is not None:
+            labels, answers = written.labels, written.predictions
             if written.kind == "texts":
                 different = f"{self.what} wrote {len({*labels})} different labels of {len(labels)} examples"
                 fix = "Use texts, tags, rankings, or name them."
@@ -218,7 +218,7 @@ class Command(Approach):
                 _log.warning("%s", remark)
         names = () if classes is None else tuple(sorted(classes.names, key=order))
         metrics = tuple(sorted(written.metrics))
-        return replace(self.first or FirstRun(), classes=names, metrics=metrics, numbers=written.has_numbers)
+        return replace(self.first or FirstRun(), classes=names, metrics=metrics, numbers=written.kind == "regression")
 
     def execute(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value]) -> Written:
         """Run the command once, where it was typed, and return what it wrote.
@@ -228,26 +228,24 @@ class Command(Approach):
         L3DError
             If it fails, or what it wrote cannot be used.
         """
-        if self.first is not None and self.first.alone == "":
+        why_alone = None if self.first is None else self.first.alone
+        if why_alone == "":
             return self._run(seeds, hyperparameters, alone=False)
-        is_first = self.first is None or self.first.alone is None
         with alone_in(self.here):
-            before = stamps(self.here) if is_first else {}
-            named = key_files.named_files(self.template) if is_first and self.not_in_key else {}
+            if why_alone:
+                return self._run(seeds, hyperparameters, alone=True)
+            before, named = stamps(self.here), key_files.named_files(self.template) if self.not_in_key else {}
             written = self._run(seeds, hyperparameters, alone=True)
-            if is_first:
-                self._has_sure_outputs = not self.not_in_key or key_files.note_outputs(self.template, named)
-                self.first = replace(self.first or FirstRun(), alone=self._why_alone(before))
+            self._has_sure_outputs = not self.not_in_key or key_files.note_outputs(self.template, named)
+            self.first = replace(self.first or FirstRun(), alone=self._why_alone(before))
         return written
 
     def _why_alone(self, before: Stamps) -> str:
         """Return why later runs follow one another, after the first run; empty if they may be side by side."""
-        shared = "" if self.template.has_output else f"{self.what} names no folder of its own"
-        return self._writes(before) or shared
-
-    def _writes(self, before: Stamps) -> str:
-        changed = changed_name(self.here, before)
-        return f"{changed} changed while {self.what} ran" if changed else ""
+        if changed := changed_name(self.here, before):
+            return f"{changed} changed while {self.what} ran"
+        is_apart = not self._needs_folder or self.template.has_output
+        return "" if is_apart else f"{self.what} names no folder of its own"
 
     def _run(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value], *, alone: bool) -> Written:
         """Run the command; if it is `alone`, predictions and metrics that it writes into its folder count, too."""
@@ -272,21 +270,19 @@ class Command(Approach):
         values = {**printed_scores(printed.stdout, self.factors), **others}
         if not has_result(values) or self.asked not in (AUTO, *values):
             values = {**printed_scores(printed.stderr, self.factors), **values}
-        if not values and written.predictions is None:
+        if not values and not len(written.ids):
             raise EndedError(f"{self.what} {in_place.without_score(printed, written.unused)}{unread()}")
         if self.first is None:
             warn_once(written.unused)
             scales = {name: scale_of(name, value) for name, value in values.items()}
             score = chosen_score(values) or (next(iter(values)) if len(values) == 1 else "")
-            lines = (line for line in printed.stdout.splitlines() if score in printed_scores(line, self.factors))
-            is_last = score not in others and len([*islice(lines, 2)]) == 2
-            self.first = FirstRun(score=score, scales=scales, is_last=is_last)
+            self.first = FirstRun(score=score, scales=scales)
         metrics = {"traceback": 1.0} if "Traceback (most recent call last)" in printed.stderr else {}
         for name, value in values.items():
             try:
                 metrics[name] = unscaled(name, value, self.first.scales.get(name))
             except ValueError as error:
-                if name == self._score and (written.predictions is None or self.metric not in registered()):
+                if name == self._score and (not len(written.ids) or self.metric not in registered()):
                     raise L3DError(f"{self.what} wrote {error}") from None
         return replace(written, metrics=metrics)
 
@@ -294,5 +290,4 @@ class Command(Approach):
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
     ) -> CommandSession:
         """Return a session that runs the command once a cell."""
-        del model, device, cache
         return CommandSession(partial(self.execute, hyperparameters=hyperparameters), self.what, self.metric, task)

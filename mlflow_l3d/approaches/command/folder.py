@@ -50,16 +50,9 @@ def walk(here: Path) -> Iterator[tuple[str, os.stat_result]]:
             above = folder.removeprefix("./")
             folders += [f"{above}{entry.name}/" for entry in entries if entry.is_dir()]
             for entry in entries:
-                if not entry.is_dir() and (of_file := _status(entry)):
-                    yield f"{above}{entry.name}", of_file
-
-
-def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Return the status of a file, to which links are followed; None if it is gone."""
-    try:
-        return entry.stat()
-    except OSError:
-        return None
+                with suppress(OSError):
+                    if not entry.is_dir():
+                        yield f"{above}{entry.name}", entry.stat()
 
 
 def stamps(here: Path) -> Stamps:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
-import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
@@ -20,15 +18,12 @@ from mlflow_l3d.approaches.command.folder import MOST_FILES, Stamps, file_stamp,
 from mlflow_l3d.approaches.command.template import Output, Template, last_lines, run
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS, warn_once
 from mlflow_l3d.approaches.project import store
-from mlflow_l3d.metrics.known import sounds_like_metric
 from mlflow_l3d.paths import cache_folder, read_notes, write_whole
 
 _FILES: Final = (*PREDICTIONS, METRICS)
 _LAST_METRICS: Final = """SELECT key, value, max(is_nan), count(DISTINCT value) FROM latest_metrics JOIN runs
 USING (run_uuid) WHERE run_uuid NOT IN (SELECT run_uuid FROM tags WHERE key = 'mlflow.parentRunId')
 GROUP BY key ORDER BY start_time, timestamp, key"""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -47,8 +42,6 @@ class FirstRun:
         Metric -> how it is written, see :func:`mlflow_l3d.approaches.command.scores.scale_of`.
     alone
         Why runs wait for one another; empty if they may be side by side; None if that is not known.
-    is_last
-        Whether other values of the score were printed before, as in earlier epochs.
     """
 
     classes: Sequence[str] = ()
@@ -57,7 +50,11 @@ class FirstRun:
     score: str = ""
     scales: Mapping[str, str] = field(default_factory=dict)
     alone: str | None = None
-    is_last: bool = False
+
+    @property
+    def has_predictions(self) -> bool:
+        """Whether it predicted numbers or classes."""
+        return self.numbers or bool(self.classes)
 
     @classmethod
     def read(cls, path: Path) -> FirstRun | None:
@@ -73,16 +70,7 @@ class FirstRun:
 
     def shows_scale(self, score: str) -> bool:
         """Return whether it is known how a score is written, or does not matter, since predictions have another one."""
-        return bool(self.classes or self.numbers) or self.scales.get(score) != ""
-
-    def report(self, what: str, own_folder: str, *, chosen: bool) -> None:
-        """Log which score is chosen, and whether runs wait for one another, which have a folder of their own."""
-        others = [name for name in self.metrics if name != self.score and sounds_like_metric(name)]
-        more = f"; {what} also wrote {', '.join(others[:5])}: --metric {others[0]}" if others else ""
-        if chosen:
-            _log.warning("The score is %s%s%s.", self.score, ", as it is printed last" * self.is_last, more)
-        if self.alone:
-            _log.warning("Runs follow one another, since %s. Write to %s instead.", self.alone, own_folder)
+        return self.has_predictions or self.scales.get(score) != ""
 
 
 def run_in_place(words: Sequence[str], here: Path, output: Path, variables: Mapping[str, str]) -> Output:
@@ -97,9 +85,9 @@ def run_in_place(words: Sequence[str], here: Path, output: Path, variables: Mapp
     """
     before = _stamps_of_results(here)
     printed = run(words, here, variables)
-    if any((output / name).is_file() for name in _FILES):
+    if _stamps_of_results(output):
         return printed
-    for name in (name for name, stamp in _stamps_of_results(here).items() if before.get(name) != stamp):
+    for name, _ in _stamps_of_results(here).items() - before.items():
         if name == METRICS:
             text = " ".join((here / name).read_text("utf-8", "replace").split())
             printed = printed._replace(stdout=f"{printed.stdout}\n{text}")
@@ -111,21 +99,20 @@ def run_in_place(words: Sequence[str], here: Path, output: Path, variables: Mapp
 def without_score(printed: Output, unused: str) -> str:
     """Return what a command did that gave no score, and what to do; `unused` is why its predictions are not read."""
     lines = " / ".join(last_lines(printed.stdout.strip() or printed.stderr, 3))
-    looked = f"printed no score (name: value), and wrote neither {', '.join(PREDICTIONS)} nor {METRICS}"
-    looked = f"printed no score, and its {unused}" if unused else looked
+    looked = f"and its {unused}" if unused else f"and wrote neither {', '.join(PREDICTIONS)} nor {METRICS}"
     ended = f"it ended with: {lines}" if lines else "it printed nothing"
-    fix = "Write decimals with a point" if re.search(r"[:=]\s*[+-]?\d+,\d", printed.stdout) else "Print one"
-    return f"{looked}; {ended}. {fix}, such as accuracy: 0.87"
+    fix = f"Print one, such as accuracy: 0.87 (decimals with a point), or write it to {{output}}/{METRICS}"
+    return f"printed no score (name: value), {looked}; {ended}. {fix}"
 
 
 def unread_score(output: Path, template: Template, began: int) -> str:
-    """Return what to do with a JSON file that a run wrote, since `began` in nanoseconds, or logs that nobody reads."""
+    """Return which JSON file that a run wrote, since `began` in nanoseconds, or which logs nobody reads."""
     if template.mentions(b"set_tracking_uri("):
         return ". What it logs after mlflow.set_tracking_uri is not read: leave this call out, or print the score"
     files = [f"{{output}}/{path.relative_to(output)}" for path in sorted(output.rglob("*.json"))]
     near = islice(walk(template.here), MOST_FILES)
     files += [name for name, status in near if name.endswith(".json") and status.st_mtime_ns >= began]
-    return f". If {files[0]} has the score, write it to {{output}}/{METRICS}" if files else ""
+    return f". It may be in {files[0]}" if files else ""
 
 
 def _stamps_of_results(here: Path) -> Stamps:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import logging
 import re
 import warnings
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from mlflow_l3d.approaches.command.folder import MOST_FILES, walk
 from mlflow_l3d.approaches.command.template import Template, small_text
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS
 from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.paths import cache_folder, file_hash, read_notes, write_whole
 
 _SMALL: Final = 10**7
@@ -27,8 +27,6 @@ _WORD: Final = re.compile(r"[\w.-]+")
 _OUTSIDE: Final = re.compile(r"(?<![\w.:/~{}-])(?!/(?:proc|sys)/)(?:~/|\.\./|/)[\w./-]*\w")
 _SURE: Final = 2  # runs that changed a file, which is an output then
 
-_log = logging.getLogger(__name__)
-
 
 def named_files(template: Template) -> dict[str, str]:
     """Return name -> hash of the files that a command names, and of those that its scripts name.
@@ -36,9 +34,8 @@ def named_files(template: Template) -> dict[str, str]:
     The latter are in its folder or have a whole path; of those above 10 MB size and time stand for the content. A
     script names what has its name in the text: also modules, without their ending. These and settings may name others.
     """
-    inside, outside = _names_in_scripts(template)
     hashes = {}
-    for name in (*inside, *outside):
+    for name in _names_in_scripts(template):
         with suppress(OSError):
             path = template.here / Path(name).expanduser()
             status = path.stat()
@@ -48,13 +45,17 @@ def named_files(template: Template) -> dict[str, str]:
     return {**hashes, **template.files()}
 
 
-def _names_in_scripts(template: Template) -> tuple[list[str], list[str]]:
+def _names_in_scripts(template: Template) -> list[str]:
     """Return the files in the folder, and the paths outside it, that a command or its scripts name."""
     names: dict[str, list[str]] = {}
     for name, _ in islice(walk(template.here), MOST_FILES):
+        path = Path(name)
         if not name.endswith("/"):
-            for word in _words_of(Path(name)):
-                names.setdefault(word, []).append(name)
+            names.setdefault(path.name, []).append(name)
+        # A module, and a file of settings, may be without its ending.
+        if path.suffix in (".py", ".yaml", ".yml", ".toml"):
+            module = path.parent.name if path.stem in ("__init__", "__main__") else path.stem
+            names.setdefault(module, []).append(name)
     by_command = [path.resolve() for path in template.named().values()]
     texts, inside, outside = [*map(_text, by_command), " ".join(template.words)], set[str](), set[str]()
     while texts:
@@ -67,13 +68,7 @@ def _names_in_scripts(template: Template) -> tuple[list[str], list[str]]:
             if path.resolve() not in by_command:
                 inside.add(name)
                 texts += [_text(path)] if path.suffix in _SCRIPTS | _SETTINGS else []
-    return sorted(inside), sorted(outside)
-
-
-def _words_of(path: Path) -> set[str]:
-    """Return the words that name a file in a program: a module, and a file of settings, may be without its ending."""
-    module = path.parent.name if path.stem in ("__init__", "__main__") else path.stem
-    return {path.name, *((module,) if path.suffix in (".py", ".yaml", ".yml", ".toml") else ())}
+    return [*sorted(inside), *sorted(outside)]
 
 
 def _text(path: Path) -> str:
@@ -93,33 +88,22 @@ def _names_in_python(program: bytes) -> str:
     return text
 
 
-def deciding_files(template: Template) -> dict[str, str]:
-    """Return name -> hash of those of the named files that runs do not write.
+def deciding_files(template: Template) -> tuple[dict[str, str], list[str]]:
+    """Return name -> hash of those of the named files that runs do not write, and the names of the others.
 
     Raises
     ------
     ParameterError
-        If the script of the command is not there.
+        If the script that Python is to run is not there.
     """
-    template.check_script()
+    program, script = template.words[0], next((word for word in template.words[1:] if not word.startswith("-")), "")
+    is_script = Path(program).name.startswith("python") and script.endswith(".py") and "{" not in script
+    if is_script and script not in template.named():
+        fix = "Go to the folder of the script, or give its whole path."
+        raise ParameterError("command", script, "this folder has no such file", fix)
     files = named_files(template)
-    outputs = _outputs(template, files)
-    return {name: content for name, content in files.items() if name not in outputs}
-
-
-def report_outputs(template: Template) -> None:
-    """Log which of the named files are not in the key, since runs write them."""
-    if outputs := _outputs(template, named_files(template)):
-        _log.warning(
-            "Not part of the key of a cell, since runs write them: %s. A run that reads what an earlier run wrote has "
-            "another result: write to {output}, or delete it when a run begins.",
-            ", ".join(sorted(outputs)),
-        )
-
-
-def _outputs(template: Template, files: Mapping[str, str]) -> list[str]:
-    """Return those of the named files that runs write."""
-    return [name for name, runs in read_notes(_notes_path(template, files)).items() if runs >= _SURE]
+    outputs = [name for name, runs in read_notes(_notes_path(template, files)).items() if runs >= _SURE]
+    return {name: content for name, content in files.items() if name not in outputs}, sorted(outputs)
 
 
 def note_outputs(template: Template, before: Mapping[str, str]) -> bool:
@@ -130,10 +114,9 @@ def note_outputs(template: Template, before: Mapping[str, str]) -> bool:
     after = named_files(template)
     path = _notes_path(template, after)
     outputs = read_notes(path)
-    for name, content in after.items():
-        if before.get(name) != content and not _is_program(template, name):
-            is_clear = name not in before or name in (*PREDICTIONS, METRICS)
-            outputs[name] = outputs.get(name, 0) + (_SURE if is_clear else 1)
+    for name in {name for name, _ in after.items() - before.items() if not _is_program(template, name)}:
+        is_clear = name not in before or name in (*PREDICTIONS, METRICS)
+        outputs[name] = outputs.get(name, 0) + (_SURE if is_clear else 1)
     write_whole(path, json.dumps(outputs))
     return all(runs >= _SURE for runs in outputs.values())
 

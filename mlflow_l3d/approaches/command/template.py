@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.paths import file_hash
@@ -25,7 +25,7 @@ from mlflow_l3d.privacy import HIDDEN, public_text
 OUTPUT: Final = "output"
 HERE: Final = "here"
 """Placeholders that are not factors: the folder that a cell's command writes to, and the one it was typed in."""
-_SETTING: Final = re.compile("lr|.*rate|epochs?|.*size|dropout|.*decay|alpha|beta|gamma|momentum|temperature|shots")
+SETTING: Final = re.compile("lr|.*rate|epochs?|.*size|dropout|.*decay|alpha|beta|gamma|momentum|temperature|shots")
 """Names of settings, for which a random value makes no sense."""
 _VARIABLE: Final = re.compile(r"\w+=")
 _SHELL: Final = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "2>", "2>&1"})
@@ -82,28 +82,9 @@ class Template:
             return [sys.executable, *rest]
         return [shutil.which(program) or program, *rest]
 
-    def check_script(self) -> None:
-        """Check that the script that Python is to run is there.
-
-        Raises
-        ------
-        ParameterError
-            If it is not.
-        """
-        script = next((word for word in self.words[1:] if not word.startswith("-")), "")
-        is_script = Path(self.words[0]).name.startswith("python") and script.endswith(".py") and "{" not in script
-        if is_script and self._path(script) is None:
-            fix = "Go to the folder of the script, or give its whole path."
-            raise ParameterError("command", script, "this folder has no such file", fix)
-
-    @property
-    def settings(self) -> str:
-        """The placeholders that have the name of a setting."""
-        return ", ".join(filter(_SETTING.fullmatch, self.factors))
-
     def files(self) -> dict[str, str]:
         """Return name -> hash of the files that the command names."""
-        return _hashes(self.named())
+        return {word: file_hash(path) for word, path in self.named().items()}
 
     def more_files(self, names: Iterable[str]) -> dict[str, str]:
         """Return name -> hash of files, and of those in folders.
@@ -113,18 +94,24 @@ class Template:
         ParameterError
             If one of them is not there.
         """
-        paths: dict[str, Path] = {}
+        hashes: dict[str, str] = {}
         for name in names:
             path = self.here / Path(name).expanduser()
             if not path.exists():
                 raise ParameterError("hyperparameters.files", name, "is no file or folder here")
-            inside = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
-            paths |= {str(Path(name) / each.relative_to(path)) if each != path else name: each for each in inside}
-        return _hashes(paths)
+            for file in [path, *sorted(path.rglob("*"))]:
+                if file.is_file():
+                    hashes[name if file == path else str(Path(name) / file.relative_to(path))] = file_hash(file)
+        return hashes
 
     def named(self) -> dict[str, Path]:
-        """Return word -> path of the files that the command names."""
-        return {word: path for word in self.words if (path := self._path(word)) is not None and path.is_file()}
+        """Return word -> path of the files that the command names, some of them behind a =."""
+        named = {}
+        for word in self.words:
+            candidate = word.partition("=")[2] if word.startswith("-") and "=" in word else word
+            if (path := self.here / Path(candidate).expanduser()).is_file():
+                named[word] = path
+        return named
 
     @property
     def has_output(self) -> bool:
@@ -134,12 +121,6 @@ class Template:
     def mentions(self, what: bytes) -> bool:
         """Return whether a file of 1 MB or less that the command names has this in it."""
         return any(what in text for text in map(small_text, self.named().values()))
-
-    def _path(self, word: str) -> Path | None:
-        """Return the path of a word, or of what is behind its =, if it exists."""
-        candidate = word.partition("=")[2] if word.startswith("-") and "=" in word else word
-        path = self.here / Path(candidate).expanduser()
-        return path if candidate and path.exists() else None
 
 
 def factors_of(words: Collection[str], parameter: str, typed: str) -> tuple[str, ...]:
@@ -153,7 +134,17 @@ def factors_of(words: Collection[str], parameter: str, typed: str) -> tuple[str,
     if any(HIDDEN in word for word in words):
         fix = "Type it again, or let the program read an environment variable (hyperparameters.environment)."
         raise ParameterError(parameter, typed, f"has {HIDDEN} where a credential stood, which is never recorded", fix)
-    names = dict.fromkeys(name for word in words for name in _placeholders(word, parameter, typed))
+    names: dict[str, None] = {}
+    for word in words:
+        try:
+            fields = [each[1:] for each in string.Formatter().parse(word) if each[1] is not None]
+        except ValueError as error:
+            raise ParameterError(parameter, typed, f"has a brace too many or too few in {word} ({error})") from None
+        for name, spec, conversion in fields:
+            if not str(name).isidentifier() or conversion or spec:
+                fix = "Double a brace that is meant as one: {{ and }}."
+                raise ParameterError(parameter, typed, f"has {{{name}}}, which is no name of a factor", fix)
+            names[str(name)] = None
     factors = tuple(name for name in names if name not in {OUTPUT, HERE})
     if not factors:
         fix = "Write {data_order}, or a name of your own, where a seed belongs"
@@ -168,27 +159,11 @@ def factors_of(words: Collection[str], parameter: str, typed: str) -> tuple[str,
     return factors
 
 
-def _placeholders(word: str, parameter: str, typed: str) -> list[str]:
-    try:
-        fields = [each for each in string.Formatter().parse(word) if each[1] is not None]
-    except ValueError as error:
-        raise ParameterError(parameter, typed, f"has a brace too many or too few in {word} ({error})") from None
-    for _, name, spec, conversion in fields:
-        if not str(name).isidentifier() or conversion or spec:
-            fix = "Double a brace that is meant as one: {{ and }}."
-            raise ParameterError(parameter, typed, f"has {{{name}}}, which is no name of a factor", fix)
-    return [str(name) for _, name, _, _ in fields]
-
-
 def small_text(path: Path) -> bytes:
     """Return the content of a file of 1 MB or less, else nothing."""
     with suppress(OSError):  # it is gone
         return path.read_bytes() if path.stat().st_size <= 10**6 else b""
     return b""
-
-
-def _hashes(paths: Mapping[str, Path]) -> dict[str, str]:
-    return {name: file_hash(path) for name, path in paths.items()}
 
 
 def listed(value: object) -> list[str]:
@@ -250,8 +225,15 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
     """
     request = {"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}
     supervisor = _supervisor()
+    assert supervisor.stdin is not None
+    assert supervisor.stdout is not None
     try:
-        answer = _answer(supervisor, request)
+        supervisor.stdin.write(json.dumps(request).encode() + b"\n")
+        supervisor.stdin.flush()
+        answer = json.loads(supervisor.stdout.readline())
+    except (OSError, ValueError) as error:
+        supervisor.communicate()
+        raise L3DError(f"the process that runs the command was ended ({type(error).__name__})") from None
     except BaseException:
         supervisor.communicate()  # its stdin ends, so it ends all
         raise
@@ -265,18 +247,6 @@ def run(arguments: Sequence[str], folder: Path, environment: Mapping[str, str]) 
         last = "".join(last_lines(output.stderr.strip() or output.stdout, 1))
         raise EndedError(f"the command ended with {how}: {last or 'it said nothing'}")
     return output
-
-
-def _answer(supervisor: subprocess.Popen[bytes], request: Mapping[str, Any]) -> dict[str, Any]:
-    assert supervisor.stdin is not None
-    assert supervisor.stdout is not None
-    try:
-        supervisor.stdin.write(json.dumps(request).encode() + b"\n")
-        supervisor.stdin.flush()
-        answer: dict[str, Any] = json.loads(supervisor.stdout.readline())
-    except (OSError, ValueError) as error:
-        raise L3DError(f"the process that runs the command was ended ({type(error).__name__})") from None
-    return answer
 
 
 @atexit.register

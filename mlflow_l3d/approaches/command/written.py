@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import CellwiseSession
+from mlflow_l3d.approaches.command.said import numbers_in
 from mlflow_l3d.cells.cell import Cell, Logged, Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS, OF_TEXTS
@@ -23,6 +25,7 @@ from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.forms import check_tags, form_of
 from mlflow_l3d.tasks.answers import Classes, kind_of, labels_of, text_of
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import IntArray
 from mlflow_l3d.tasks.table import ROLES, read_columns, roles_of
 
 PREDICTIONS: Final = ("predictions.csv", "predictions.parquet", "predictions.jsonl")
@@ -32,6 +35,8 @@ SAME_EXAMPLES: Final = (
 )
 """Ends the error of an id that has another label than in a run before."""
 _SCORE: Final = "score_"
+_ID: Final = re.compile("0|[1-9][0-9]{0,17}|-[1-9][0-9]{0,16}")
+"""A number of 64 bits as it is written: ``01`` and ``1`` are two ids."""
 
 _log = logging.getLogger(__name__)
 
@@ -43,9 +48,9 @@ class Written:
     Attributes
     ----------
     ids
-        Shape (n,), int64 or str; None without predictions.
+        Shape (n,), int64 or str; empty without predictions.
     labels, predictions
-        Shape (n,), texts as they are written (None for an answer that is missing); of a task of texts, tags or rankings
+        Length n, texts as they are written (None for an answer that is missing); of a task of texts, tags or rankings
         as :mod:`mlflow_l3d.metrics.forms` says.
     scores
         Name of a class -> shape (n,), float32: columns ``score_<class>``.
@@ -57,40 +62,25 @@ class Written:
         Why the file of predictions is not used; empty if it is, or there is none.
     """
 
-    ids: npt.NDArray[np.int64] | npt.NDArray[np.str_] | None = None
-    labels: npt.NDArray[Any] | None = None
-    predictions: npt.NDArray[Any] | None = None
-    scores: dict[str, npt.NDArray[np.float32]] = field(default_factory=dict)
-    metrics: dict[str, float] = field(default_factory=dict)
+    ids: Any = ()
+    labels: Any = ()
+    predictions: Any = ()
+    scores: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
     logged: Logged | None = None
     unused: str = ""
 
     @cached_property
     def kind(self) -> str:
         """What the predictions are, see :func:`mlflow_l3d.tasks.answers.kind_of`; empty without predictions."""
-        if self.labels is None or self.predictions is None:
-            return ""
-        return kind_of({*self.labels.tolist()}, Counter(self.predictions.tolist()), len(self.labels))
-
-    @property
-    def has_numbers(self) -> bool:
-        """Whether the predictions are decimal numbers."""
-        return self.kind == "regression"
-
-    def as_numbers(self) -> Written:
-        """Return it with labels and predictions as numbers; raise a ValueError if one is none."""
-        labels, predictions = (
-            None if each is None else np.array([float(text or "") for text in each])
-            for each in (self.labels, self.predictions)
-        )
-        return replace(self, labels=labels, predictions=predictions)
+        return kind_of({*self.labels}, Counter(self.predictions), len(self.ids)) if len(self.ids) else ""
 
     @property
     def classes(self) -> Classes | None:
         """Return the classes of labels, predictions and scores; None without predictions, and of a regression."""
-        if self.labels is None or self.predictions is None or self.has_numbers:
+        if self.kind in ("", "regression"):
             return None
-        return Classes.found([{*self.labels.tolist()}], [*self.predictions.tolist(), *self.scores])
+        return Classes.found([{*self.labels}], [*self.predictions, *self.scores])
 
 
 @cache
@@ -100,7 +90,7 @@ def warn_once(message: str) -> None:
         _log.warning("%s.", message)
 
 
-def read(folder: Path, kind: str = "") -> Written:
+def read(folder: Path, kind: str = "", metrics: Mapping[str, float] | None = None) -> Written:
     """Return what a command wrote to a folder, which may be nothing.
 
     Parameters
@@ -109,93 +99,82 @@ def read(folder: Path, kind: str = "") -> Written:
         The folder.
     kind
         The kind of its task, if that is known beforehand.
+    metrics
+        In place of those in the folder.
 
     Raises
     ------
     L3DError
         If it is not what docs/tutorials/script.md says.
     """
-    return with_predictions(folder, _metrics(folder / METRICS) if (folder / METRICS).is_file() else {}, kind)
-
-
-def with_predictions(folder: Path, metrics: dict[str, float], kind: str = "") -> Written:
-    """Return metrics, and the predictions of a folder if it has any, as :func:`read`."""
+    if metrics is None:
+        metrics = _metrics(folder / METRICS) if (folder / METRICS).is_file() else {}
     files = [name for name in PREDICTIONS if (folder / name).is_file()]
     if len(files) > 1:
         raise L3DError(f"there are {' and '.join(files)}: one of them is enough")
-    return _predictions(folder / files[0], metrics, kind) if files else Written(metrics=metrics)
+    if not files:
+        return Written(metrics=metrics)
+    try:
+        return replace(_predictions(folder / files[0], kind), metrics=metrics)
+    except ValueError as error:
+        raise L3DError(f"{files[0]}: {error}") from None
 
 
 def _metrics(path: Path) -> dict[str, float]:
     try:
-        metrics = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise L3DError(f"{path.name} is not valid JSON ({error})") from None
-    numbers: dict[str, float] = {}
-    for name, value in metrics.items() if isinstance(metrics, dict) else ():
-        for inner, number in value.items() if isinstance(value, dict) else [("", value)]:
-            whole = f"{name}/{inner}".rstrip("/")
-            if isinstance(number, int | float) and not isinstance(number, bool):
-                if not math.isfinite(number):
-                    raise L3DError(f"{path.name}: {whole} is {number!r}, not a finite number")
-                numbers[whole] = float(number)
-    if not numbers:
+    metrics = {name: value.number for name, value in numbers_in(document)} if isinstance(document, dict) else {}
+    if not metrics:
         raise L3DError(f"{path.name} must map names to numbers")
-    return numbers
+    for name, number in metrics.items():
+        if not math.isfinite(number):
+            raise L3DError(f"{path.name}: {name} is {number!r}, not a finite number")
+    return metrics
 
 
-def _predictions(path: Path, metrics: dict[str, float], kind: str) -> Written:
+def _predictions(path: Path, kind: str) -> Written:
+    """Return the predictions of a file; a ValueError says what is wrong with it."""
     try:
         columns = read_columns(path)
     except L3DError as error:
-        return Written(metrics=metrics, unused=f"{path.name} is not used: {error}")
+        return Written(unused=f"{path.name} is not used: {error}")
     roles = roles_of(columns)
     if missing := [f"{role} (or {', '.join(others)})" for role, (_, *others) in ROLES.items() if role not in roles]:
         lacks = f"it has {', '.join(list(columns)[:10]) or 'no column'}, and lacks {' and '.join(missing)}"
-        return Written(metrics=metrics, unused=f"{path.name} is not used: {lacks}. Rename its columns")
-    columns |= {role: columns[name] for role, name in roles.items()}
-    ids = columns["example_id"]
-    if not ids:
-        raise L3DError(f"{path.name} has no row")
+        return Written(unused=f"{path.name} is not used: {lacks}. Rename its columns")
+    ids, labels, answers = (columns[roles[role]] for role in ROLES)
     of_texts = bool(kind) and kind not in (*OF_CLASSES, *OF_NUMBERS)
-    labels = columns["label"] if of_texts else labels_of(columns["label"])
-    for name, values in (("example_id", ids), *(() if of_texts else (("label", labels),))):
-        if (row := next((row for row, value in enumerate(values) if value is None), None)) is not None:
-            raise L3DError(f"{path.name}: {name} is missing in row {row + 1}")
-    whole = all(_is_id(str(value)) for value in ids)
-    numbers = np.array([int(value) for value in ids], dtype=np.int64) if whole else np.array(list(map(str, ids)))
+    labels = labels if of_texts else labels_of(labels)
+    if not ids:
+        raise ValueError("it has no row")
+    for name, values in {"example_id": ids, "label": [] if of_texts else labels}.items():
+        if None in values:
+            raise ValueError(f"{name} is missing in row {values.index(None) + 1}")
+    texts = list(map(str, ids))
+    numbers = np.array(list(map(int, texts)), dtype=np.int64) if all(map(_ID.fullmatch, texts)) else np.array(texts)
     twice, times = Counter(numbers.tolist()).most_common(1)[0]
     if times > 1:
-        raise L3DError(f"{path.name}: example_id {twice} stands there twice")
+        raise ValueError(f"example_id {twice} stands there twice")
     if of_texts:
         form = form_of(kind)
-        try:
-            # An empty text is an answer, too; of a label it is an error.
-            empty = "" if kind in OF_TEXTS else None
-            answers = [empty if value is None else value for value in columns["prediction"]]
-            truth = form.labels(["" if value is None else value for value in labels])
-            predictions = form.predictions(answers)
-            if form.has_tags:
-                check_tags(truth, predictions)
-            return Written(numbers, truth, predictions, metrics=metrics)
-        except ValueError as error:
-            raise L3DError(f"{path.name}: {error}") from None
+        # An empty text is an answer, too; of a label it is an error.
+        empty = "" if kind in OF_TEXTS else None
+        truth = form.labels(["" if value is None else value for value in labels])
+        predictions = form.predictions([empty if value is None else value for value in answers])
+        if form.has_tags:
+            check_tags(truth, predictions)
+        return Written(numbers, truth, predictions)
     scores = {}
     for name in (column for column in columns if column.startswith(_SCORE)):
         try:
-            scores[name.removeprefix(_SCORE)] = np.array([float(value) for value in columns[name]], dtype=np.float32)
+            scores[name.removeprefix(_SCORE)] = column = np.array(columns[name], dtype=np.float64).astype(np.float32)
         except (TypeError, ValueError):
-            raise L3DError(f"{path.name}: {name} must hold numbers") from None
-        if np.isnan(scores[name.removeprefix(_SCORE)]).any():
-            raise L3DError(f"{path.name}: {name} must hold numbers")
-    both = (labels, map(text_of, columns["prediction"]))
-    truth, guess = (np.array([*values, None], dtype=object)[:-1] for values in both)
-    return Written(numbers, truth, guess, scores, metrics)
-
-
-def _is_id(text: str) -> bool:
-    """Return whether a text is a number of 64 bits as it is written: ``01`` and ``1`` are two ids."""
-    return text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 19 and str(int(text)) == text
+            column = np.array(np.nan)
+        if np.isnan(column).any():
+            raise ValueError(f"{name} must hold numbers")
+    return Written(numbers, labels, list(map(text_of, answers)), scores)
 
 
 class CommandSession(CellwiseSession):
@@ -216,33 +195,40 @@ class CommandSession(CellwiseSession):
 
     def run_cell(self, cell: Cell) -> Outcome:
         """Run the command of a cell."""
-        written = self.execute(cell.seeds)
-        return replace(self._outcome(cell, written), logged=written.logged)
-
-    def _outcome(self, cell: Cell, written: Written) -> Outcome:
-        names, what, unclassed = self.task.class_names, self.what, not self.task.form.has_classes
-        if written.labels is None or written.predictions is None or written.ids is None:
-            if names or unclassed:
-                expected = f"{self.task.form.words} to predict" if unclassed else f"classes {'|'.join(names)}"
+        written, form, what = self.execute(cell.seeds), self.task.form, self.what
+        if not len(written.ids):
+            if self.task.class_names or not form.has_classes:
+                names = "|".join(self.task.class_names)
+                expected = f"classes {names}" if form.has_classes else f"{form.words} to predict"
                 because = f" ({written.unused})" if written.unused else ""
                 raise L3DError(f"{what} wrote no predictions{because}, and has {expected}")
             if self.metric not in written.metrics:
                 raise L3DError(f"{what} wrote no {self.metric}, but {', '.join(sorted(written.metrics))}")
-            return Outcome(cell.key, metrics=written.metrics)
-        if unclassed:
+            return Outcome(cell.key, metrics=written.metrics, logged=written.logged)
+        labels, predictions, scores = written.labels, written.predictions, None
+        if form.has_numbers:
             try:
-                held = written.as_numbers() if self.task.form.has_numbers else written
+                labels, predictions = (np.array([float(text or "") for text in each]) for each in (labels, predictions))
             except ValueError:
                 raise L3DError(f"{what} wrote predictions that are no numbers, and its task is a regression") from None
-            self._check_ids(held)
-            return Outcome(cell.key, held.ids, held.labels, held.predictions, metrics=held.metrics)
+        elif form.has_classes:
+            labels, predictions, scores = self._in_classes(written)
+        for number, label in zip(np.asarray(written.ids).tolist(), np.asarray(labels).tolist(), strict=True):
+            if self.seen.setdefault(number, label) != label:
+                different = f"example_id {number} has label {label}, and had {self.seen[number]} in a run before"
+                raise L3DError(f"{different}: {SAME_EXAMPLES}")
+        outcome = Outcome(cell.key, written.ids, labels, predictions, scores, metrics=written.metrics)
+        return replace(outcome, logged=written.logged)
+
+    def _in_classes(self, written: Written) -> tuple[IntArray, IntArray, npt.NDArray[np.float32] | None]:
+        """Return class numbers of labels and predictions, and class scores if there are any."""
+        names, what, answers = self.task.class_names, self.what, written.predictions
         if not names:
             raise L3DError(f"{what} wrote predictions; with classes=none it must write metrics only")
-        answers, truth = written.predictions.tolist(), written.labels.tolist()
         classes = Classes.named(names)
-        labels, predictions = classes.numbers(truth), classes.numbers(answers)
-        unknown = classes.strangers(truth, [*answers, *written.scores])
-        if unknown and written.has_numbers:
+        labels, predictions = classes.numbers(written.labels), classes.numbers(answers)
+        unknown = classes.strangers(written.labels, [*answers, *written.scores])
+        if unknown and written.kind == "regression":
             fix = "name them by hyperparameters.classes=numbers, or write class names"
             raise L3DError(f"{what} wrote decimal numbers, and its task has classes: {fix}")
         if unknown:
@@ -250,24 +236,12 @@ class CommandSession(CellwiseSession):
             raise L3DError(f"{what} wrote class {unknown[0]}, and {expected}: name all with hyperparameters.classes")
         if (predictions == UNPARSED).all():
             raise L3DError(f"{what}: {classes.mismatch(answers)}. Spell them alike")
-        if not self.told:
-            for remark in classes.remarks(truth, Counter(answers)):
-                self.told = True
-                _log.warning("%s", remark)
-        self._check_ids(replace(written, labels=labels))
-        scores = None
-        if written.scores:
-            columns = dict(zip(classes.numbers([*written.scores]).tolist(), written.scores.items(), strict=True))
-            if missing := [name for place, name in enumerate(names) if place not in columns]:
-                raise L3DError(f"{what} wrote scores, and none for class {missing[0]} (score_{missing[0]})")
-            scores = np.column_stack([columns[place][1] for place in range(len(names))])
-        return Outcome(cell.key, written.ids, labels, predictions, scores, metrics=written.metrics)
-
-    def _check_ids(self, written: Written) -> None:
-        """Raise if an id names another example than in a run before, as its label shows."""
-        assert written.ids is not None
-        assert written.labels is not None
-        for number, label in zip(written.ids.tolist(), written.labels.tolist(), strict=True):
-            if self.seen.setdefault(number, label) != label:
-                what = f"example_id {number} has label {label}, and had {self.seen[number]} in a run before"
-                raise L3DError(f"{what}: {SAME_EXAMPLES}")
+        for remark in [] if self.told else classes.remarks(written.labels, Counter(answers)):
+            self.told = True
+            _log.warning("%s", remark)
+        if not written.scores:
+            return labels, predictions, None
+        columns = dict(zip(classes.numbers([*written.scores]).tolist(), written.scores.values(), strict=True))
+        if missing := [name for place, name in enumerate(names) if place not in columns]:
+            raise L3DError(f"{what} wrote scores, and none for class {missing[0]} (score_{missing[0]})")
+        return labels, predictions, np.column_stack([columns[place] for place in range(len(names))])

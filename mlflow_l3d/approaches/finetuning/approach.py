@@ -283,9 +283,6 @@ class Finetuning(Approach):
             from mlflow_l3d.approaches.finetuning.full.session import FullSession
 
             return FullSession(task, borrow(model, task, recipe, device, cache), recipe, device)
-        if task.form.has_choices:
-            allowed = f"a head on frozen features gives classes or scores, and {task.name} is a multiple choice"
-            raise ParameterError("hyperparameters.trainable", "head", allowed, "Use trainable=full or trainable=lora.")
         if models.find_gguf(model) is not None:
             allowed = "holds GGUF weights, which trainable=head does not read"
             raise ParameterError("model", Path(model).name, allowed, "Use trainable=lora or trainable=full.")

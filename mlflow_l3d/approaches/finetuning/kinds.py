@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.models.tokens import Tokens, tokenise
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
@@ -43,8 +44,8 @@ def unit_of(task: Task, positions: IntArray) -> tuple[float, float]:
     return float(labels.mean()), float(labels.std()) or 1.0
 
 
-def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Return the mean loss of a batch.
+def loss_of(logits: torch.Tensor, labels: torch.Tensor, reduction: str = "mean") -> torch.Tensor:
+    """Return the mean loss of a batch; without a reduction that of each example, shape (b,).
 
     Parameters
     ----------
@@ -52,30 +53,25 @@ def loss_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         Shape (b, C): of classes, or of the choices of each example; (b, 1) for a regression.
     labels
         Shape (b,), of :func:`wanted`: cross-entropy if they are whole numbers, else the squared error.
+    reduction
+        ``mean`` or ``none``.
     """
     if labels.is_floating_point():
-        return torch.nn.functional.mse_loss(logits[:, 0].to(labels.dtype), labels)
-    return torch.nn.functional.cross_entropy(logits.float(), labels)
-
-
-def each_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Return the loss of each example, shape (b,), of what :func:`loss_of` takes."""
-    if labels.is_floating_point():
-        return (logits[:, 0].to(labels.dtype) - labels).square()
-    return torch.nn.functional.cross_entropy(logits.float(), labels, reduction="none")
+        return torch.nn.functional.mse_loss(logits[:, 0].to(labels.dtype), labels, reduction=reduction)
+    return torch.nn.functional.cross_entropy(logits.float(), labels, reduction=reduction)
 
 
 def losses_of(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Return the mean loss of each of B batches, shape (B,), of logits (B, b, C) and labels (B, b)."""
     if len(logits) == 1:
         return loss_of(logits.flatten(0, 1), labels.flatten())[None]
-    return each_loss(logits.flatten(0, 1), labels.flatten()).view(labels.shape).mean(1)
+    return loss_of(logits.flatten(0, 1), labels.flatten(), "none").view(labels.shape).mean(1)
 
 
 LONGER_THAN_ANY = 10**6
 
 
-def inputs_of(task: Task, tokenizer: Any, max_length: int, *, truncation: bool, decoder: bool) -> Tokens:
+def inputs_of(task: Task, tokenizer: Any, recipe: Recipe, *, decoder: bool) -> Tokens:
     """Tokenise a task, once for all cells.
 
     Parameters
@@ -85,10 +81,8 @@ def inputs_of(task: Task, tokenizer: Any, max_length: int, *, truncation: bool, 
         common, and the choice (Zhou et al. 2025, appendix A.2).
     tokenizer
         Of `transformers`.
-    max_length
-        Most tokens of a row.
-    truncation
-        Whether longer rows are cut; of a pair, the longer text first.
+    recipe
+        Most tokens of a row, and whether longer rows are cut; of a pair, the longer text first.
     decoder
         Nothing but token numbers is kept; and a line break stands between the texts of a pair if the tokenizer puts
         nothing there.
@@ -101,11 +95,10 @@ def inputs_of(task: Task, tokenizer: Any, max_length: int, *, truncation: bool, 
     columns = columns_of(task, " " if tokenizer.sep_token is None else f" {tokenizer.sep_token} ")
     if decoder and len(columns) == 2 and _glued(tokenizer):
         columns = (columns[0], tuple(f"\n{text}" for text in columns[1]))
-    tokens = tokenise(tokenizer, columns, max_length if truncation else LONGER_THAN_ANY)
-    longer = int((tokens.lengths > max_length).sum())
-    if longer:
-        longest = f"(the longest has {int(tokens.lengths.max())} tokens)"
-        allowed = f"{longer} of {len(tokens.lengths)} sequences are longer than max_length={max_length} {longest}"
+    tokens = tokenise(tokenizer, columns, recipe.max_length if recipe.truncation else LONGER_THAN_ANY)
+    if longer := int((tokens.lengths > recipe.max_length).sum()):
+        longest = f"max_length={recipe.max_length} (the longest has {int(tokens.lengths.max())} tokens)"
+        allowed = f"{longer} of {len(tokens.lengths)} sequences are longer than {longest}"
         raise ParameterError("hyperparameters.truncation", "false", allowed, "Raise max_length, or let them be cut.")
     names = ["input_ids"] if decoder else list(tokens.columns)
     chosen = {name: tokens.columns[name] for name in names}

@@ -1,23 +1,61 @@
-"""What all ways of training share in a session: cells side by side, those that begin again, and their outcomes."""
+"""What all ways of training share: epochs of cells side by side, those that begin again, and their outcomes."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.base import answered
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.training import C, DivergedError, redrawn
+from mlflow_l3d.approaches.finetuning.training import C, DivergedError, learning_rates, redrawn, validate
 from mlflow_l3d.approaches.stacked.chunks import StackedSession
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.settings import IntArray
+
+
+class RowWeights:
+    """The weights of cells side by side, in tensors of which each cell has a row.
+
+    Parameters
+    ----------
+    tensors
+        Shapes (B, *).
+    """
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self.tensors, self._best = tensors, [list[torch.Tensor]()] * len(tensors[0])
+
+    def row(self, place: int) -> list[torch.Tensor]:
+        """Return a copy of a row of each weight."""
+        return [tensor.detach()[place].clone() for tensor in self.tensors]
+
+    def keep(self, place: int, averaged: int = 1) -> None:
+        """Remember the weights of the cell in a row as they are now.
+
+        Or their mean with those that were kept before, if these and the ones before them are `averaged` in all.
+        """
+        if averaged > 1:
+            torch._foreach_lerp_(self._best[place], self.row(place), 1 / averaged)
+        else:
+            self._best[place] = self.row(place)
+
+    def end(self, place: int, *, best: bool) -> tuple[torch.Tensor, ...]:
+        """Return the final weights of the cell in a row: what was kept, if that is the best, or what it has now."""
+        return tuple(self._best[place] if best else self.row(place))
+
+    def select(self, places: npt.NDArray[np.intp]) -> None:
+        """Go on with some of the rows, in their order."""
+        self._best = [self._best[place] for place in places]
 
 
 class CourseSession(StackedSession[C]):
@@ -35,6 +73,62 @@ class CourseSession(StackedSession[C]):
     @abstractmethod
     def trained(self, courses: Sequence[C]) -> Sequence[torch.Tensor | DivergedError]:
         """Train cells; return the logits of the test examples of each, (n, C) on the CPU, or how it diverged."""
+
+    @abstractmethod
+    def epoch(self, courses: Sequence[C], number: int, weights: Any, rates: Sequence[float]) -> list[float]:
+        """Visit every training example of every cell once; return the mean loss of an example of each cell."""
+
+    @abstractmethod
+    def logits(self, parts: Sequence[IntArray], courses: Sequence[C], weights: Any = None, /) -> list[torch.Tensor]:
+        """Return the logits of a part of the examples of each cell, shape (n, C) each, on the CPU, without dropout.
+
+        The weights in training decide them, or, without any, the `best` of each course.
+        """
+
+    def fit(self, courses: Sequence[C], weights: Any) -> None:
+        """Train; each course that did not diverge has its `best` weights afterwards, or the model has them.
+
+        A cell that is done, is told to end, or whose loss is not finite, leaves the weights; the others continue.
+        """
+        recipe, running = self.recipe, list(courses)
+        steps = -(-len(courses[0].split.train) // (recipe.batch_size * recipe.gradient_accumulation))
+        rates = learning_rates(recipe, recipe.epochs * steps)
+        for epoch in range(recipe.epochs):
+            losses = self.epoch(running, epoch, weights, rates[epoch * steps : (epoch + 1) * steps])
+            validated = self.logits([course.split.validation for course in running], running, weights)
+            going = []
+            for place, (course, loss, logits) in enumerate(zip(running, losses, validated, strict=True)):
+                labels = self.task.labels[course.split.validation]
+                better, goes_on = course.note(logits, labels, loss, self.on_epoch_end)
+                going.append(goes_on and epoch + 1 < recipe.epochs)
+                averaged = 0 if course.diverged else course.progress.averaged
+                if averaged:
+                    weights.keep(place, averaged)
+                elif going[-1] and better and recipe.selection == "best" and len(labels):
+                    weights.keep(place)
+                if not going[-1] and course.diverged is None:
+                    course.best = weights.end(
+                        place, best=averaged > 0 or course.progress.chosen + 1 < len(course.progress.f1)
+                    )
+            places = np.flatnonzero(going)
+            if not len(places):
+                return
+            if len(places) < len(running):
+                weights.select(places)
+                running = [running[place] for place in places]
+
+    def tested(self, courses: Sequence[C]) -> list[torch.Tensor | DivergedError]:
+        """Return the logits of the test examples of each cell, or how it diverged.
+
+        Of averaged weights the validation score is noted, too.
+        """
+        ended = [course for course in courses if course.diverged is None]
+        if ended and (self.recipe.average_last or self.recipe.soup > 1):
+            validated = self.logits([course.split.validation for course in ended], ended)
+            for course, logits in zip(ended, validated, strict=True):
+                course.progress.average = validate(logits, self.task.labels[course.split.validation])
+        tested = iter(self.logits([course.split.test for course in ended], ended) if ended else [])
+        return [course.diverged or next(tested) for course in courses]
 
     def together(self, drawn: Sequence[C]) -> list[tuple[Outcome, float]]:
         """Return the outcomes; the work of a cell is the number of epochs that it was trained.

@@ -2,7 +2,8 @@
 
 Batch order belongs to ``data_order``, dropout to ``model_randomness``, new weights to ``model_initialisation`` (of
 the head: :mod:`mlflow_l3d.approaches.stacked.stack`). Each epoch has a stream of its own, so that no draw depends
-on how many came before it.
+on how many came before it: ``head_dropout`` in heads, ``lora_dropout`` before adapters, and ``dropout`` for the global
+generator of a whole model.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import torch
 
 from mlflow_l3d.approaches.base import OnEpochEnd, should_stop
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.stacked.stack import FloatArray, dropout_factors
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import TASK_FACTORS, stream, stream_seed
 from mlflow_l3d.errors import L3DError
@@ -39,35 +39,6 @@ def batch_order(seed: int, epoch: int, n: int) -> npt.NDArray[np.int64]:
     return stream(seed, "batch_order", str(epoch)).permutation(n)
 
 
-def dropout_masks(seed: int, epoch: int, n: int, units: int, probability: float) -> FloatArray:
-    """Return the factors of dropout for one epoch: shape (n, units), 0 or 1/(1 - probability).
-
-    `seed` belongs to ``model_randomness``. Row i belongs to the i-th example that the epoch visits, whichever that
-    is: another order leaves the stream as it is.
-    """
-    return dropout_factors(stream(seed, "head_dropout", str(epoch)), (n, units), probability)
-
-
-def head_dropout_seed(seed: int, epoch: int) -> int:
-    """Return where a GPU's stream of the same factors begins."""
-    return stream_seed(seed, "head_dropout", str(epoch))
-
-
-def initialisation_seed(seed: int) -> int:
-    """Return the global generator's seed while `transformers` fills new weights; from ``model_initialisation``."""
-    return stream_seed(seed, "new_weights")
-
-
-def adapter_seed(seed: int, epoch: int) -> int:
-    """Return where the streams of dropout before adapters begin in one epoch; from ``model_randomness``."""
-    return stream_seed(seed, "lora_dropout", str(epoch))
-
-
-def dropout_seed(seed: int, epoch: int) -> int:
-    """Return the seed of the global generator during one epoch of the whole model; from ``model_randomness``."""
-    return stream_seed(seed, "dropout", str(epoch))
-
-
 def redrawn(cell: Cell, *purpose: str, kept: Collection[str] = TASK_FACTORS) -> Cell:
     """Return a cell with other draws in its training, derived from its own for a purpose; those of `kept` stay."""
     seeds = {name: seed if name in kept else stream_seed(seed, *purpose) for name, seed in cell.seeds.items()}
@@ -78,10 +49,8 @@ class DivergedError(L3DError):
     """The training left the finite numbers."""
 
     def __init__(self, epoch: int, learning_rate: float) -> None:
-        super().__init__(
-            f"training diverged: nan or inf in epoch {epoch} at learning_rate={learning_rate:g}. "
-            "Use a lower learning rate."
-        )
+        place = f"epoch {epoch} at learning_rate={learning_rate:g}"
+        super().__init__(f"training diverged: nan or inf in {place}. Use a lower learning rate.")
 
 
 def learning_rates(recipe: Recipe, steps: int) -> list[float]:

@@ -16,7 +16,7 @@ from mlflow_l3d.approaches.base import Approach, CellwiseSession, Session, answe
 from mlflow_l3d.approaches.command.scores import Printed, unscaled
 from mlflow_l3d.approaches.command.written import warn_once
 from mlflow_l3d.approaches.functions.tracked import own_mlflow
-from mlflow_l3d.approaches.functions.versions import Carried, OwnChanges, content_texts
+from mlflow_l3d.approaches.functions.versions import BySource, OwnChanges, content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.cells.cell import Cell, Outcome, content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS
@@ -26,7 +26,7 @@ from mlflow_l3d.metrics.forms import check_tags
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.tasks.base import KINDS, Task, TaskKind
 from mlflow_l3d.tasks.identity import own_data
-from mlflow_l3d.tasks.settings import Split
+from mlflow_l3d.tasks.settings import IntArray, Split
 
 Function: TypeAlias = abc.Callable[[Task, Split, Mapping[str, int], Mapping[str, Value]], npt.ArrayLike | Sequence[Any]]
 """``function(task, split, seeds, hyperparameters)`` -> class numbers of shape (n,), -1 for none, class names, or class
@@ -37,7 +37,7 @@ predictions. Of a multiple-choice task the choices are the classes; of a regress
 (n,), of a generation n texts, of tagging n lists of tags, of a ranking n lists of ids, best first."""
 
 
-class FunctionApproach(Carried, Approach):
+class FunctionApproach(BySource, Approach):
     """An approach made of one function.
 
     A subclass overrides what else matters, such as ``numerics`` if other libraries decide the numbers.
@@ -110,9 +110,7 @@ class FunctionApproach(Carried, Approach):
         for kind in kinds or ("",):
             if kind not in KINDS:
                 raise unknown_name("task_kinds", kind, KINDS)
-        self.function = function
-        self.name = name
-        self.version = version
+        self.function, self.name, self.version = function, name, version
         self.metrics = (metrics,) if isinstance(metrics, str) else tuple(metrics)
         self.brings_data = bool(self.metrics) and not default_task
         of_task = () if self.brings_data else tuple(factor for factor in TASK_FACTORS if factor not in named_factors)
@@ -121,8 +119,7 @@ class FunctionApproach(Carried, Approach):
             key: value if isinstance(value, Hyperparameter) else Hyperparameter(value, key.replace("_", " "))
             for key, value in (hyperparameters or {}).items()
         }
-        self.default_task = default_task
-        self.task_kinds = kinds
+        self.default_task, self.task_kinds = default_task, kinds
 
     def scored_by(self, metric: Score) -> FunctionApproach:
         """Return a copy whose cells also have the score that a function gives, under its name.
@@ -148,19 +145,13 @@ class FunctionApproach(Carried, Approach):
 
     def own_task(self, hyperparameters: Mapping[str, Value], cache: Path) -> Task:
         """Return a task without an example."""
-        del hyperparameters, cache
         return own_data(self.name, ())
 
     def prepare(
         self, task: Task, hyperparameters: Mapping[str, Value], *, model: str, device: str, cache: Path
     ) -> Session:
         """Return a session that calls the function once a cell."""
-        del model, device, cache
         return CallableSession(self, task, dict(hyperparameters), self.own_changes())
-
-    def own_changes(self) -> OwnChanges:
-        """Return what notes the changes that runs make: none, since the version is given."""
-        return OwnChanges()
 
 
 @dataclass(frozen=True)
@@ -182,29 +173,20 @@ class CallableSession(CellwiseSession):
         split = task.split(cell.seeds)
         split.test.flags.writeable = False  # predictions are in its order
         seeds = {factor: cell.seeds[factor] for factor in self.approach.factors}
-        try:
-            with own_mlflow():
-                returned: Any = self.approach.function(task, split, seeds, dict(self.hyperparameters))
-        except L3DError:
-            raise
-        except Exception as error:
-            raise L3DError(f"{type(error).__name__}: {error} ({_given(task, split)})") from error
+        with own_mlflow():
+            returned: Any = self.approach.function(task, split, seeds, dict(self.hyperparameters))
         if isinstance(returned, int | float | np.number):
             returned = {next(iter(self.approach.metrics), "score"): float(returned)}
-        if isinstance(returned, Mapping):
-            if unknown := [each for each in returned if each not in {*registered(), *self.approach.metrics}]:
-                fix = f"declare them where the approach is made, metrics={unknown}"
-                raise L3DError(f"the function of approach {name} returned numbers of its own: {fix}")
-            try:
-                metrics = {each: unscaled(each, Printed(float(value)), None) for each, value in returned.items()}
-            except (TypeError, ValueError) as error:
-                raise L3DError(f"the function of approach {name} returned {error}") from None
-            return Outcome(cell.key, metrics=metrics)
+        numbers = returned if isinstance(returned, Mapping) else {}
+        if unknown := [each for each in numbers if each not in {*registered(), *self.approach.metrics}]:
+            fix = f"declare them where the approach is made, metrics={unknown}"
+            raise L3DError(f"the function of approach {name} returned numbers of its own: {fix}")
         try:
-            predictions, scores = _interpret(returned, len(split.test), task)
-            if task.form.has_tags:
-                check_tags(task.labels[split.test], predictions)
-        except ValueError as error:
+            if isinstance(returned, Mapping):
+                metrics = {each: unscaled(each, Printed(float(value)), None) for each, value in returned.items()}
+                return Outcome(cell.key, metrics=metrics)
+            predictions, scores = _interpret(returned, split.test, task)
+        except (TypeError, ValueError) as error:
             raise L3DError(f"the function of approach {name} returned {error}") from None
         outcome = answered(cell.key, task, split.test, predictions, scores)
         if (scorer := self.approach.scorer) is None:
@@ -213,28 +195,32 @@ class CallableSession(CellwiseSession):
         return replace(outcome, metrics={self.approach.metrics[-1]: float(score)})
 
 
-def _given(task: Task, split: Split) -> str:
-    """Return what a function was given, for one who wrote it for something else."""
-    parts = ", ".join(f"split.{name}: {len(getattr(split, name)):,}" for name in ("train", "validation", "test"))
-    columns = "1 column" if len(task.texts) == 1 else f"{len(task.texts)} columns"
-    held = f"{columns} of {len(task.labels):,} texts, task.texts[0][i] being a text; positions in it"
-    return f"the function was given task.texts, {held}: {parts}"
-
-
-def _interpret(returned: Any, examples: int, task: Task) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None]:
-    """Return predictions and, if there are any, class scores.
+def _interpret(
+    returned: Any, positions: IntArray, task: Task
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None]:
+    """Return predictions of the examples at some positions and, if there are any, class scores.
 
     Raises
     ------
     ValueError
         If shape, type or values are not those of :data:`Function`; it says which were returned.
     """
+    examples = len(positions)
     if hasattr(returned, "detach"):  # a tensor, of any number type and device
         returned = returned.detach().cpu()
         returned = (returned.double() if returned.is_floating_point() else returned).numpy()
     if not task.form.has_classes:
         flat = returned[:, 0] if isinstance(returned, np.ndarray) and returned.shape[1:] == (1,) else returned
-        return _without_classes(flat, examples, task), None
+        expected = f"a {task.kind} needs {examples} {task.form.words}, one a test example"
+        try:
+            predictions = task.form.predictions(flat)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"something else ({error}); {expected}") from None
+        if len(predictions) != examples:
+            raise ValueError(f"{len(predictions)} predictions; {expected}")
+        if task.form.has_tags:
+            check_tags(task.labels[positions], predictions)
+        return predictions, None
     classes = len(task.class_names)
     expected = f"it must return class numbers of shape ({examples},) or class scores of shape ({examples}, {classes})"
     expected += ", one a test example"
@@ -242,9 +228,14 @@ def _interpret(returned: Any, examples: int, task: Task) -> tuple[npt.NDArray[An
         array = np.asarray(returned)
     except ValueError:
         raise ValueError(f"rows of unequal length; {expected}") from None
-    numbers = array.dtype.kind in "fiu"
     if array.shape == (examples, 1):
-        array = _of_logits(array) if array.dtype.kind == "f" and classes == 2 else array[:, 0]
+        if array.dtype.kind != "f" or classes != 2:
+            array = array[:, 0]
+        elif ((array >= 0) & (array <= 1)).all():
+            either = "numbers from 0 to 1 of shape (n, 1), which may be logits or probabilities"
+            raise ValueError(f"{either}; return two columns or classes")
+        else:
+            array = np.column_stack([-array, array])
     if array.dtype.kind == "U" and array.ndim == 1:
         if unknown := {*array.tolist()} - {*task.class_names}:
             raise ValueError(f"the class {min(unknown)!r}; class names are {', '.join(task.class_names)}")
@@ -252,7 +243,8 @@ def _interpret(returned: Any, examples: int, task: Task) -> tuple[npt.NDArray[An
     if array.shape not in {(examples,), (examples, classes)}:
         raise ValueError(f"shape {array.shape}; {expected}")
     if array.ndim == 2:
-        if not numbers or np.isnan(array).any() or not np.isfinite(array).any(axis=1).all():
+        is_number = array.dtype.kind in "fiu"
+        if not is_number or np.isnan(array).any() or not np.isfinite(array).any(axis=1).all():
             raise ValueError(f"class scores that are not numbers, or all infinite ({array.dtype})")
         return array.argmax(axis=1).astype(np.int64), array.astype(np.float32)
     if array.dtype.kind not in "iu":
@@ -272,23 +264,3 @@ def _interpret(returned: Any, examples: int, task: Task) -> tuple[npt.NDArray[An
             "Class numbers are 0 and 1, and -1 names no class. If a model calls them -1 and 1, return (p + 1) // 2"
         )
     return array.astype(np.int64), None
-
-
-def _of_logits(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return class scores, shape (n, 2), of logits of the second class, shape (n, 1)."""
-    if ((array >= 0) & (array <= 1)).all():
-        msg = "numbers from 0 to 1 of shape (n, 1), which may be logits or probabilities; return two columns or classes"
-        raise ValueError(msg)
-    return np.column_stack([-array, array])
-
-
-def _without_classes(returned: Any, examples: int, task: Task) -> npt.NDArray[Any]:
-    """Return numbers, texts, tags or rankings; errors as of :func:`_interpret`."""
-    expected = f"a {task.kind} needs {examples} {task.form.words}, one a test example"
-    try:
-        predictions = task.form.predictions(returned)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"something else ({error}); {expected}") from None
-    if len(predictions) != examples:
-        raise ValueError(f"{len(predictions)} predictions; {expected}")
-    return predictions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Set
+from collections.abc import Hashable, Set
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
@@ -32,9 +32,7 @@ class Content(DataTexts):
     name
         What errors call it.
     hashed
-        Whether large data are read.
-    variables_hashed
-        Whether large data in variables are read; by default as `hashed`.
+        Whether large data are read; those in variables always are.
 
     Attributes
     ----------
@@ -48,18 +46,15 @@ class Content(DataTexts):
         Module and name -> value of each variable that workers need.
     """
 
-    def __init__(
-        self, thing: Any, name: str = "", *, hashed: bool = True, variables_hashed: bool | None = None
-    ) -> None:
-        super().__init__(hashed=hashed)
-        self._variables_hashed = hashed if variables_hashed is None else variables_hashed
+    def __init__(self, thing: Any, name: str = "", *, hashed: bool = True) -> None:
+        super().__init__()
         plain = inspect.unwrap(getattr(thing, "func", thing))
-        self.name, self.module = name, getattr(plain, "__module__", None)
+        self.name, self.module, self.hashed = name, getattr(plain, "__module__", None), hashed
         self.root = parts.full_name(plain if hasattr(plain, "__qualname__") else type(plain))
         self.texts: dict[str, str] = {}
         self.variables: dict[str, str] = {}
         self.carried: dict[tuple[str, str], Any] = {}
-        self._folders, self._followed = parts.folders_of(plain), set[Any]()
+        self._folders, self._followed = parts.folders_of(plain), set[Hashable]()
         self.refer(getattr(thing, "__name__", name), thing)
 
     def is_local(self, module: str) -> bool:
@@ -96,13 +91,12 @@ class Content(DataTexts):
             self._add(called, self.refuse(called, value))
         if getattr(value, "__module__", "") is None and not isinstance(owner, ModuleType | type | None):
             self._add(f"{called}, of", self.text_of(owner, called))
-        if isinstance(value, FunctionType) and self._is_new(value):
+        if isinstance(value, FunctionType) and self._is_new(id(value)):
             for place, held in parts.enclosed(value):
                 if isinstance(held, FunctionType | type | str | int | float):
                     self.refer(f"{called}.{place}", held)
 
-    def _is_new(self, what: Any) -> bool:
-        key = what if isinstance(what, tuple) else id(what)
+    def _is_new(self, key: Hashable) -> bool:
         is_new = key not in self._followed
         self._followed.add(key)
         return is_new
@@ -116,7 +110,7 @@ class Content(DataTexts):
                 allowed = f"has no source of {called} to distinguish it by"
                 raise ParameterError("function", self.name, allowed, VERSION) from None
             self._add(called, parts.full_name(thing))  # its file is in the key
-        if not self._is_new(thing):
+        if not self._is_new(id(thing)):
             return
         for base in (*thing.__bases__, type(thing)) if isinstance(thing, type) else ():
             self.refer(base.__name__, base)
@@ -153,7 +147,7 @@ class Content(DataTexts):
             self.refer(called, value)
         elif ("." in name or self._is_new((module, name))) and not parts.is_of_process(module, name, value):
             unknown, hashed = len(self.unknown), self.hashed
-            self.hashed = self._variables_hashed
+            self.hashed = True
             self._add(f"{called} =", self.text_of(value, called), self.variables)
             self.hashed = hashed
             if len(self.unknown) == unknown and parts.is_local(module, self._folders) and "<locals>" not in name:

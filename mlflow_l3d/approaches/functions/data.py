@@ -12,14 +12,12 @@ import inspect
 import logging
 import re
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.functions.parts import arrow_bytes, full_name
@@ -43,33 +41,30 @@ def is_code(value: Any) -> bool:
     return is_kind or inspect.isroutine(value) or hasattr(value, "__wrapped__")
 
 
-class DataTexts(ABC):
+class DataTexts:
     """Texts of data that a function refers to.
 
     Attributes
     ----------
-    name, module
-        What errors call the function, and its module.
+    name
+        What errors call the function.
     hashed
         Whether large data are read; if not, their text is their type.
+    is_local
+        Returns whether a module is the user's own code.
+    refer
+        Adds what is behind a name.
     unknown
         Path and value of each object whose content is not known.
     """
 
     name: str
-    module: str | None
+    hashed: bool
+    is_local: Callable[[str], bool]
+    refer: Callable[[str, Any], None]
 
-    def __init__(self, *, hashed: bool) -> None:
-        self.hashed = hashed
+    def __init__(self) -> None:
         self.unknown: list[tuple[str, Any]] = []
-
-    @abstractmethod
-    def is_local(self, module: str) -> bool:
-        """Return whether a module is the user's own code."""
-
-    @abstractmethod
-    def refer(self, called: str, value: Any) -> None:
-        """Add what is behind a name."""
 
     def text_of(self, value: Any, path: str) -> str:
         """Return data as text; functions in it are added."""
@@ -88,7 +83,7 @@ class DataTexts(ABC):
 
     def check(self, texts: Iterable[str]) -> None:
         """Raise an error if texts have an object whose content is not known."""
-        everything = "\n".join(texts) if self.unknown else ""
+        everything = "\n".join(texts)
         for path, value in self.unknown:
             if f"object {id(value)};" in everything:
                 allowed = f"refers to {path}, of type {type(value).__name__}, whose content is not known"
@@ -115,8 +110,10 @@ class DataTexts(ABC):
         if isinstance(value, _SHOWN) or is_of_types or (library == "torch" and kind in ("dtype", "device")):
             return repr(value)
         if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray):
-            is_mixed = value.dtype.hasobject
-            content = self.text_of(value.tolist(), path) if is_mixed else self._digest(lambda: _bytes_of(value))
+            if value.dtype.hasobject:
+                content = self.text_of(value.tolist(), path)
+            else:
+                content = self._digest(lambda: np.ascontiguousarray(value).reshape(-1).view(np.uint8))
             return f"{kind}({np.lib.format.dtype_to_descr(value.dtype)}, {value.shape}, {content})"
         if library == "torch" and hasattr(value, "detach"):
             raw = value.detach().cpu().contiguous().reshape(-1).view(sys.modules["torch"].uint8).numpy()
@@ -131,22 +128,24 @@ class DataTexts(ABC):
         if hasattr(value, "__arrow_c_stream__"):
             return f"{kind}({self._digest(lambda: arrow_bytes(value))})"
         items = self._items_of(value, path)
-        of_pydantic = [getattr(value, f"__pydantic_{part}__", None) or {} for part in ("extra", "private")]
-        is_record = hasattr(value, "__pydantic_fields__") or isinstance(value, argparse.Namespace)
-        is_record = is_record or dataclasses.is_dataclass(value)
-        if is_record or self._is_of_own_class(type(value)) or (items and getattr(value, "__dict__", None)):
+        classes = [each for each in type(value).__mro__ if each not in _BUILT_IN]
+        # What the user's classes say of an object, and its attributes, are all that it is.
+        is_own = classes and all(self.is_local(each.__module__) and not hasattr(each, "__slots__") for each in classes)
+        is_pydantic, is_namespace = hasattr(value, "__pydantic_fields__"), isinstance(value, argparse.Namespace)
+        is_record = is_pydantic or is_namespace or dataclasses.is_dataclass(value)
+        if is_record or is_own or (items and getattr(value, "__dict__", None)):
             self.refer(kind, type(value))
-            attributes = functools.reduce(dict.__or__, of_pydantic, dict(vars(value)))
+            attributes = dict(vars(value))
+            for part in ("extra", "private"):
+                attributes |= getattr(value, f"__pydantic_{part}__", None) or {}
             return f"{kind}({items}{self.text_of(attributes, path)})"
-        is_empty = full_name(type(value)).removeprefix("builtins.") in _EMPTY
-        return items or (kind if is_empty else self._name_in_package(value))
-
-    def _is_of_own_class(self, kind: type) -> bool:
-        """Return whether what the user's classes say of an object, and its attributes, are all that it is."""
-        classes = [each for each in kind.__mro__ if each not in _BUILT_IN]
-        return bool(classes) and all(
-            self.is_local(each.__module__) and not hasattr(each, "__slots__") for each in classes
-        )
+        if items or full_name(type(value)).removeprefix("builtins.") in _EMPTY:
+            return items or kind
+        # An object that its package has, such as a logger, is known by its name there.
+        module = type(value).__module__
+        package = None if self.is_local(module) else sys.modules.get(module.partition(".")[0])
+        known = vars(package).items() if package else ()
+        return next((f"{module}.{name}" for name, each in known if each is value), "")
 
     def _items_of(self, value: Any, path: str) -> str:
         """Return a container as text; the empty text of anything else."""
@@ -164,14 +163,3 @@ class DataTexts(ABC):
             default = getattr(value, "default_factory", None)
             return f"{{{', '.join(pairs)}}}" + (f", else {self.text_of(default, path)}" if default else "")
         return ""
-
-    def _name_in_package(self, value: Any) -> str:
-        """Return the name of an object that its package has, such as a logger; the empty text if it has none."""
-        module = type(value).__module__
-        package = None if self.is_local(module) else sys.modules.get(module.partition(".")[0])
-        names = (name for name, each in vars(package).items() if each is value) if package else ()
-        return next((f"{module}.{name}" for name in names), "")
-
-
-def _bytes_of(array: npt.NDArray[Any]) -> memoryview:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

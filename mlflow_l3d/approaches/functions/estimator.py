@@ -8,14 +8,15 @@ import sys
 from collections import abc
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.functions.approach import Function, FunctionApproach
-from mlflow_l3d.approaches.functions.versions import BySource, content_texts
+from mlflow_l3d.approaches.functions.versions import content_texts
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, Value
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import TASK_FACTORS, stream
@@ -69,36 +70,28 @@ def training(
     data_order  400 of 400 predictions
     replicate   nothing
     """
-
-    def made(function: Function) -> Training:
-        return Training(
-            function,
-            name=name or getattr(function, "__name__", ""),
-            version=version,
-            factors=factors,
-            hyperparameters=hyperparameters,
-            default_task=default_task,
-            task_kinds=task_kinds,
-            metrics=metrics,
-        )
-
-    return made
+    return partial(
+        Training,
+        name=name,
+        version=version,
+        factors=factors,
+        hyperparameters=hyperparameters,
+        default_task=default_task,
+        task_kinds=task_kinds,
+        metrics=metrics,
+    )
 
 
-class Training(BySource, FunctionApproach):
+class Training(FunctionApproach):
     """What :func:`training` makes; called, it is the function."""
 
-    def __init__(self, function: Function, *, version: str = "", **given: Any) -> None:
-        super().__init__(function, version=version or "1", **given)
+    def __init__(self, function: Function, *, name: str, version: str, **given: Any) -> None:
+        super().__init__(function, name=name or getattr(function, "__name__", ""), version=version or "1", **given)
         self.is_versioned = bool(version)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Call the function."""
         return self.function(*arguments, **named)
-
-
-ORDER: Final = "data_order"
-RANDOM_STATE: Final = "model_initialisation"
 
 
 class Estimator(FunctionApproach):
@@ -146,8 +139,8 @@ class Estimator(FunctionApproach):
         estimator: BaseEstimator,
         *,
         name: str = "",
-        random_state: str = RANDOM_STATE,
-        order: str = ORDER,
+        random_state: str = "model_initialisation",
+        order: str = "data_order",
         version: str = "1",
     ) -> None:
         from sklearn.base import is_regressor
@@ -173,7 +166,6 @@ class Estimator(FunctionApproach):
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
         """Return the hash of all parameters of the estimator, and of the classes in it that no package brings along."""
-        del hyperparameters, model
         parameters = self.estimator.get_params(deep=True)
         texts = {name: _parameter_text(name, value) for name, value in parameters.items()}
         for kind in {type(value) for value in (self.estimator, *parameters.values())}:
@@ -182,11 +174,10 @@ class Estimator(FunctionApproach):
 
     def fitted_and_asked(
         self, task: Task, split: Split, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value]
-    ) -> npt.ArrayLike:
+    ) -> Any:
         """Fit a clone on the training examples of a split, and return what it says of the test examples."""
         from sklearn.base import clone
 
-        del hyperparameters
         model = clone(self.estimator)
         if self.random_state:
             seed = seeds[self.random_state]
@@ -198,11 +189,13 @@ class Estimator(FunctionApproach):
         model.fit(_texts(task, train), task.labels[train])
         test = _texts(task, split.test)
         predicted = np.asarray(model.predict(test))
-        scores = None if task.form.has_numbers else _scores(model, test, len(task.class_names))
+        if task.form.has_numbers:
+            return predicted
+        scores = _scores(model, test, len(task.class_names))
         # Those of some estimators, as SVC, name another class than they predict.
         if scores is not None and (scores.argmax(axis=1) == predicted).all():
             return scores
-        return predicted if task.form.has_numbers else np.asarray(task.class_names)[predicted]
+        return np.asarray(task.class_names)[predicted]
 
 
 def _parameter_text(name: str, value: Any) -> str:
@@ -231,13 +224,13 @@ def random_states(estimator: BaseEstimator) -> tuple[str, ...]:
 
 def _scores(model: Any, texts: Any, classes: int) -> npt.NDArray[np.float64] | None:
     """Return class scores of shape (n, classes); None if an estimator has none."""
-    name = next((name for name in ("predict_proba", "decision_function") if hasattr(model, name)), None)
-    if name is None:
+    has_shares = hasattr(model, "predict_proba")
+    if not has_shares and not hasattr(model, "decision_function"):
         return None
-    columns = np.asarray(getattr(model, name)(texts), dtype=np.float64)
+    columns = np.asarray((model.predict_proba if has_shares else model.decision_function)(texts), dtype=np.float64)
     columns = np.column_stack([-columns, columns]) if columns.ndim == 1 else columns
     # Of few examples a class may be missing, and has no column.
-    scores = np.full((len(columns), classes), 0.0 if name == "predict_proba" else columns.min() - 1)
+    scores = np.full((len(columns), classes), 0.0 if has_shares else columns.min() - 1)
     scores[:, np.asarray(model.classes_)] = columns
     return scores
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.util import find_spec
+from inspect import Parameter
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, Command
 from mlflow_l3d.approaches.command.folder import MOST_FILES, Stamps
@@ -72,10 +72,13 @@ class SeedFunction(BySource, Command):
     own_folder = "a folder that tempfile.mkdtemp() makes"
     not_in_key = ""
     parameters = ()
+    _needs_folder = False
     hyperparameters: Mapping[str, Hyperparameter] = {"classes": Command.hyperparameters["classes"]}
 
     def __init__(self, function: Callable[..., Any], *, version: str = "", metric: str = AUTO) -> None:
-        self.function, self.factors = function, tuple(_seeds_of(function))
+        parameters, several = inspect.signature(function).parameters, (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+        needed = (name for name, each in parameters.items() if each.default is each.empty and each.kind not in several)
+        self.function, self.factors = function, tuple(needed)
         if not self.factors:
             fix = "Give it a parameter without a default: def train(seed)."
             raise ParameterError("function", self.label({}), "takes no seed", fix)
@@ -95,12 +98,10 @@ class SeedFunction(BySource, Command):
 
     def label(self, hyperparameters: Mapping[str, Value]) -> str:
         """Return the name of the function."""
-        del hyperparameters
         return str(getattr(self.function, "__name__", self.name))
 
     def prepare(self, task: Task, hyperparameters: Mapping[str, Value], **given: Any) -> CommandSession:
         """Return a session that calls the function once a cell."""
-        del given
         return _Session(self, partial(self.execute, hyperparameters=hyperparameters), task)
 
     def _first_run(self, hyperparameters: Mapping[str, Value]) -> FirstRun:
@@ -108,10 +109,10 @@ class SeedFunction(BySource, Command):
             return super()._first_run(hyperparameters)
 
     def _why_alone(self, before: Stamps) -> str:
-        """Return why later calls follow one another: a function has no other folder than ours."""
+        """Return why later calls follow one another, of a large folder in any case."""
         if len(before) >= MOST_FILES:
             return f"its folder has more than {MOST_FILES:,} files, too many to see what it writes there"
-        return self._writes(before)
+        return super()._why_alone(before)
 
     def _run(self, seeds: Mapping[str, int], hyperparameters: Mapping[str, Value], *, alone: bool) -> Written:
         """Call the function once.
@@ -121,7 +122,6 @@ class SeedFunction(BySource, Command):
         L3DError
             If it fails, or gives anything else than scores or predictions.
         """
-        del hyperparameters, alone
         small = {name: seeds[name] % HIGHEST_SEED for name in self.factors}
         seed = small[self.factors[0]]
         sources = str(self.texts) if self.texts else str(_OF_TORCH)
@@ -150,13 +150,6 @@ class _Session(CommandSession):
         super().close()
 
 
-def _seeds_of(function: Callable[..., Any]) -> Iterator[str]:
-    """Yield the names of the parameters that have no value yet."""
-    for name, each in inspect.signature(function).parameters.items():
-        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
-            yield name
-
-
 def _written(returned: Any, seed: int) -> Written:
     """Return predictions and scores of what a function returned."""
     if hasattr(returned, "args") and hasattr(returned, "train") and hasattr(returned, "predict"):
@@ -174,28 +167,24 @@ def _written(returned: Any, seed: int) -> Written:
             raise L3DError(f"the function returned {len(labels)} labels and {len(predictions)} predictions")
         return Written(np.arange(len(labels)), labels, predictions)
     if isinstance(returned, Mapping):
-        return Written(metrics={str(name): _number(str(name), value) for name, value in returned.items()})
+        try:
+            return Written(metrics={str(name): float(value) for name, value in returned.items()})
+        except (TypeError, ValueError):
+            fix = 'Map each name to one number, such as {"test_accuracy": 0.8}'
+            raise L3DError(f"the function returned {dict(returned)}. {fix}") from None
     if isinstance(returned, int | float | np.number):
         return Written(metrics={"score": float(returned)})
     expected = "a score, a mapping of names to scores, (labels, predictions), a Trainer, or (Trainer, module)"
     raise L3DError(f"the function returned {type(returned).__name__}, and must return {expected}")
 
 
-def _number(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        fix = 'Map each name to one number, such as {"test_accuracy": 0.8}'
-        raise L3DError(f"the function returned {name}={value!r}, not a number. {fix}") from None
-
-
-def _texts(values: Any) -> npt.NDArray[Any]:
+def _texts(values: Any) -> list[str]:
     held = values.tolist() if hasattr(values, "tolist") else list(values)
     first = np.asarray(next(iter(held), None))
     if first.ndim and first.dtype.kind in "biuf":
         fix = "Return one each: of probabilities or scores the class, predictions.argmax(axis=1)"
         raise L3DError(f"the function returned {first.size} numbers for each label or prediction. {fix}")
-    return np.array([*map(str, held), None], dtype=object)[:-1]
+    return list(map(str, held))
 
 
 def _by_transformers(trainer: Any, seed: int) -> Written:
@@ -216,6 +205,7 @@ def _by_transformers(trainer: Any, seed: int) -> Written:
     if outputs.shape[1] == 1:
         return Written(np.arange(len(labels)), _texts(labels), _texts(outputs[:, 0]), metrics=metrics)
     shown = getattr(trainer.model.config, "id2label", {})
-    names = np.array([shown.get(number, str(number)) for number in range(outputs.shape[1])], dtype=object)
+    names = [shown.get(number, str(number)) for number in range(outputs.shape[1])]
+    truth, predictions = ([names[number] for number in each] for each in (labels, outputs.argmax(axis=1)))
     scores = dict(zip(names, outputs.astype(np.float32).T, strict=True))
-    return Written(np.arange(len(labels)), names[labels], names[outputs.argmax(axis=1)], scores, metrics)
+    return Written(np.arange(len(labels)), truth, predictions, scores, metrics)

@@ -144,19 +144,23 @@ def local_modules(function: Callable[..., Any], source: str) -> dict[str, str]:
         The function, and its source.
     """
     plain: Any = inspect.unwrap(getattr(function, "func", function))
-    texts, folders, followed = [source, *_imported(plain)], folders_of(plain), set[Path]()
+    folders, followed = folders_of(plain), set[Path]()
+    # A notebook has no file that imports what the globals come from.
+    used = [each for each in getattr(plain, "__globals__", {}).values() if isinstance(each, FunctionType | type)]
+    modules = [each for each in getattr(plain, "__globals__", {}).values() if isinstance(each, ModuleType)]
+    texts = [source, *(f"import {each.__module__}" for each in used), *(f"import {each.__name__}" for each in modules)]
     if (file := Path(getattr(getattr(plain, "__code__", None), "co_filename", ""))).is_file():
         texts.append(file.read_text("utf-8", "replace"))
         followed.add(file.resolve())
     sources: dict[str, str] = {}
     while texts:
         names = {name for line in _IMPORT.findall(texts.pop()) for name in re.findall(r"\w+", line)} - {"mlflow_l3d"}
-        places = [(folder, folder / name) for folder in folders for name in names]
-        for start, path in [(start, path) for start, place in places for path in _files(place)]:
-            if path.resolve() not in followed:
-                followed.add(path.resolve())
-                texts.append(without_comments(path.read_text("utf-8", "replace")))
-                sources.setdefault(path.relative_to(start).as_posix(), texts[-1])
+        for folder in folders:
+            for path in [path for name in names for path in _files(folder / name)]:
+                if path.resolve() not in followed:
+                    followed.add(path.resolve())
+                    texts.append(without_comments(path.read_text("utf-8", "replace")))
+                    sources.setdefault(path.relative_to(folder).as_posix(), texts[-1])
     return dict(sorted(sources.items()))
 
 
@@ -174,13 +178,6 @@ def is_local(module: str, folders: Iterable[Path]) -> bool:
         return False
     path = Path(file).resolve()
     return any(path == folder / f"{top}.py" or path.is_relative_to(folder / top) for folder in folders)
-
-
-def _imported(function: Any) -> Iterator[str]:
-    """Yield lines that import what the globals of a function come from: a notebook has no file that says it."""
-    for value in getattr(function, "__globals__", {}).values():
-        if isinstance(value, ModuleType | FunctionType | type):
-            yield f"import {value.__name__ if isinstance(value, ModuleType) else value.__module__}"
 
 
 def _files(module: Path) -> Iterator[Path]:

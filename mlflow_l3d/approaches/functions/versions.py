@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from mlflow_l3d.approaches.functions.content import Content
@@ -27,28 +28,22 @@ def _as_before(content: Content) -> dict[str, str]:
     return variables
 
 
-class OwnChanges:
+class OwnChanges(AbstractContextManager["OwnChanges"]):
     """What runs of functions change until :meth:`note`: counters, caches and loaded models do not count."""
 
     def __init__(self, *functions: Callable[..., Any]) -> None:
-        self.functions = functions
-        self.before = [_as_before(content) for content in self._contents()]
-
-    def _contents(self) -> list[Content]:
-        return [Content(each, hashed=False, variables_hashed=True) for each in self.functions]
-
-    def __enter__(self) -> None:
-        """Return nothing: the variables count as they are now."""
+        self.before = [(each, _as_before(Content(each, hashed=False))) for each in functions]
 
     def __exit__(self, *_: object) -> None:
         self.note()
 
     def note(self) -> None:
         """Let the variables that changed count as they were before."""
-        for content, before in zip(self._contents(), self.before, strict=True):
-            now = content.variables
-            pairs = {name: (now.get(name, ""), before.get(name, "")) for name in (*before, *now)}
-            _LEFT[content.root] = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}, content.unknown
+        for function, before in self.before:
+            content = Content(function, hashed=False)
+            now, changed = content.variables, {name for name, _ in before.items() ^ content.variables.items()}
+            left = {name: (now.get(name, ""), before.get(name, "")) for name in changed}
+            _LEFT[content.root] = left, content.unknown
 
 
 def content_texts(thing: Any, name: str) -> dict[str, str]:
@@ -75,35 +70,10 @@ def content_texts(thing: Any, name: str) -> dict[str, str]:
     return texts
 
 
-class Carried:
-    """An object that takes the variables of local modules along to workers, which import these modules afresh.
-
-    Attributes
-    ----------
-    function, name
-        The function that refers to local modules, and its name.
-    """
-
-    function: Callable[..., Any]
-    name: str
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes, and the variables of local modules that the function refers to."""
-        return {**vars(self), "carried": Content(self.function, self.name, hashed=False).carried}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Set the variables that differ here: the user's program set them."""
-        for (module, name), value in state.pop("carried").items():
-            *outer, last = name.split(".")
-            place = functools.reduce(getattr, outer, importlib.import_module(module))
-            here, there = Content(getattr(place, last, None), name), Content(value, name)
-            if (here.texts, here.variables) != (there.texts, there.variables):
-                setattr(place, last, value)
-        vars(self).update(state)
-
-
-class BySource(Carried):
+class BySource:
     """An approach that is a function, and has the version that it was given, else that of its content.
+
+    It takes the variables of local modules along to workers, which import these modules afresh.
 
     Attributes
     ----------
@@ -115,7 +85,9 @@ class BySource(Carried):
         The content: name -> source or data.
     """
 
-    is_versioned = False
+    function: Callable[..., Any]
+    name: str
+    is_versioned = True
     texts: Mapping[str, str] = {}
 
     def dependencies(self, hyperparameters: Mapping[str, Value], model: str) -> Mapping[str, str]:
@@ -126,7 +98,6 @@ class BySource(Carried):
         ParameterError
             As :func:`content_texts`.
         """
-        del hyperparameters, model
         # Asked for when all names of the module are there, and each time: in a notebook data change.
         if not self.is_versioned:
             texts = content_texts(self.function, self.name)
@@ -138,5 +109,16 @@ class BySource(Carried):
         return OwnChanges() if self.is_versioned else OwnChanges(self.function)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Let workers, which may have no source, take the answer with the object."""
-        return {**super().__getstate__(), "is_versioned": self.is_versioned or bool(self.texts)}
+        """Return the attributes and variables of local modules; workers, which may have no source, ask for none."""
+        carried = Content(self.function, self.name, hashed=False).carried
+        return {**vars(self), "carried": carried, "is_versioned": self.is_versioned or bool(self.texts)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Set the variables that differ here: the user's program set them."""
+        for (module, name), value in state.pop("carried").items():
+            *outer, last = name.split(".")
+            place = functools.reduce(getattr, outer, importlib.import_module(module))
+            here, there = Content(getattr(place, last, None), name), Content(value, name)
+            if (here.texts, here.variables) != (there.texts, there.variables):
+                setattr(place, last, value)
+        vars(self).update(state)

@@ -24,17 +24,16 @@ class Reptile(Learner):
             return self._with_adam(stack, x, targets, mask)
         sheets, z = x.flatten(0, 1), self.embedded(stack, x)
         path = inner.descend(sheets, z, stack.w2, targets, mask, rate, steps, self.buffers)
-        move = self._with_sgd if self.settings.inner_optimizer == "sgd" else self._with_adam_once
-        move(stack, x, path)
+        if self.settings.inner_optimizer == "adam":
+            self._with_adam_once(stack, x, path)
+        else:
+            # One product sums the low-rank updates of all tasks.
+            moved = path.total.mul_(rate / tasks).view(cells, -1, path.total.shape[2])
+            torch.bmm(x.view(cells, -1, x.shape[3]).transpose(1, 2), moved, out=stack.g1)
+            weights = torch.cat([path.weights[-1], path.biases[-1].transpose(1, 2)], 2)
+            layer = weights.view(cells, tasks, stack.classes, -1).mean(1)
+            torch.sub(stack.w2, layer.transpose(1, 2), out=stack.g2)
         return inner.losses(path.logs[0], targets).view(cells, tasks).mean(1)
-
-    def _with_sgd(self, stack: Stack, x: torch.Tensor, path: inner.Path) -> None:
-        """Sum the low-rank updates of all tasks in one product."""
-        cells, tasks = x.shape[:2]
-        moved = path.total.mul_(self.settings.inner_learning_rate / tasks).view(cells, -1, path.total.shape[2])
-        torch.bmm(x.view(cells, -1, x.shape[3]).transpose(1, 2), moved, out=stack.g1)
-        layer = torch.cat([path.weights[-1], path.biases[-1].transpose(1, 2)], 2).view(cells, tasks, stack.classes, -1)
-        torch.sub(stack.w2, layer.mean(1).transpose(1, 2), out=stack.g2)
 
     def _with_adam_once(self, stack: Stack, x: torch.Tensor, path: inner.Path) -> None:
         """Take Adam's first step from the gradients of all tasks at once: g / (|g| + epsilon), of full rank."""
@@ -74,7 +73,7 @@ class Reptile(Learner):
         """See :meth:`Learner.adapted_logits`."""
         rate, steps = self.settings.inner_learning_rate, self.settings.adaptation_steps
         if self.settings.inner_optimizer == "sgd":
-            return inner.adapted(stack, x_s, labels_s, x, rate, steps)
+            return super().adapted_logits(stack, x_s, labels_s, x)
         targets = inner.one_hot(labels_s, stack.classes, x_s)
         moved_1, moved_2, _ = adam_path(stack.w1, stack.w2, x_s, targets, None, rate, steps, inner.Buffers())
         w1, w2 = torch.sub(stack.w1, moved_1, alpha=rate), torch.sub(stack.w2, moved_2, alpha=rate)
@@ -234,7 +233,6 @@ class Maml(Learner):
             h, errors, layer = path.hidden[step], path.errors[step], path.weights[step]
             # `base` is the gradient with respect to dZ of this step, up to the factor -a that is applied to its uses.
             if step < last:
-                assert path.gram is not None
                 torch.baddbmm(base, path.gram, target, out=slope)
                 inner.through(slope, h, mask, slope)
             else:
@@ -256,7 +254,3 @@ class Maml(Learner):
             weights.baddbmm_(errors.transpose(1, 2), slope, alpha=-rate)
             weights.baddbmm_(of_logits.transpose(1, 2), h)
             biases = biases.add_(of_logits.sum(1, keepdim=True))
-
-    def adapted_logits(self, stack: Stack, x_s: torch.Tensor, labels_s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """See :meth:`Learner.adapted_logits`."""
-        return inner.adapted(stack, x_s, labels_s, x, self.settings.inner_learning_rate, self.settings.adaptation_steps)

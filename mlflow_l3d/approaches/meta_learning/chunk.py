@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from mlflow_l3d.approaches import device_draws
+from mlflow_l3d.approaches.device_draws import cell_dropout
 from mlflow_l3d.approaches.meta_learning.learner import Learner
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.shots import members, random_shots
-from mlflow_l3d.approaches.stacked.stack import FloatArray, Rows, Stack, dropout_factors, initial_head
+from mlflow_l3d.approaches.stacked.stack import FloatArray, Rows, Stack, initial_head
 from mlflow_l3d.cells.cell import Cell
-from mlflow_l3d.cells.factors import stream, stream_seed
+from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray, Split
 
-_DRAWN: Final = 2**23
-"""Factors of dropout that are drawn at once on a GPU, at most."""
 _BLOCK: Final = 64
 """Passes over a class that are drawn at a time at most; the draws do not depend on it."""
 
@@ -51,21 +49,19 @@ class Episodes:
         self, seed: int, members: Sequence[IntArray], numbers: Sequence[int], *, shots: int, queries: int
     ) -> None:
         self.shots = shots
-        self._pieces = [
-            Pieces(stream(seed, "tasks", str(number)), len(members_of_class), shots + queries)
-            for members_of_class, number in zip(members, numbers, strict=True)
+        self._parts = [
+            (of_class, Pieces(stream(seed, "tasks", str(number)), len(of_class), shots + queries))
+            for of_class, number in zip(members, numbers, strict=True)
         ]
-        self._members = list(members)
 
     def draw(self, count: int) -> IntArray:
         """Return the next `count` tasks: shape (count, classes x (shots + queries)), positions.
 
         The support set comes first, class after class, then the query set, class after class.
         """
-        parts = [members[pieces.draw(count)] for members, pieces in zip(self._members, self._pieces, strict=True)]
-        return np.concatenate(
-            [part[:, : self.shots] for part in parts] + [part[:, self.shots :] for part in parts], axis=1
-        )
+        parts = [of_class[pieces.draw(count)] for of_class, pieces in self._parts]
+        support, queries = zip(*(np.split(part, [self.shots], axis=1) for part in parts), strict=True)
+        return np.concatenate([*support, *queries], axis=1)
 
 
 class Pieces:
@@ -103,16 +99,10 @@ class Pieces:
 
     def _after(self, unfinished: IntArray, order: IntArray) -> IntArray:
         """Return `order` with the examples of the unfinished piece behind those that complete it."""
-        free, later = np.ones((2, self._size), dtype=np.bool_)
+        free = np.ones(self._size, dtype=np.bool_)
         free[unfinished] = False
         completing = np.flatnonzero(free[order])[: self._length - len(unfinished)]
-        later[completing] = False
-        return np.concatenate([order[completing], order[later]])
-
-
-def mask_stream(seed: int, epoch: int) -> np.random.Generator:
-    """Return the generator of one epoch's dropout (0-based), from ``model_randomness``."""
-    return stream(seed, "episode_dropout", str(epoch))
+        return np.concatenate([order[completing], np.delete(order, completing)])
 
 
 @dataclass(frozen=True)
@@ -159,10 +149,6 @@ class Draws:
         return cls(cell, split, episodes, adaptation, weights)
 
 
-Tell: TypeAlias = Callable[[Draws, int, FloatArray], bool]
-"""``tell(cell, epoch, validation_logits)`` -> whether its training is to end; epochs count from 0."""
-
-
 @dataclass(frozen=True)
 class Trained:
     """What the training of a cell leaves.
@@ -182,7 +168,11 @@ class Trained:
 
 
 def train(
-    drawn: Sequence[Draws], learner: Learner, features: FloatArray, device: str, tell: Tell | None = None
+    drawn: Sequence[Draws],
+    learner: Learner,
+    features: FloatArray,
+    device: str,
+    tell: Callable[[Draws, int, FloatArray], bool] | None = None,
 ) -> list[Trained]:
     """Train the cells of a chunk together, adapt and evaluate them.
 
@@ -197,8 +187,9 @@ def train(
     device
         Where they are trained.
     tell
-        If it is given, cells are adapted and evaluated on their validation part after every epoch, too, and one that
-        it wants to end leaves the stack; the others continue without it.
+        ``tell(cell, epoch, validation_logits)`` -> whether its training is to end; epochs count from 0. If it is given,
+        cells are adapted and evaluated on their validation part after every epoch, too, and one that it wants to end
+        leaves the stack; the others continue without it.
     """
     epochs = learner.settings.epochs
     parts = [part for draws in drawn for part in (draws.split.train, draws.split.validation, draws.split.test)]
@@ -215,18 +206,14 @@ def train(
         last = epoch + 1 == epochs or not np.isfinite(values).all(axis=1).any()
         if tell is None and not last:
             continue
-        validation_logits = _adapted(learner, stack, cells, [draws.split.validation for draws in cells], rows)
-        should_end = [
-            tell is not None and tell(draws, epoch, logits)
-            for draws, logits in zip(cells, validation_logits, strict=True)
-        ]
-        going = [place for place, end in enumerate(should_end) if not end and not last]
+        validated = _adapted(learner, stack, cells, [draws.split.validation for draws in cells], rows)
+        told = [tell is not None and tell(draws, epoch, logits) for draws, logits in zip(cells, validated, strict=True)]
+        going = [place for place, is_told in enumerate(told) if not is_told and not last]
         if len(going) == len(running):
             continue
-        test_logits = _adapted(learner, stack, cells, [draws.split.test for draws in cells], rows)
+        tested = _adapted(learner, stack, cells, [draws.split.test for draws in cells], rows)
         for place in set(range(len(running))).difference(going):
-            number = running[place]
-            trained[number] = Trained(np.stack(losses[number]), test_logits[place], validation_logits[place])
+            trained[running[place]] = Trained(np.stack(losses[running[place]]), tested[place], validated[place])
         if not going:
             break
         stack, running = stack.select(going), [running[place] for place in going]
@@ -243,29 +230,12 @@ def _epoch(stack: Stack, epoch: int, drawn: Sequence[Draws], learner: Learner, r
     places = rows.places(positions.reshape(cells, recipe.steps, recipe.tasks, -1))
     seeds = [draws.cell.seeds["model_randomness"] for draws in drawn]
     shape = recipe.tasks, len(each), recipe.hidden_units
-    drops = _masks(seeds, epoch, recipe.steps, shape, recipe.dropout, stack.w1) if recipe.dropout else repeat(None)
+    drawn_on = ("episode_dropout", str(epoch)), recipe.steps, shape, recipe.dropout, stack.w1
+    drops = cell_dropout(seeds, *drawn_on) if recipe.dropout else repeat(None)
     losses, memory = [], rows.empty(cells * recipe.tasks * len(each))
     for step, masks in zip(range(recipe.steps), drops, strict=False):
         losses.append(learner.step(stack, rows.at(places[:, step], memory), labels, masks))
     return torch.stack(losses, dim=1).double().cpu().numpy()
-
-
-def _masks(
-    seeds: Sequence[int], epoch: int, steps: int, shape: tuple[int, ...], dropout: float, like: torch.Tensor
-) -> Iterator[torch.Tensor]:
-    """Yield the factors of dropout of each step of every cell: (B, *shape), of the type and on the device of `like`."""
-    if like.device.type in device_draws.NUMPY:
-        streams = [mask_stream(seed, epoch) for seed in seeds]
-        for _ in range(steps):
-            factors = [dropout_factors(generator, shape, dropout) for generator in streams]
-            yield torch.from_numpy(np.stack(factors)).to(like)
-        return
-    starts, size = [stream_seed(seed, "episode_dropout", str(epoch)) for seed in seeds], int(np.prod(shape))
-    together = max(1, _DRAWN // (size * len(seeds)))
-    for first in range(0, steps, together):
-        count = min(together, steps - first)
-        drawn = device_draws.dropout_factors(starts, first * size, (count, *shape), dropout, str(like.device))
-        yield from drawn.to(like.dtype).unbind(1)
 
 
 @torch.inference_mode()

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 import torch
 
-from mlflow_l3d.approaches.stacked.stack import Stack
-
 
 class Buffers:
     """Tensors by name, made again only when a size changes: fresh memory costs more than what is written to it."""
@@ -50,7 +48,7 @@ class Path:
     logs
         (N, S, C) each: logarithm of the softmax.
     gram
-        (N, S, S): K_ss = X_s X_s'; None for one step, which does not need it.
+        (N, S, S): K_ss = X_s X_s'; empty for one step, which does not need it.
     """
 
     hidden: list[torch.Tensor]
@@ -60,7 +58,7 @@ class Path:
     biases: list[torch.Tensor]
     total: torch.Tensor
     logs: list[torch.Tensor]
-    gram: torch.Tensor | None
+    gram: torch.Tensor
 
 
 def descend(
@@ -94,16 +92,15 @@ def descend(
     weights, biases = per_task(w2, n // len(w2), buffers)
     back = buffers.empty("back", z, n, examples, units)
     total = buffers.empty("total", z, n, examples, units)
-    gram = None
+    gram = buffers.empty("gram", z, n, examples, examples) if steps > 1 else z.new_empty(0)
     if steps > 1:
-        gram = torch.bmm(x, x.transpose(1, 2), out=buffers.empty("gram", z, n, examples, examples))
+        torch.bmm(x, x.transpose(1, 2), out=gram)
     path = Path([], [], [], [weights], [biases], total, [], gram)
     for step in range(steps):
         h = buffers.empty(f"hidden {step}", z, n, examples, units)
         if step == 0:
             torch.clamp_min(z, 0, out=h)
         else:
-            assert gram is not None
             torch.baddbmm(z, gram, total, alpha=-learning_rate, out=h).clamp_min_(0)
         if mask is not None:
             h.mul_(mask)
@@ -156,26 +153,6 @@ def losses(log_probabilities: torch.Tensor, targets: torch.Tensor) -> torch.Tens
 def one_hot(labels: torch.Tensor, classes: int, like: torch.Tensor) -> torch.Tensor:
     """Return labels (..., n) as one-hot rows (..., n, C) of the type of `like`."""
     return like.new_zeros(*labels.shape, classes).scatter_(-1, labels.unsqueeze(-1), 1.0)
-
-
-def adapted(
-    stack: Stack, x_s: torch.Tensor, labels_s: torch.Tensor, x: torch.Tensor, learning_rate: float, steps: int
-) -> torch.Tensor:
-    """Return the logits of `x` after gradient steps on the adaptation sets.
-
-    Parameters
-    ----------
-    stack, x_s, labels_s, x
-        See :meth:`~mlflow_l3d.approaches.meta_learning.learner.Learner.adapted_logits`.
-    learning_rate, steps
-        Of the base optimiser.
-    """
-    if steps == 0:
-        return predict(stack.w1, *per_task(stack.w2, 1, Buffers()), x)
-    targets = one_hot(labels_s, stack.classes, x_s)
-    path = descend(x_s, torch.bmm(x_s, stack.w1), stack.w2, targets, None, learning_rate, steps, Buffers())
-    w1 = torch.baddbmm(stack.w1, x_s.transpose(1, 2), path.total, alpha=-learning_rate)
-    return predict(w1, path.weights[-1], path.biases[-1], x)
 
 
 def predict(w1: torch.Tensor, weights: torch.Tensor, biases: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

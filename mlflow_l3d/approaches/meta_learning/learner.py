@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import torch
 
-from mlflow_l3d.approaches.meta_learning.inner import Buffers, losses, one_hot, through
+from mlflow_l3d.approaches.meta_learning.inner import Buffers, descend, losses, one_hot, per_task, predict, through
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.stacked.stack import Stack
 
@@ -41,11 +41,10 @@ class Learner(ABC):
         `targets`, one-hot, of shape (N, n, C), and `mask` of shape (N, n, H).
         """
 
-    @abstractmethod
     def adapted_logits(self, stack: Stack, x_s: torch.Tensor, labels_s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Adapt each cell to a support set and return the logits of other examples; the stack stays as it is.
 
-        Dropout is off, in adaptation and in prediction.
+        By default by steps of SGD. Dropout is off, in adaptation and in prediction.
 
         Parameters
         ----------
@@ -61,6 +60,13 @@ class Learner(ABC):
         torch.Tensor
             Shape (B, n, C).
         """
+        rate, steps = self.settings.inner_learning_rate, self.settings.adaptation_steps
+        if steps == 0:
+            return predict(stack.w1, *per_task(stack.w2, 1, Buffers()), x)
+        targets = one_hot(labels_s, stack.classes, x_s)
+        path = descend(x_s, torch.bmm(x_s, stack.w1), stack.w2, targets, None, rate, steps, Buffers())
+        w1 = torch.baddbmm(stack.w1, x_s.transpose(1, 2), path.total, alpha=-rate)
+        return predict(w1, path.weights[-1], path.biases[-1], x)
 
     def bytes_per_cell(self, inputs: int, hidden: int, classes: int, tasks: int, examples: int) -> float:
         """Return the bytes in float32 that a cell holds in a step: weights, state, gradient, examples, buffers.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +21,10 @@ from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.metrics.classification import f1_macro
 from mlflow_l3d.tasks.base import Task
 
-LEARNERS: Final[Mapping[str, type[Learner]]] = {"protonet": ProtoNet, "maml": Maml, "fomaml": Maml, "reptile": Reptile}
-"""Name -> class."""
-
 
 def learner_of(settings: Recipe) -> Learner:
     """Return the learner that complete hyperparameters describe."""
-    return LEARNERS[settings.learner](settings)
+    return {"protonet": ProtoNet, "reptile": Reptile}.get(settings.learner, Maml)(settings)
 
 
 def outcome_of(draws: Draws, trained: Trained, task: Task, classes: Sequence[int]) -> Outcome:
@@ -67,16 +63,14 @@ def outcome_of(draws: Draws, trained: Trained, task: Task, classes: Sequence[int
     scores[:, numbers] = np.exp(log_softmax(test.astype(np.float64), axis=1))
     epochs = losses.mean(axis=1)
     metrics = {"diverged_step": float(diverged)}
-    if not diverged:
-        metrics["train_loss"] = float(epochs[-1])
-    elif diverged > 1:
-        metrics["train_loss"] = float(losses.reshape(-1)[diverged - 2])
+    if diverged != 1:
+        metrics["train_loss"] = float(losses.reshape(-1)[diverged - 2] if diverged else epochs[-1])
     if len(validation):
         places = np.searchsorted(numbers, task.labels[draws.split.validation])
         log_likelihoods = log_softmax(validation.astype(np.float64), axis=1)
         metrics["validation_f1_macro"] = f1_macro(places, validation.argmax(axis=1), len(numbers))
         metrics["validation_loss"] = float(-log_likelihoods[np.arange(len(places)), places].mean())
-    curves = {"train_loss": [float(value) for value in epochs if np.isfinite(value)]}
+    curves = {"train_loss": epochs[np.isfinite(epochs)].tolist()}
     predicted = numbers[test.argmax(axis=1)]
     return answered(draws.cell.key, task, draws.split.test, predicted, scores, metrics=metrics, curves=curves)
 
@@ -121,15 +115,9 @@ class MetaSession(StackedSession[Draws]):
         """Return the outcomes; the work of a cell is the number of epochs that it was trained."""
         tell = None if self.on_epoch_end is None else self._told
         trained = train(drawn, self.learner, self.features, self.device, tell)
-        outcomes = [outcome_of(*each, self.task, self.classes) for each in zip(drawn, trained, strict=True)]
-        return [(outcome, float(len(training.losses))) for outcome, training in zip(outcomes, trained, strict=True)]
+        pairs = zip(drawn, trained, strict=True)
+        return [(outcome_of(draws, left, self.task, self.classes), len(left.losses)) for draws, left in pairs]
 
     def _told(self, own: Draws, epoch: int, validation: FloatArray) -> bool:
         labels = np.searchsorted(self.classes, self.task.labels[own.split.validation])
         return should_stop(self.on_epoch_end, own.cell.key, epoch, validation, labels)
-
-
-def unusable(features: FloatArray) -> int:
-    """Return how many rows of `features` hold nan or inf; memory stays small however many rows there are."""
-    blocks = (features[start : start + 8192] for start in range(0, len(features), 8192))
-    return sum(int((~np.isfinite(block).all(axis=1)).sum()) for block in blocks)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
-import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +12,7 @@ from typing import Final
 
 from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, OTHER_KINDS, Command
 from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of, listed, run
-from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, warn_once, with_predictions
+from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, read, warn_once
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.own_parameters import ProjectParameters
 from mlflow_l3d.approaches.project import store
@@ -60,19 +58,16 @@ def reseeding_variables(seeds: Mapping[str, int], folder: Path) -> dict[str, str
     seeds
         Function, one of :data:`SEEDED` -> what is added to each seed that it is given. It is called once before.
     folder
-        Created here.
+        That of a run.
     """
     if not seeds:
         return {}
-    folder.mkdir()
     (folder / "sitecustomize.py").write_text(_FIRST, encoding="utf-8")
     return {"PYTHONPATH": str(folder), _VARIABLE: json.dumps(dict(seeds)), "PYTHONHASHSEED": "0"}
 
 
 _MEGABYTE: Final = 10**6
 _OTHER_EXPERIMENT: Final = "active experiment ID does not match environment run ID"
-
-_log = logging.getLogger(__name__)
 
 
 class Project(Command):
@@ -146,7 +141,6 @@ class Project(Command):
         ParameterError
             If the project, its entry point or a parameter of it is not there.
         """
-        del model
         place, _ = self._project(hyperparameters)
         named = {**self.template.files(), **self.template.more_files(listed(hyperparameters["files"]))}
         files = {"project": place.files, "named": [(Path(name).name, content) for name, content in named.items()]}
@@ -173,10 +167,8 @@ class Project(Command):
             point = entry_point(place.folder, self.entry_point)
             point.check([name for name in self.given if name not in SEEDED])
             if point.environment and env_manager == LOCAL:
-                makes = "hyperparameters.env_manager=virtualenv, uv or conda makes its own"
-                _log.warning(
-                    "%s asks for %s, and runs in this environment; %s", public_text(self.uri), point.environment, makes
-                )
+                asks = f"{public_text(self.uri)} asks for {point.environment}, and runs in this environment"
+                warn_once(f"{asks}; hyperparameters.env_manager=virtualenv, uv or conda makes its own")
             self._found[version, env_manager] = place, point
         return self._found[version, env_manager]
 
@@ -191,31 +183,31 @@ class Project(Command):
         place, point = self._project(hyperparameters)
         inherited = {**environment(listed(hyperparameters["environment"])), **place.environment}
         empty = store.template(cache_folder() / "projects" / f"store-{place.mlflow}.db", inherited)
-        folder = Path(tempfile.mkdtemp(prefix="l3d-project-"))
-        try:
+        with tempfile.TemporaryDirectory(prefix="l3d-project-", ignore_cleanup_errors=True) as place_of_run:
+            folder = Path(place_of_run)
             copy, output = folder / "project", folder / "artifacts"
             copy.mkdir()
             output.mkdir()
             linked = place.copy(copy)
             tracking = store.fresh(empty, folder, output, str(hyperparameters["experiment"]))
             values = self._values(seeds, output, point)
-            reseeded = reseeding_variables(
-                {name: int(values[name]) for name in SEEDED if name in values}, folder / "seeds"
-            )
+            reseeded = reseeding_variables({name: int(values[name]) for name in SEEDED if name in values}, folder)
             line = point.line({name: value for name, value in values.items() if name not in SEEDED})
-            _run(line, copy, {**inherited, **tracking, **reseeded})
+            try:  # MLflow, too, gives the line to bash
+                run(["bash", "-c", line], copy, {**inherited, **tracking, **reseeded})
+            except L3DError as error:
+                if _OTHER_EXPERIMENT not in str(error):
+                    raise
+                advice = "the project sets an experiment in its code: name it, hyperparameters.experiment=NAME"
+                raise L3DError(advice) from None
             place.check(linked)
             logged, metrics = store.logged(folder, tracking["MLFLOW_RUN_ID"])
-            written = with_predictions(output, metrics, OTHER_KINDS.get(str(hyperparameters["classes"]), ""))
-            if written.predictions is None and not metrics:
-                raise L3DError(
-                    written.unused
-                    or f"the project logged no metric where MLflow leads it, and no {' or '.join(PREDICTIONS)}"
-                )
+            written = read(output, OTHER_KINDS.get(str(hyperparameters["classes"]), ""), metrics)
+            if not len(written.ids) and not metrics:
+                nothing = f"the project logged no metric where MLflow leads it, and no {' or '.join(PREDICTIONS)}"
+                raise L3DError(written.unused or nothing)
             warn_once(written.unused)
             artifacts, left_out = store.artifacts(output, float(hyperparameters["artifacts"]) * _MEGABYTE, PREDICTIONS)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
         tags = {**logged.tags, store.LEFT_OUT: ", ".join(left_out)} if left_out else logged.tags
         params = {**{name: public_value(name, value) for name, value in _public(values).items()}, **logged.params}
         return replace(written, logged=replace(logged, params=params, tags=tags, artifacts=artifacts))
@@ -224,19 +216,10 @@ class Project(Command):
         """Return the parameters of one run; files that are named from here have whole paths."""
         places = {**{name: seeds[name] % HIGHEST_SEED for name in self.factors}, OUTPUT: output, HERE: self.here}
         values = {name: value.format_map(places) for name, value in self.given.items()}
-        located = {name: str((self.here / value).resolve()) for name, value in values.items() if name in point.paths}
-        return {**values, **{name: path for name, path in located.items() if Path(path).exists()}}
-
-
-def _run(line: str, folder: Path, environment: Mapping[str, str]) -> None:
-    """Run what MLproject declares: a line for a shell, which MLflow gives to bash, too; values in it are quoted."""
-    try:
-        run(["bash", "-c", line], folder, environment)
-    except L3DError as error:
-        if _OTHER_EXPERIMENT not in str(error):
-            raise
-        advice = "the project sets an experiment in its code: name it, hyperparameters.experiment=NAME"
-        raise L3DError(advice) from None
+        for name in point.paths & {*values}:
+            if (path := (self.here / values[name]).resolve()).exists():
+                values[name] = str(path)
+        return values
 
 
 def _public(values: Mapping[str, str]) -> dict[str, str]:

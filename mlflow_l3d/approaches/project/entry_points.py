@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,22 +25,22 @@ class EntryPoint:
         Name of the project; empty if it has none.
     command
         A line for a shell, with ``{parameter}``.
+    environment
+        File that says which environment the project wants; empty if none does.
     defaults
         Parameter -> its default; None if it must be given.
     paths
         Parameters that are files.
     is_script
         Whether it is a file that no MLproject declares, and takes any parameter as an option.
-    environment
-        File that says which environment the project wants; empty if none does.
     """
 
     project: str
     command: str
+    environment: str
     defaults: Mapping[str, str | None] = field(default_factory=dict)
     paths: frozenset[str] = frozenset()
     is_script: bool = False
-    environment: str = ""
 
     def check(self, given: Sequence[str]) -> None:
         """Raise if a parameter is given that is not declared, or one without a default is not given.
@@ -81,31 +81,26 @@ def entry_point(folder: Path, name: str) -> EntryPoint:
         If it is not there, or MLproject cannot be read.
     """
     document = _document(folder)
-    project = str(document.get("name") or "")
-    declared = document.get("entry_points") or {}
+    project, declared = str(document.get("name") or ""), document.get("entry_points") or {}
     if document.get("docker_env"):
         raise ParameterError("uri", folder.name, "runs in a container, which approach=project does not start")
     environment = next((str(document[each]) for each in _ENVIRONMENTS if document.get(each)), "")
-    if name in declared:
-        return replace(_declared(project, name, declared[name]), environment=environment)
-    interpreter = _INTERPRETERS.get(Path(name).suffix)
-    if interpreter is not None and (folder / name).is_file():
-        return EntryPoint(project, f"{interpreter} {shlex.quote(name)}", is_script=True, environment=environment)
-    raise unknown_name("entry_point", name, declared, "a .py or .sh file of the project, or one of")
-
-
-def _declared(project: str, name: str, content: Any) -> EntryPoint:
+    if name not in declared:
+        interpreter = _INTERPRETERS.get(Path(name).suffix)
+        if interpreter is None or not (folder / name).is_file():
+            raise unknown_name("entry_point", name, declared, "a .py or .sh file of the project, or one of")
+        return EntryPoint(project, f"{interpreter} {shlex.quote(name)}", environment, is_script=True)
     try:
+        command = str(declared[name]["command"])
         parameters = {
-            str(key): declared if isinstance(declared, Mapping) else {"type": declared}
-            for key, declared in (content.get("parameters") or {}).items()
+            str(key): each if isinstance(each, Mapping) else {"type": each}
+            for key, each in (declared[name].get("parameters") or {}).items()
         }
-        command = str(content["command"])
     except (AttributeError, KeyError, TypeError) as error:
         raise ParameterError("entry_point", name, f"is not declared as MLflow declares one ({error!r})") from None
     defaults = {key: None if (value := each.get("default")) is None else str(value) for key, each in parameters.items()}
     paths = frozenset(key for key, each in parameters.items() if each.get("type") == "path")
-    return EntryPoint(project, command, defaults, paths)
+    return EntryPoint(project, command, environment, defaults, paths)
 
 
 def _document(folder: Path) -> Mapping[str, Any]:

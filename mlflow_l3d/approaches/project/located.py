@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from mlflow_l3d.approaches.command.folder import walk
+from mlflow_l3d.approaches.command.folder import Stamps, file_stamp, walk
 from mlflow_l3d.approaches.command.template import run
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -54,30 +54,26 @@ class Located:
     files: Mapping[str, str]
     mlflow: str
 
-    def copy(self, target: Path) -> dict[str, tuple[int, int]]:
-        """Copy the files for one run; return the size and the time of each large one, which is a link."""
+    def copy(self, target: Path) -> Stamps:
+        """Copy the files for one run; return what changes if one of the large ones is written to, which are links."""
         linked = {}
         for name in self.files:
             source, place = self.folder / name, target / name
             place.parent.mkdir(parents=True, exist_ok=True)
             if source.stat().st_size > _LARGE:
-                linked[name] = _state(source)
+                linked[name] = file_stamp(source.stat())
                 place.symlink_to(source)
             else:
                 shutil.copy(source, place)
         return linked
 
-    def check(self, linked: Mapping[str, tuple[int, int]]) -> None:
+    def check(self, linked: Stamps) -> None:
         """Raise L3DError if a run wrote to a file that it was given a link to: other runs have it, too."""
-        for name, state in linked.items():
-            if _state(self.folder / name) != state:
-                what = f"the project writes to {name}, in your folder: files above 1 MB are links that all runs share"
-                raise L3DError(f"{what}. Let it write to a file of its own.")
-
-
-def _state(file: Path) -> tuple[int, int]:
-    status = file.stat()
-    return status.st_size, status.st_mtime_ns
+        for name, stamp in linked.items():
+            if file_stamp((self.folder / name).stat()) != stamp:
+                what = f"the project writes to {name}, in your folder"
+                fix = "Let it write to a file of its own."
+                raise L3DError(f"{what}: files above 1 MB are links that all runs share. {fix}")
 
 
 def located(uri: str, version: str, env_manager: str, here: Path, cache: Path) -> Located:
@@ -114,7 +110,7 @@ def located(uri: str, version: str, env_manager: str, here: Path, cache: Path) -
         folder = (folder / inside).resolve()
         if not folder.is_dir():
             raise ParameterError("uri", uri, f"has no folder {inside}")
-        return Located(folder, _this_environment(), hashes(folder), _version())
+        return Located(folder, _this_environment(), hashes(folder), metadata.version("mlflow-skinny"))
     return _by_mlflow(f"{folder.resolve()}{sign}{inside}" if is_here else uri, uri, version, env_manager, cache)
 
 
@@ -147,9 +143,8 @@ def _by_mlflow(address: str, uri: str, version: str, env_manager: str, cache: Pa
             with suppress(OSError):  # another process was first
                 partial.rename(place)
             shutil.rmtree(partial, ignore_errors=True)
-    if env_manager == LOCAL:
-        return Located(place, environment, files, _version())
-    return Located(place, environment, files, content_key({"PATH": environment["PATH"].split(os.pathsep)[0]}))
+    its_own = content_key({"PATH": environment["PATH"].split(os.pathsep)[0]})
+    return Located(place, environment, files, metadata.version("mlflow-skinny") if env_manager == LOCAL else its_own)
 
 
 def hashes(folder: Path) -> dict[str, str]:
@@ -161,7 +156,3 @@ def hashes(folder: Path) -> dict[str, str]:
 def _this_environment() -> dict[str, str]:
     """Return the variables with which ``python`` is the interpreter that this one runs in."""
     return {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])}
-
-
-def _version() -> str:
-    return metadata.version("mlflow-skinny")

@@ -7,7 +7,6 @@ equal those of MLflow 1 to 3; importing MLflow in every worker would take longer
 
 from __future__ import annotations
 
-import math
 import shutil
 import sqlite3
 from collections.abc import Mapping
@@ -82,25 +81,19 @@ def logged(folder: Path, run_id: str) -> tuple[Logged, dict[str, float]]:
     """
     with closing(sqlite3.connect(folder / STORE)) as tables:
 
-        def rows(query: str) -> list[Any]:
-            return tables.execute(f"SELECT {query} WHERE run_uuid = ?", (run_id,)).fetchall()
+        def rows(query: str, more: str = "") -> list[Any]:
+            return tables.execute(f"SELECT {query} WHERE run_uuid = ? {more}", (run_id,)).fetchall()
 
         if (status := rows("status FROM runs")[0][0]) in {"FAILED", "KILLED"}:
             raise L3DError(f"the project ended its run as {status}, though its exit status was 0")
-        latest = {name: float(value) for name, value, nan in rows("key, value, is_nan FROM latest_metrics") if not nan}
-        history = rows("key, value, timestamp, step FROM metrics")
+        last = dict(rows("key, value FROM latest_metrics", "AND NOT is_nan"))
+        history = rows("key, value, timestamp, step FROM metrics", "AND NOT is_nan ORDER BY key, step, timestamp")
         params, tags = (
             {name: public_value(name, value) for name, value in rows(f"key, value FROM {table}")}
             for table in ("params", "tags")
         )
-    last = {name: value for name, value in latest.items() if math.isfinite(value)}
-    metrics = [
-        (str(name), float(value), int(time), int(step))
-        for name, value, time, step in sorted(history, key=lambda row: (row[0], row[3], row[2]))
-        if name in last and math.isfinite(value)
-    ]
     tags = {name: value for name, value in tags.items() if not name.startswith(_OURS)}
-    return Logged(params, tags, metrics), last
+    return Logged(params, tags, [row for row in history if row[0] in last]), last
 
 
 def artifacts(folder: Path, most: float, without: tuple[str, ...]) -> tuple[dict[str, bytes], list[str]]:

@@ -6,8 +6,8 @@ A step of a small batch is some hundred kernels, which a GPU computes sooner tha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,10 +15,8 @@ import torch
 
 from mlflow_l3d.approaches.failures import is_out_of_memory, one_line
 from mlflow_l3d.approaches.finetuning.full.stacked import Weights
-from mlflow_l3d.approaches.finetuning.kinds import each_loss, wanted
-from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.models.tokens import Tokens, batches
-from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.approaches.finetuning.kinds import loss_of, wanted
+from mlflow_l3d.approaches.models.tokens import batches
 from mlflow_l3d.tasks.settings import IntArray
 
 WIDTHS: Final = 8  # most lengths to which batches are padded: each is a graph of its own
@@ -50,37 +48,16 @@ class GraphedSteps:
 
     Parameters
     ----------
-    task, inputs
-        The data, and its tokens.
-    recipe
-        Complete hyperparameters.
-    device
-        Where the model is.
-    part
-        Examples that are computed together; a step adds the gradients of all its parts.
-    logits
-        Function from the model's inputs, as a mapping, to logits, shape (b, C), as the model trains.
-    placed
-        Function that returns the block in which a part is computed, forward and backward.
+    session
+        A :class:`~mlflow_l3d.approaches.finetuning.full.session.FullSession`; how many examples it computes together
+        when this is made holds for all steps.
     capture
         Whether steps are replayed; else each is computed as it comes, with the same shapes and draws.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        inputs: Tokens,
-        recipe: Recipe,
-        device: str,
-        part: int,
-        logits: Callable[[Mapping[str, torch.Tensor]], torch.Tensor],
-        placed: Callable[[], AbstractContextManager[None]],
-        *,
-        capture: bool,
-    ) -> None:
-        self.task, self.inputs, self.recipe, self.device, self.part = task, inputs, recipe, device, part
-        self.capture = capture
-        self._logits, self._placed = logits, placed
+    def __init__(self, session: Any, *, capture: bool) -> None:
+        self.session, self.recipe, self.inputs, self.device = session, session.recipe, session.inputs, session.device
+        self.capture, self.part, device = capture, session.batch, session.device
         self._rate, self._total = torch.zeros((), device=device), torch.zeros((), device=device)
         self._graphs: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Batch]] = {}
         self._pool: Any = None
@@ -128,17 +105,15 @@ class GraphedSteps:
         step = -(-self.recipe.max_length // (16 * WIDTHS)) * 16
         width = min(-(-int(self.inputs.lengths[group].max()) // step) * step, self.recipe.max_length)
         shares = torch.where(torch.arange(rows) < len(group), 1 / len(group), 0.0)
-        return Batch(self.inputs.stacked(filled, width), wanted(self.task, filled, "cpu"), shares)
+        return Batch(self.inputs.stacked(filled, width), wanted(self.session.task, filled, "cpu"), shares)
 
     def _on_device(self, steps: Sequence[Batch]) -> list[Batch]:
         """Return batches on the device, copied there together: the host need not wait in each step."""
-        columns: list[list[torch.Tensor]] = []
+        columns = []
         for tensors in zip(*steps, strict=True):
-            whole, begin = torch.cat([tensor.flatten() for tensor in tensors]).to(self.device), 0
-            columns.append([])
-            for tensor in tensors:
-                columns[-1].append(whole[begin : begin + tensor.numel()].view(tensor.shape))
-                begin += tensor.numel()
+            whole = torch.cat([tensor.flatten() for tensor in tensors]).to(self.device)
+            pieces = torch.split(whole, [tensor.numel() for tensor in tensors])
+            columns.append([piece.view(tensor.shape) for piece, tensor in zip(pieces, tensors, strict=True)])
         return [Batch(*tensors) for tensors in zip(*columns, strict=True)]
 
     def _take(self, batch: Batch) -> None:
@@ -220,7 +195,8 @@ class GraphedSteps:
         for begin in range(0, len(batch.labels), self.part):
             part = slice(begin, begin + self.part)
             shares = batch.shares[part]
-            with self._placed():
-                losses = each_loss(self._logits(self.inputs.named(batch.inputs[:, part])), batch.labels[part])
+            with self.session.placed():
+                logits = self.session.training_logits(self.inputs.named(batch.inputs[:, part]))
+                losses = loss_of(logits, batch.labels[part], "none")
                 torch.autograd.backward(losses, shares)
             self._total += (losses.detach() * (shares > 0)).sum()

@@ -54,11 +54,6 @@ class DecoderWithHead(torch.nn.Module):
         width = getattr(text, "word_embed_proj_dim", None) or text.hidden_size
         self.score = torch.nn.Linear(width, outputs, bias=False, device=base.device, dtype=torch.float32)
 
-    @property
-    def device(self) -> torch.device:
-        """Where it computes."""
-        return self.score.weight.device
-
     def get_input_embeddings(self) -> Any:
         """Return the module that turns token numbers into vectors."""
         return self.base.get_input_embeddings()

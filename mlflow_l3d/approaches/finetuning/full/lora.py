@@ -145,23 +145,19 @@ def targets(model: Any, recipe: Recipe, head: Sequence[str]) -> list[str]:
 
     kinds: tuple[type[Any], ...] = (torch.nn.Linear, Conv1D)
     owners = {name.rpartition(".")[0] for name in head}
-    linear = {
-        name: name.rpartition(".")[2]
-        for name, module in model.named_modules()
-        if isinstance(module, kinds) and name not in owners
-    }
-    last_parts = sorted(set(linear.values()))
+    modules = [name for name, module in model.named_modules() if isinstance(module, kinds)]
+    linear = [name for name in modules if name not in owners]
+    last_parts = sorted({name.rpartition(".")[2] for name in linear})
     some = f"Use some of: {', '.join(last_parts[:12])}{', ...' if len(last_parts) > 12 else ''}."
     usual = (names for names in QUERY_AND_VALUE if set(names) <= set(last_parts))
     chosen: Sequence[str] = recipe.targets or next(usual, ())
     if not chosen:
         allowed = "query and value have none of the usual names in this model"
         raise ParameterError("hyperparameters.lora_targets", "auto", allowed, some)
-    named = {name: [full for full in linear if f".{full}".endswith(f".{name}")] for name in chosen}
-    for name, matches in named.items():
-        if not matches:
+    for name in chosen:
+        if not any(f".{full}".endswith(f".{name}") for full in linear):
             raise ParameterError("hyperparameters.lora_targets", name, "names no linear layer of the model", some)
-    return [full for full in linear if any(full in matches for matches in named.values())]
+    return [full for full in linear if f".{full}".endswith(tuple(f".{name}" for name in chosen))]
 
 
 def attach(model: Any, recipe: Recipe, head: Sequence[str], keys: Keys) -> list[str]:
@@ -190,15 +186,10 @@ def attach(model: Any, recipe: Recipe, head: Sequence[str], keys: Keys) -> list[
 
     names = targets(model, recipe, head)
     modules = dict(model.named_modules())
-    settings: dict[str, Any] = {
-        "r": recipe.lora_r,
-        "lora_alpha": recipe.lora_alpha,
-        "lora_dropout": recipe.lora_dropout,
-        "target_modules": names,
-        # Layers of GPT-2 keep their weight the other way round.
-        "fan_in_fan_out": not all(isinstance(modules[name], torch.nn.Linear) for name in names),
-    }
-    inject_adapter_in_model(LoraConfig(**settings), model)
+    # Layers of GPT-2 keep their weight the other way round.
+    transposed = not all(isinstance(modules[name], torch.nn.Linear) for name in names)
+    scale = {"r": recipe.lora_r, "lora_alpha": recipe.lora_alpha, "lora_dropout": recipe.lora_dropout}
+    inject_adapter_in_model(LoraConfig(**scale, target_modules=names, fan_in_fan_out=transposed), model)
     if recipe.lora_dropout:
         for module in [module for module in model.modules() if hasattr(module, "lora_dropout")]:
             for name in module.lora_dropout:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
-from torch.optim import Optimizer
 
 from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.finetuning import training
@@ -27,6 +26,7 @@ from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.models.sharing import lent, release
 from mlflow_l3d.approaches.models.tokens import batches
 from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.cells.factors import stream_seed
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
@@ -62,20 +62,18 @@ class FullSession(CourseSession[Course]):
         self.recipe, self.loaded, self.model = recipe, loaded, loaded.model
         # The session holds the model as long as it holds the tokens, so no other object has its id.
         key = ("tokens", id(loaded), task.fingerprint, task.kind, recipe.max_length, recipe.truncation)
-        cut, decoder = recipe.truncation, loaded.decoder
-        self.inputs = lent(
-            key, lambda: inputs_of(task, loaded.tokenizer, recipe.max_length, truncation=cut, decoder=decoder)
-        )
+        self.inputs = lent(key, lambda: inputs_of(task, loaded.tokenizer, recipe, decoder=loaded.decoder))
         self.apart = not loaded.decoder and not type(self.model).__name__.endswith("ForMultipleChoice")
         self.batch = recipe.batch_size
         self.width = 1 if task.form.has_numbers else len(task.class_names)
         self.cells_at_once = recipe.lora_cells
-        self.places = Places(self.model, recipe.lora_cells) if recipe.lora_cells > 1 else None
+        if recipe.lora_cells > 1:
+            self.places = Places(self.model, recipe.lora_cells)
         self._compared = False
-        self._placed: Callable[[], AbstractContextManager[None]] = nullcontext
+        self.placed: Callable[[], AbstractContextManager[None]] = nullcontext
         self._steps: GraphedSteps | None = None
         if loaded.dtype is torch.bfloat16 and not loaded.adapters:
-            self._placed = lent(("rounded", id(loaded)), lambda: RoundedLayers(self.model)).placed
+            self.placed = lent(("rounded", id(loaded)), lambda: RoundedLayers(self.model)).placed
         self._begin_steps()
 
     def _begin_steps(self) -> None:
@@ -83,10 +81,9 @@ class FullSession(CourseSession[Course]):
         kind = torch.device(self.device).type
         if kind in BY_PYTHON or self.loaded.adapters:
             return
-        shared = self.task, self.inputs, self.recipe, self.device, self.batch, self._training_logits, self._placed
         # Activations that are computed twice draw their dropout again, which a graph cannot.
         capture = kind == "cuda" and not self.recipe.gradient_checkpointing and self.batch == self.recipe.batch_size
-        self._steps = GraphedSteps(*shared, capture=capture)
+        self._steps = GraphedSteps(self, capture=capture)
 
     def draw(self, cell: Cell) -> Course:
         """Return a cell before its training."""
@@ -135,38 +132,26 @@ class FullSession(CourseSession[Course]):
         (course,), weights, soup = courses, SingleWeights(self.model), SingleWeights(self.model)
         for number, members in training.soups(courses, self.recipe):
             self._start(course.cell.seeds["model_initialisation"])
-            self._fit(members, weights)
+            self.fit(members, weights)
             if self.recipe.soup > 1:
                 soup.keep(0, number + 1)
         soup.end(0, best=self.recipe.soup > 1)
-        return [course.diverged or self._tested(courses)[0]]
+        return self.tested(courses)
 
     def _train_beside(self, courses: Sequence[Course]) -> list[torch.Tensor | DivergedError]:
-        assert self.places is not None
         for _, members in training.soups(courses, self.recipe):
             first = []
             for member in members:
                 self._start(member.cell.seeds["model_initialisation"])
                 first.append(self.places.weights())
             with self.places.of(first) as weights:
-                self._fit(members, weights)
-            for place, tensors in weights.ended.items():
-                members[place].best = tuple(tensors)
-        ended = [course for course in courses if course.diverged is None]
-        with self.places.of([course.best for course in ended]) if ended else nullcontext():
-            tested = iter(self._tested(ended) if ended else [])
-            return [course.diverged or next(tested) for course in courses]
+                self.fit(members, weights)
+        best = [course.best for course in courses if course.diverged is None]
+        with self.places.of(best) if best else nullcontext():
+            return self.tested(courses)
 
-    def _tested(self, courses: Sequence[Course]) -> list[torch.Tensor]:
-        """Return the logits of the test examples of each cell; of averaged weights note the validation score, too."""
-        if self.recipe.average_last or self.recipe.soup > 1:
-            validated = self.logits([course.split.validation for course in courses])
-            for course, logits in zip(courses, validated, strict=True):
-                course.progress.average = training.validate(logits, self.task.labels[course.split.validation])
-        return self.logits([course.split.test for course in courses])
-
-    def logits(self, parts: Sequence[IntArray]) -> list[torch.Tensor]:
-        """Return the logits of n examples of each cell, shape (n, C), on the CPU, without dropout."""
+    def logits(self, parts: Sequence[IntArray], *_: Any) -> list[torch.Tensor]:
+        """See :meth:`CourseSession.logits`; all parts have n examples, and the model has the weights."""
         cells, n = len(parts), len(parts[0])
         places, computed, size = [], [], EVALUATION_BATCH
         if torch.device(self.device).type not in BY_PYTHON:
@@ -186,7 +171,7 @@ class FullSession(CourseSession[Course]):
         where = torch.from_numpy(np.concatenate(places, 1))[..., None].expand_as(logits)
         return list(logits.scatter_(1, where, torch.cat(computed, 1).cpu()))
 
-    def _training_logits(self, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    def training_logits(self, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Return the logits of a batch in the precision that is trained in."""
         with self.loaded.autocast(self.device):
             return self._forward(inputs)
@@ -202,52 +187,25 @@ class FullSession(CourseSession[Course]):
     def _start(self, seed: int) -> None:
         """Put the weights back to what a cell begins with."""
         if self.loaded.decoder:
-            self.model.draw(torch.Generator().manual_seed(training.initialisation_seed(seed)))
+            self.model.draw(torch.Generator().manual_seed(stream_seed(seed, "new_weights")))
             copy_into(self.model.state_dict(), self.loaded.original)
         else:
             initialise(self.model, self.loaded.original, self.loaded.new, seed)
         lora.draw(self.model, self.loaded.adapters, seed)
 
-    def _fit(self, courses: Sequence[Course], weights: Weights) -> None:
-        """Train; the weights know afterwards what is to be evaluated of each cell."""
-        recipe, running, n = self.recipe, list(courses), len(courses[0].split.train)
-        steps = -(-n // (recipe.batch_size * recipe.gradient_accumulation))
-        rates = training.learning_rates(recipe, recipe.epochs * steps)
+    def fit(self, courses: Sequence[Course], weights: Weights) -> None:
+        """See :meth:`CourseSession.fit`."""
         if self._steps:
-            optimizer = self._steps.begin(weights)
+            weights.optimizer = self._steps.begin(weights)
         else:
-            optimizer = torch.optim.AdamW(weights.tensors, lr=0.0, weight_decay=recipe.weight_decay, fused=True)
-        for epoch in range(recipe.epochs):
-            losses = self._epoch(running, epoch, weights, optimizer, rates[epoch * steps : (epoch + 1) * steps])
-            if isinstance(weights, StackedWeights) and len(running) > 1 and not self._compared:
-                self._compare(running[-1].split.train[:8], weights)
-            validation_logits = self.logits([course.split.validation for course in running])
-            last = epoch + 1 == recipe.epochs
-            going = []
-            for place, (course, loss, logits) in enumerate(zip(running, losses, validation_logits, strict=True)):
-                labels = self.task.labels[course.split.validation]
-                better, goes_on = course.note(logits, labels, loss, self.on_epoch_end)
-                going.append(goes_on and not last)
-                averaged = 0 if course.diverged else course.progress.averaged
-                if averaged:
-                    weights.keep(place, averaged)
-                elif going[-1] and better and recipe.selection == "best" and len(labels):
-                    weights.keep(place)
-                if not going[-1] and course.diverged is None:
-                    weights.end(place, best=averaged > 0 or course.progress.chosen + 1 < len(course.progress.f1))
-            places = np.flatnonzero(going)
-            if not len(places):
-                return
-            if len(places) < len(running):
-                assert isinstance(weights, StackedWeights)
-                weights.select(places, optimizer)
-                running = [running[place] for place in places]
+            decay = self.recipe.weight_decay
+            weights.optimizer = torch.optim.AdamW(weights.tensors, lr=0.0, weight_decay=decay, fused=True)
+        super().fit(courses, weights)
 
     def _compare(self, positions: IntArray, weights: StackedWeights) -> None:
         """Raise if the last cell gives other logits next to the others than alone: the model would mix their texts."""
-        assert self.places is not None
-        beside = self.logits([positions] * len(weights.cells))[-1]
-        with self.places.alone(weights.row(-1)):
+        beside = self.logits([positions] * len(weights.tensors[0]))[-1]
+        with self.places.of([weights.row(-1)]):
             alone = self.logits([positions])[0]
         if not alone.isfinite().all():
             return  # this cell has diverged; the next epoch asks another
@@ -257,35 +215,33 @@ class FullSession(CourseSession[Course]):
             raise L3DError(f"the model does not keep cells apart that are trained side by side. {fix}")
         self._compared = True
 
-    def _epoch(
-        self, courses: Sequence[Course], epoch: int, weights: Weights, optimizer: Optimizer, rates: Sequence[float]
-    ) -> list[float]:
-        """Visit every training example of every cell once; return the mean loss of an example of each cell."""
+    def epoch(self, courses: Sequence[Course], number: int, weights: Weights, rates: Sequence[float]) -> list[float]:
+        """See :meth:`CourseSession.epoch`."""
         recipe, cells, n = self.recipe, len(courses), len(courses[0].split.train)
-        seeds = [course.cell.seeds["model_randomness"] for course in courses]
+        optimizer, seeds = weights.optimizer, [course.cell.seeds["model_randomness"] for course in courses]
         order = np.stack(
-            [course.split.train[training.batch_order(course.cell.seeds["data_order"], epoch, n)] for course in courses]
+            [course.split.train[training.batch_order(course.cell.seeds["data_order"], number, n)] for course in courses]
         )
         if self._steps:
             self.model.train()
-            with seeded(training.dropout_seed(seeds[0], epoch), self.device):
+            with seeded(stream_seed(seeds[0], "dropout", str(number)), self.device):
                 return [self._steps.epoch(order[0], rates)]
         total, labels = torch.zeros(cells, device=self.device), wanted(self.task, order, self.device)
         groups = batches(np.arange(n), recipe.batch_size * recipe.gradient_accumulation)
-        adapter_seeds = [training.adapter_seed(seed, epoch) for seed in seeds]
+        adapter_seeds = [stream_seed(seed, "lora_dropout", str(number)) for seed in seeds]
         self.loaded.dropout.begin(adapter_seeds, n, self.inputs.rows, self.device)
         self.model.train()
         # What the model draws by itself, nobody can draw for several cells.
         allowed = "" if cells == 1 else "the model draws random numbers of its own. Use lora_cells=1."
-        with seeded(training.dropout_seed(seeds[0], epoch), self.device, forbidden=allowed):
+        with seeded(stream_seed(seeds[0], "dropout", str(number)), self.device, forbidden=allowed):
             for group, rate in zip(groups, rates, strict=True):
                 optimizer.zero_grad()
                 for batch in batches(group, self.batch):
                     part = slice(batch[0], batch[-1] + 1)
                     inputs = self.inputs.batch(order[:, part].ravel(), self.device)
                     self.loaded.dropout.take(part)
-                    with self._placed():
-                        logits = self._training_logits(inputs).view(cells, len(batch), self.width)
+                    with self.placed():
+                        logits = self.training_logits(inputs).view(cells, len(batch), self.width)
                         losses = losses_of(logits, labels[:, part])
                         # Each example of the group weighs the same, as in one large batch.
                         torch.autograd.backward(losses, torch.full_like(losses, len(batch) / len(group)))
@@ -295,4 +251,6 @@ class FullSession(CourseSession[Course]):
                 for settings in optimizer.param_groups:
                     settings["lr"] = rate
                 optimizer.step()
+        if isinstance(weights, StackedWeights) and cells > 1 and not self._compared:
+            self._compare(courses[-1].split.train[:8], weights)
         return [one / n for one in total.tolist()]

@@ -6,20 +6,22 @@ an adapter, or of the head, is one batched product for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from mlflow_l3d.approaches.finetuning.full.weights import place
+from mlflow_l3d.approaches.finetuning.session import RowWeights
 from mlflow_l3d.approaches.models.sharing import roomy
 from mlflow_l3d.errors import ParameterError
 
 
 class SingleWeights:
-    """The weights of one cell.
+    """The weights of one cell, with what :class:`RowWeights` has.
 
     Parameters
     ----------
@@ -27,16 +29,15 @@ class SingleWeights:
         Its weights that want a gradient are trained.
     """
 
+    optimizer: torch.optim.Optimizer
+
     def __init__(self, model: torch.nn.Module) -> None:
         self.tensors = [weight for weight in model.parameters() if weight.requires_grad]
         self._weights = [weight.detach() for weight in self.tensors]
         self._kept: list[torch.Tensor] = []
 
     def keep(self, place: int, averaged: int = 1) -> None:  # noqa: ARG002
-        """Remember the weights of a cell as they are now, in memory that is taken once.
-
-        Or their mean with those that were kept before, if these and the ones before them are `averaged` in all.
-        """
+        """Remember the weights as they are now, or their mean with earlier ones, in memory that is taken once."""
         if not self._kept:
             home = roomy(self._weights)
             self._kept = [torch.empty_like(weight, device=home) for weight in self._weights]
@@ -46,10 +47,11 @@ class SingleWeights:
         else:
             torch._foreach_copy_(self._kept, self._weights)
 
-    def end(self, place: int, *, best: bool) -> None:  # noqa: ARG002
-        """Say that a cell is trained, and whether what was kept counts, not what it has now."""
+    def end(self, place: int, *, best: bool) -> tuple[torch.Tensor, ...]:  # noqa: ARG002
+        """Put what was kept, if that is the best, into the model, which holds the final weights."""
         if best:
             torch._foreach_copy_(self._weights, self._kept)
+        return ()
 
     def clip(self, most: float) -> None:
         """Shorten the gradient of each cell to a 2-norm of at most `most`."""
@@ -77,7 +79,7 @@ class StackedLinear(torch.nn.Module):
         return products.view(*x.shape[:-1], -1)
 
 
-class StackedWeights:
+class StackedWeights(RowWeights):
     """The weights of B cells, stacked.
 
     Parameters
@@ -87,53 +89,30 @@ class StackedWeights:
 
     Attributes
     ----------
-    cells
-        Which of the cells, counted from 0, still have a row in them.
-    ended
-        The final weights of the cells that are trained.
+    optimizer
+        What trains them.
     """
 
+    optimizer: torch.optim.Optimizer
+
     def __init__(self, owners: Sequence[tuple[StackedLinear, str]]) -> None:
+        super().__init__([getattr(layer, name) for layer, name in owners])
         self._owners = owners
-        self.cells = list(range(len(self.tensors[0])))
-        self._best: dict[int, list[torch.Tensor]] = {}
-        self.ended: dict[int, list[torch.Tensor]] = {}
 
-    @property
-    def tensors(self) -> list[torch.nn.Parameter]:
-        """The weights of the cells that still have a row."""
-        return [getattr(layer, name) for layer, name in self._owners]
-
-    def keep(self, place: int, averaged: int = 1) -> None:
-        """Remember the weights of the cell in a row as they are now, or their mean with earlier ones."""
-        row, cell = self.row(place), self.cells[place]
-        if averaged > 1:
-            torch._foreach_lerp_(self._best[cell], row, 1 / averaged)
-        else:
-            self._best[cell] = row
-
-    def end(self, place: int, *, best: bool) -> None:
-        """Say that the cell in a row is trained, and whether what was kept counts, not what it has now."""
-        cell = self.cells[place]
-        self.ended[cell] = self._best[cell] if best else self.row(place)
-
-    def row(self, place: int) -> list[torch.Tensor]:
-        """Return a copy of a row of each weight."""
-        return [tensor.detach()[place].clone() for tensor in self.tensors]
-
-    def select(self, places: npt.NDArray[np.intp], optimizer: torch.optim.Optimizer) -> None:
-        """Go on with some of the rows, in their order; what an optimiser remembers goes with them."""
-        before = self.tensors
-        index = torch.from_numpy(places).to(before[0].device)
-        self.cells = [self.cells[place] for place in places]
-        for (layer, name), tensor in zip(self._owners, before, strict=True):
-            setattr(layer, name, torch.nn.Parameter(tensor.detach().index_select(0, index)))
-        for old, new in zip(before, self.tensors, strict=True):
-            optimizer.state[new] = {
-                name: state_tensor.index_select(0, index) if state_tensor.shape == old.shape else state_tensor
-                for name, state_tensor in optimizer.state.pop(old).items()
+    def select(self, places: npt.NDArray[np.intp]) -> None:
+        """Go on with some of the rows, in their order; what the optimiser remembers goes with them."""
+        super().select(places)
+        index = torch.from_numpy(places).to(self.tensors[0].device)
+        before, self.tensors, states = self.tensors, [], self.optimizer.state
+        for (layer, name), old in zip(self._owners, before, strict=True):
+            new = torch.nn.Parameter(old.detach().index_select(0, index))
+            setattr(layer, name, new)
+            self.tensors.append(new)
+            states[new] = {
+                key: value.index_select(0, index) if value.shape == old.shape else value
+                for key, value in states.pop(old).items()
             }
-        optimizer.param_groups[0]["params"] = self.tensors
+        self.optimizer.param_groups[0]["params"] = self.tensors
 
     def clip(self, most: float) -> None:
         """Shorten the gradient of each cell to a 2-norm of at most `most`, as torch does for one."""
@@ -166,9 +145,9 @@ class Places:
     def __init__(self, model: torch.nn.Module, cells: int) -> None:
         self.model = model
         self.names = [name for name, weight in model.named_parameters() if weight.requires_grad]
-        self._layers = {owner: model.get_submodule(owner) for owner in dict.fromkeys(map(_owner, self.names))}
-        for owner, layer in self._layers.items():
-            if type(layer) is not torch.nn.Linear:
+        self._owners = [*dict.fromkeys(map(_owner, self.names))]
+        for owner in self._owners:
+            if type(model.get_submodule(owner)) is not torch.nn.Linear:
                 allowed = f"needs new weights in linear layers, and {owner or 'the model'} is none"
                 raise ParameterError("hyperparameters.lora_cells", cells, allowed, "Use lora_cells=1.")
 
@@ -182,34 +161,13 @@ class Places:
         """Put the weights of several cells, each as :meth:`weights` gives them, into the model inside the block."""
         stacked = [torch.nn.Parameter(torch.stack(tensors)) for tensors in zip(*cells, strict=True)]
         named = dict(zip(self.names, stacked, strict=True))
-        layers = {owner: StackedLinear(named[f"{owner}.weight"], named.get(f"{owner}.bias")) for owner in self._layers}
-        with self._placed(layers):
-            yield StackedWeights([(layers[_owner(name)], name.rpartition(".")[2]) for name in self.names])
-
-    @contextmanager
-    def alone(self, weights: Sequence[torch.Tensor]) -> Iterator[None]:
-        """Let the model's own layers, with the weights of one cell, stand there inside the block."""
-        with self._placed(self._layers):
-            tensors: dict[str, Any] = dict(self.model.named_parameters())
-            with torch.no_grad():
-                for name, weight in zip(self.names, weights, strict=True):
-                    tensors[name].copy_(weight)
-            yield
-
-    @contextmanager
-    def _placed(self, layers: Mapping[str, torch.nn.Module]) -> Iterator[None]:
+        layers = {owner: StackedLinear(named[f"{owner}.weight"], named.get(f"{owner}.bias")) for owner in self._owners}
         before = {owner: self.model.get_submodule(owner) for owner in layers}
         try:
-            self._put(layers)
-            yield
+            place(self.model, layers)
+            yield StackedWeights([(layers[_owner(name)], name.rpartition(".")[2]) for name in self.names])
         finally:
-            self._put(before)
-
-    def _put(self, layers: Mapping[str, torch.nn.Module]) -> None:
-        for owner, layer in layers.items():
-            parent, _, leaf = owner.rpartition(".")
-            layer.train(self.model.training)
-            setattr(self.model.get_submodule(parent), leaf, layer)
+            place(self.model, before)
 
 
 def _owner(name: str) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from mlflow_l3d.approaches.finetuning.training import initialisation_seed
 from mlflow_l3d.approaches.global_seeds import seeded
+from mlflow_l3d.cells.factors import stream_seed
 
 
 def initialise(model: Any, original: Mapping[str, torch.Tensor], new: Sequence[str], seed: int) -> None:
@@ -35,27 +35,21 @@ def initialise(model: Any, original: Mapping[str, torch.Tensor], new: Sequence[s
         tensor._is_hf_initialized = name not in set(new)
     for name, module in model.named_modules():
         module._is_hf_initialized = name not in owners
-    with torch.no_grad(), seeded(initialisation_seed(seed)), _on_host(model, {name: tensors[name] for name in new}):
-        model.initialize_weights()
-    copy_into(tensors, original)
-
-
-@contextmanager
-def _on_host(model: Any, weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
-    """Put zeros on the CPU in the place of some weights, and copy what they are afterwards into the weights."""
-    fresh = {name: torch.nn.Parameter(torch.zeros_like(weight, device="cpu")) for name, weight in weights.items()}
-    _place(model, fresh)
+    fresh = {name: torch.nn.Parameter(torch.zeros_like(tensors[name], device="cpu")) for name in new}
+    place(model, fresh)
     try:
-        yield
+        with torch.no_grad(), seeded(stream_seed(seed, "new_weights")):
+            model.initialize_weights()
     finally:
-        _place(model, weights)
-    copy_into(weights, fresh)
+        place(model, {name: tensors[name] for name in new})
+    copy_into(tensors, {**original, **fresh})
 
 
-def _place(model: Any, weights: Mapping[str, torch.Tensor]) -> None:
-    for name, weight in weights.items():
+def place(model: Any, parts: Mapping[str, torch.Tensor | torch.nn.Module]) -> None:
+    """Put weights, or layers, into a model in the place of those with the same names."""
+    for name, part in parts.items():
         owner, _, leaf = name.rpartition(".")
-        setattr(model.get_submodule(owner), leaf, weight)
+        setattr(model.get_submodule(owner), leaf, part)
 
 
 def copy_into(tensors: Mapping[str, torch.Tensor], original: Mapping[str, torch.Tensor]) -> None:
@@ -78,13 +72,16 @@ class RoundedLayers:
     def __init__(self, model: torch.nn.Module) -> None:
         every = [(owner, name, weight) for owner in model.modules() for name, weight in owner._parameters.items()]
         holders = Counter(id(weight) for _, _, weight in every)
-        self._places: list[tuple[torch.nn.Module, str]] = []
-        self._weights: list[torch.Tensor] = []
-        for owner, name, weight in every:
-            linear = type(owner) is torch.nn.Linear and holders[id(weight)] == 1
-            if linear and weight is not None and weight.requires_grad:
-                self._places.append((owner, name))
-                self._weights.append(weight)
+        chosen = [
+            (owner, name, weight)
+            for owner, name, weight in every
+            if type(owner) is torch.nn.Linear
+            and holders[id(weight)] == 1
+            and weight is not None
+            and weight.requires_grad
+        ]
+        self._places = [each[:2] for each in chosen]
+        self._weights: list[torch.Tensor] = [weight for _, _, weight in chosen]
         self._copies: list[torch.Tensor] = [
             torch.nn.Parameter(weight.detach().to(torch.bfloat16)) for weight in self._weights
         ]
