@@ -110,7 +110,7 @@ def test_compare_takes_the_difference_of_settings_for_no_luck(place: Place) -> N
     (found,) = compared.comparison.differences
     means, errors = zip(*((heat.mean(), heat.var() / heat.size()) for heat in of_heat(systems)), strict=True)
     assert found.means == pytest.approx([each.mean() for each in means])
-    assert found.error == pytest.approx(np.sqrt(sum(each.sum() / 4 for each in errors)))
+    assert found.spread.error == pytest.approx(np.sqrt(sum(each.sum() / 4 for each in errors)))
     by_heat = zip(*([part.to_numpy() for _, part in heat] for heat in of_heat(systems)), strict=True)
     wins = [np.greater.outer(*runs).mean() for runs in by_heat]
     assert found.run_wins.value == pytest.approx(np.mean(wins)), "single runs meet within their setting"
@@ -189,7 +189,7 @@ def test_compare_takes_files_of_one_task_name_or_of_the_same_test_examples(place
     assert "(24 and 18, 18 of them in common)" in note
     apart, note = compared(named, less.assign(example_id=less.example_id.astype(float)))
     (found,) = apart.comparison.differences
-    assert (found.shared_examples, found.examples) == (0, 42)
+    assert (found.shared_examples, found.spread.examples) == (0, 42)
     assert "0 of them in common" in note
     assert "by equal ids (1 is not 1.0)" in note
     with pytest.raises(
@@ -213,7 +213,7 @@ def test_compare_pairs_the_seeds_of_settings_whatever_the_order_of_rows(place: P
     (found,) = compared.comparison.differences
     assert (found.shared_runs, found.shared_factors) == (5, ("seed",))
     by_seed = (part.groupby("seed")["accuracy"].mean() for part in (first, second))
-    assert found.error == pytest.approx(stats.sem(np.subtract(*by_seed)))
+    assert found.spread.error == pytest.approx(stats.sem(np.subtract(*by_seed)))
     apart = [part.pivot(index="seed", columns="heat", values="accuracy").to_numpy().T for part in (first, second)]
     ahead = [np.subtract.outer(*heat) > 0 for heat in zip(*apart, strict=True)]
     other_seeds = ~np.eye(5, dtype=bool)
