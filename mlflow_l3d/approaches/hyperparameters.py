@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
-from mlflow_l3d.errors import ParameterError, check_known
+from mlflow_l3d.errors import ParameterError, check_known, unknown_name
 
 Value = bool | int | float | str
 
@@ -117,8 +117,8 @@ class Hyperparameter:
             raise ParameterError(f"hyperparameters.{name}", value, f"must be a {self.type.__name__}") from None
         if self.several and isinstance(parsed, str):
             parsed = self._listed(name, parsed)
-        elif self.choices:
-            check_known(f"hyperparameters.{name}", [str(parsed)], self.choices)
+        elif self.choices and parsed not in self.choices:
+            raise unknown_name(f"hyperparameters.{name}", str(parsed), self.choices)
         if isinstance(parsed, int | float) and self.is_number:
             low = -math.inf if self.low is None else self.low
             high = math.inf if self.high is None else self.high

@@ -140,6 +140,7 @@ def test_encoding_tells_how_far_it_is(monkeypatch):
         lambda content: content[:-40],
         lambda content: content[:200] + bytes(len(content) - 200),
         lambda content: content[:-33] + bytes([content[-33] ^ 1]) + content[-32:],
+        lambda content: content.replace(b"'<f4'", b"'>f4'"),
         lambda content: content[:-32],  # as they were before there was a checksum
     ],
 )

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -656,11 +657,43 @@ def test_a_damaged_file_of_answers_is_one_line_whose_advice_works(server, tmp_pa
     run(server, tmp_path)
     (file,) = (tmp_path / "endpoints").glob("*.sqlite")
     file.write_bytes(damage(file.read_bytes()))
-    with pytest.raises(L3DError, match=rf"^the file of answers {file} cannot be used .* delete it") as found:
+    with pytest.raises(L3DError, match=rf"^the file of answers {file} is damaged .* Delete it") as found:
         run(server, tmp_path)
     assert "\n" not in str(found.value)
     file.unlink()
     assert run(server, tmp_path)[0].error is None
+
+
+def test_a_process_that_is_killed_leaves_an_answer_and_its_cost_or_neither(tmp_path):
+    endpoint, copies = Endpoint("m", "http://127.0.0.1/v1", prices=(1.0, 1.0)), list[Path]()
+    store = Store(endpoint, tmp_path / "now")
+
+    def copy(statement: str) -> None:
+        copies.append(tmp_path / str(len(copies)))
+        shutil.copytree(tmp_path / "now", copies[-1])
+
+    store._file.set_trace_callback(copy)  # before each statement: what a kill there leaves
+    store.reserve(3.0)
+    store.keep("key", {"text": "x"}, reserved=3.0, cost=1.0)
+    store.close()
+    left = [(each.find("key"), each.spent()) for each in (Store(endpoint, folder) for folder in copies)]
+    assert left[0] == (None, (0, 0.0))
+    assert left[1:] == [(None, (1, 3.0))] * (len(left) - 1)
+    store = Store(endpoint, tmp_path / "now")
+    assert (store.find("key"), store.spent()) == ({"text": "x"}, (1, 1.0))
+
+
+def test_an_answer_that_cannot_be_kept_holds_up_nobody_and_the_file_is_not_called_damaged(tmp_path, monkeypatch):
+    monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.store._WAIT_SECONDS", 0.1)
+    endpoint = Endpoint("m", "http://127.0.0.1/v1")
+    store, other = Store(endpoint, tmp_path), Store(endpoint, tmp_path)
+    store._file.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(L3DError, match=r"cannot be used \(database or disk is full\)\.$"):
+        store.keep("key", {"text": "x" * 100_000})
+    with pytest.raises(TypeError):
+        store.keep("key", {"text": b"no JSON"})
+    other.reserve(0.0)
+    assert other.find("key") is None
 
 
 def test_an_endpoint_that_goes_away_ends_the_study_and_the_next_command_goes_on(server, tmp_path):

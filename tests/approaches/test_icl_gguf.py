@@ -98,6 +98,17 @@ def test_a_file_that_cannot_be_read_leaves_nothing(tmp_path):
     assert not [path for path in (tmp_path / "cache" / "models").iterdir() if path.is_dir()]
 
 
+def test_an_interruption_leaves_nothing(gguf_folder, tmp_path, monkeypatch):
+    def interrupted(source, folder):
+        (folder / "half.safetensors").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(conversion, "convert", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        conversion.converted(gguf_folder / "tiny.gguf", tmp_path)
+    assert not [path for path in (tmp_path / "models").iterdir() if path.is_dir()]
+
+
 def test_what_a_dead_process_left_is_swept(gguf_folder, tmp_path, monkeypatch):
     file = gguf_folder / "tiny.gguf"
     left = tmp_path / "models" / f".{conversion.gguf_revision(file)}"

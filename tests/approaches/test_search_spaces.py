@@ -11,7 +11,7 @@ import pytest
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach
-from mlflow_l3d.approaches.hyperparameters import SearchChoices, Value
+from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Value
 from mlflow_l3d.studies.search.space import SearchSpace, complete_setting
 
 CASES: dict[tuple[str, str], int] = {
@@ -78,3 +78,8 @@ def test_the_space_is_small_accepted_and_narrower_around_any_best(name: str, tex
 def test_a_factor_without_effect_stays_without_effect_in_the_synthetic_approach() -> None:
     approach, defaults, _ = case("synthetic", "a_data_order=1e6")
     assert list(SearchSpace.of(approach, defaults).ranges) == ["a_sample_choice"]
+
+
+def test_choices_of_an_own_approach_may_be_numbers() -> None:
+    declared = Hyperparameter(4, "Size.", choices=(4, 8))
+    assert (declared.parse("size", 8), declared.parse("size", "4")) == (8, 4)

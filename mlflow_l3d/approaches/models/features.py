@@ -100,7 +100,8 @@ def load_or_encode(texts: Sequence[Sequence[str]], encoding: Encoding, cache: Pa
         allowed = f"the cache folder cannot take the features ({error.strerror or type(error).__name__})"
         fix = "Free some space there, or set the environment variable L3D_CACHE to another folder."
         raise ParameterError("L3D_CACHE", cache, allowed, fix) from error
-    assert features is not None
+    if features is None:
+        raise RuntimeError(f"{path.name} changed while it was written")
     return features
 
 
@@ -203,6 +204,8 @@ def _stored(path: Path) -> FloatArray | None:
         features: FloatArray = np.load(path, mmap_mode="r", allow_pickle=False)
         status = path.stat()
     except (FileNotFoundError, ValueError, EOFError):
+        return None
+    if features.dtype != np.float32:  # the checksum is that of the numbers, without what is said of them
         return None
     version = path, status.st_ino, status.st_mtime_ns
     if version not in _verified:

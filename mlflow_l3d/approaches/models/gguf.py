@@ -83,8 +83,9 @@ def converted(file: Path, cache: Path) -> Path:
             made.rename(folder)
         except Exception as error:  # the tokenizers library raises nothing narrower
             reason = str(error).strip().split("\n", 1)[0].replace(str(file), file.name).replace(str(made), "the cache")
-            shutil.rmtree(made)
             raise ParameterError("model", file.name, f"the GGUF file cannot be converted ({reason})") from error
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
     return folder
 
 

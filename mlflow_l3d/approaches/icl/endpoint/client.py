@@ -159,17 +159,16 @@ class Client:
             if self._stopped is not None:
                 raise self._stopped
             try:
-                content = await self.send(path, body, read)
+                content = await self.send(path, body, read, key)
             except RefusedError:
                 raise
             except L3DError as error:
                 self._stopped = error  # the others that wait are not to try as long as this one did
                 raise
-            self.store.keep(key, content)
             return content | {"paid": True}
 
-    async def send(self, path: str, body: Mapping[str, Any], read: Read = dict) -> dict[str, Any]:
-        """Send a request, again if that helps; return what `read` extracts from the answer, counted but not kept."""
+    async def send(self, path: str, body: Mapping[str, Any], read: Read = dict, key: str = "") -> dict[str, Any]:
+        """Send a request, again if that helps; count the answer, and return what `read` extracts, kept under a key."""
         renamed, most, fault, answer = self._renamed, self._most(body), "", None
         for attempt in range(_READS):
             await asyncio.sleep(_PAUSE * attempt if fault else 0.0)
@@ -179,8 +178,11 @@ class Client:
                 answer = await self._openai.post(path, body=whole, cast_to=object)
                 self._renamed = self._renamed | renamed
                 if not (fault := replies.stated_fault(answer)):
-                    content = read(answer)
-                    self.store.settle(most, self._cost(answer, most))
+                    content, cost = read(answer), self._cost(answer, most)
+                    if key:
+                        self.store.keep(key, content, reserved=most, cost=cost)
+                    else:
+                        self.store.settle(most, cost)
                     return content
             except replies.MALFORMED as error:
                 fault = "no JSON, such as a stream" if isinstance(answer, str) else type(error).__name__

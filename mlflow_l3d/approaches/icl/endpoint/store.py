@@ -122,7 +122,7 @@ class Store:
         self._file = sqlite3.connect(self.file, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
         # No WAL, which several machines cannot share; a process that is killed leaves a whole file all the same.
         try:
-            for line in ("PRAGMA synchronous=OFF", *_TABLES):
+            for line in ("PRAGMA journal_mode=PERSIST", "PRAGMA synchronous=OFF", *_TABLES):
                 self._execute(line)
         except BaseException:
             self.close()
@@ -140,12 +140,16 @@ class Store:
         """Return the file that whoever asks locks, so that others wait for the answer; many keys share one."""
         return self.file.with_suffix(f".{key[:3]}.lock")
 
-    def keep(self, key: str, answer: Mapping[str, Any]) -> None:
-        """Keep an answer."""
-        self._execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, json.dumps(answer)))
+    def keep(self, key: str, answer: Mapping[str, Any], *, reserved: float = 0.0, cost: float = 0.0) -> None:
+        """Keep an answer, and count what it cost in the place of what was reserved for it: both or neither."""
+        with self._file:  # an error takes back what was begun
+            self._execute("BEGIN IMMEDIATE")
+            self._execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, json.dumps(answer)))
+            self.settle(reserved, cost)
+            self._execute("COMMIT")
 
     def settle(self, reserved: float, cost: float) -> None:
-        """Count what an answer cost in the place of what was reserved for it."""
+        """Count what a request cost in the place of what was reserved for it."""
         if reserved:
             self._execute("UPDATE spent SET cost = cost + ?", (cost - reserved,))
 
@@ -185,11 +189,13 @@ class Store:
     def _execute(self, statement: str, values: Any = ()) -> sqlite3.Cursor:
         try:
             return self._file.execute(statement, values)
+        except sqlite3.OperationalError as error:  # such as a full disk: the answers in it are good
+            raise L3DError(f"the file of answers {self.file} cannot be used ({error}).") from error
         except sqlite3.DatabaseError as error:
-            fix = (
-                "If it is damaged, delete it and run the same command: answers are paid again, and limits count from 0."
-            )
-            raise L3DError(f"the file of answers {self.file} cannot be used ({error}). {fix}") from error
+            raise L3DError(
+                f"the file of answers {self.file} is damaged ({error}). Delete it and run the same command again: "
+                "answers in it are asked and paid again, and max_requests and max_cost count from 0."
+            ) from error
 
 
 def key_of(*content: object) -> str:

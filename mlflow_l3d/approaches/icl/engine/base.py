@@ -71,11 +71,11 @@ class Batches:
         """
         results: dict[int, Result] = {}
         while len(results) < len(order):
-            rest = order[len(results) :]
-            size = min(self.size or len(rest), most or len(rest))
+            rest, bound = order[len(results) :], tokens or self.tokens
+            size = min(len(rest), bound, self.size or bound, most or bound)  # an item has a token at least
             of_items = np.array([costs[item] for item in rest[:size]])
             of_batches = np.maximum.accumulate(of_items) * np.arange(1, size + 1) if padded else of_items.cumsum()
-            count = max(1, int(np.searchsorted(of_batches, tokens or self.tokens, side="right")))
+            count = max(1, int(np.searchsorted(of_batches, bound, side="right")))
             try:
                 results |= zip(rest[:count], work(rest[:count]), strict=True)
             except Exception as error:
