@@ -163,7 +163,13 @@ def check_factors(plan: Plan, factors: Sequence[str], metric: Metric) -> None:
     itself = f"draws test examples, and {metric} comes from the approach itself, not from predictions"
     has_rows = design.repeats and not design.tables_are_golden
     _refuse(
-        (REPLICATE in factors and not design.repeats, "factor", REPLICATE, repeats, "Use crossed, nested or radial."),
+        (
+            REPLICATE in factors and not design.repeats,
+            "factor",
+            REPLICATE,
+            repeats,
+            "Use design=crossed, nested or radial.",
+        ),
         (samples and not has_rows, "factor", TEST_SAMPLE, halves, "Use design=crossed or nested."),
         (samples and metric.function is None, "factor", TEST_SAMPLE, itself, "Name another metric."),
     )
