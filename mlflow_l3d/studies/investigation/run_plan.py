@@ -25,6 +25,7 @@ MOST_ROWS: Final = FIRST_ANALYSIS * 2**4
 
 
 _STRATEGY: Final = re.compile(r"(?:(.*\S)\s*=)?\s*([^:=]*?)\s*:\s*(\d+(?:\s*\+\s*\d+)*)", re.ASCII)
+"""Name of a mitigation strategy if it has one, factor and configurations: ``name=factor:0+3+7``."""
 
 
 @dataclass(frozen=True, slots=True)

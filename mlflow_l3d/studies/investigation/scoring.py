@@ -112,7 +112,9 @@ def score(
     analysis = replace(
         analysis,
         # Votes of texts take long: `cure` counts them.
-        remedies=foresee(members if counted.has_votes else MemberRows(members.design), analysis, classes or 0),
+        remedies=foresee(
+            members if counted.has_votes else MemberRows(members.design, members.over), analysis, classes or 0
+        ),
         test_examples=members.test_size,
         luck_of_tests=members.luck_of_any_tests(metric, classes),
         tests_drawn=members.draw_tests,
