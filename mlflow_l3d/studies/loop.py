@@ -6,14 +6,40 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from enum import Enum
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.execution.base import CountedCells, Executor
 from mlflow_l3d.studies.shown import logger
-from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS
+from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS, Elsewhere
+from mlflow_l3d.tracking.recorder import RunRecorder
+from mlflow_l3d.tracking.records import CellRecord
 
-S = TypeVar("S", bound=Any)  # a mlflow_l3d.studies.cells.CellStudy, whose module imports this one
+
+class CellOwner(Protocol):
+    """What the loop knows of a study: see :class:`mlflow_l3d.studies.cells.CellStudy`."""
+
+    recorder: RunRecorder[CellRecord]
+    elsewhere: Elsewhere
+
+    def needs(self, cell: Cell) -> bool:
+        """Return whether a cell that another process trains is waited for."""
+        ...
+
+    def take_known(self, cell: Cell) -> bool:
+        """Take note of a cell if it is done by now; return whether it is."""
+        ...
+
+    def stop_waiting(self, cell: Cell) -> None:
+        """Take note that a cell is not waited for any more, without an outcome."""
+        ...
+
+    def as_handed_out(self, cell: Cell) -> Cell:
+        """Return a cell as executors get it."""
+        ...
+
+
+S = TypeVar("S", bound=CellOwner)
 
 
 class CellLoop(Generic[S]):

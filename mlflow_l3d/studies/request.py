@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -230,6 +230,18 @@ def is_typed(given: Mapping[str, str]) -> bool:
     return is_known and given.get("approach") in registry.names("approach")
 
 
+class HasCells(Protocol):
+    """Cells in their order."""
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        ...
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield them."""
+        ...
+
+
 class CellRequest(StudyRequest):
     """One study whose results come from cells.
 
@@ -259,8 +271,8 @@ class CellRequest(StudyRequest):
         return {**super().shared_params(), **values}
 
     @abstractmethod
-    def design(self) -> Any:
-        """Return what holds the cells: it has a length, and `cells()` yields them in their order."""
+    def design(self) -> HasCells:
+        """Return what holds the cells."""
 
 
 def context_of(setup: Setup) -> str:

@@ -27,6 +27,7 @@ NUMBERS: Final = (
     *with_interval("importance_corrected"),
 )
 """What is computed for every setting and factor; the golden model has the first two."""
+_BOTH: Final = ["label", "prediction"]
 ABLATION_COLUMNS: Final = (
     "mitigation_runs",
     "investigation_runs",
@@ -67,15 +68,22 @@ def rescored(answers: pd.DataFrame, metric: Metric, *, size: int | None = None, 
         Shape (examples,): place of each example in a random order, the same for all cells, so that cells that share a
         test set share the smaller one.
     """
-    both = answers["label"], answers["prediction"]
-    # Fewer examples may lack a class, which then counts as one that is missed.
-    classes = occurring(*(each.unique() for each in both)) if all(each.dtype.kind in "iu" for each in both) else None
-    if size is not None:
-        ranked = answers.assign(rank=rank[answers["example"]]).sort_values("rank")
-        answers = ranked.groupby("cell").head(size).sort_index()
-    return answers.groupby("cell").apply(
-        lambda cell: score(metric, cell["label"].to_numpy(), cell["prediction"].to_numpy(), classes)
-    )
+    kinds, classes = {answers[name].dtype.kind for name in _BOTH}, None
+    if kinds <= {"i", "u"}:
+        # Fewer examples may lack a class, which then counts as one that is missed.
+        classes = occurring(*(answers[name].unique() for name in _BOTH))
+    if "O" not in kinds:  # small whole numbers would overflow where metrics count
+        answers = answers.astype(dict.fromkeys(_BOTH, np.float64 if classes is None else np.int64))
+
+    def of_cell(cell: pd.DataFrame) -> float:
+        labels, predictions = (cell[name].to_numpy() for name in _BOTH)
+        if size is not None and size < len(cell):
+            ranks = rank[cell["example"]]
+            chosen = ranks < np.partition(ranks, size)[size]
+            labels, predictions = labels[chosen], predictions[chosen]
+        return score(metric, labels, predictions, classes)
+
+    return answers.groupby("cell").apply(of_cell)
 
 
 def part(scores: Tables, setting: Setting, seeds: Sequence[np.random.SeedSequence]) -> Tables:
@@ -142,6 +150,7 @@ def ablate_tables(
         columns. A setting without a number is the same in every repeat.
     """
     lines: list[dict[str, object]] = []
+    most = 0 if answers is None else int(answers["cell"].value_counts().max())
     for repeat, child in enumerate(np.random.SeedSequence(seed).spawn(repeats)):
         seeds = child.spawn(4)
         by_size: dict[int | None, Tables] = {None: scores}
@@ -151,7 +160,7 @@ def ablate_tables(
                 rank = np.random.default_rng(seeds[3]).permutation(answers["example"].max() + 1)
                 by_size[size] = tables(rescored(answers, metric, size=size, rank=rank))
             chosen = part(by_size[size], setting, seeds)
-            share = 1.0 if size is None or answers is None else size / answers.groupby("cell").size().max()
+            share = 1.0 if size is None or not most else size / most
             share *= _cells(chosen) / _cells(scores)
             place = {"setting": number, "test_examples": size, "repeat": repeat, "share_of_baseline": share}
             lines += [place | line for line in _lines(chosen, importances(chosen))]

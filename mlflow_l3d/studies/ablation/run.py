@@ -188,7 +188,7 @@ def _ablate(client: Client, recorded: Recorded, asked: Arguments, wanted: Mappin
         seed=asked["root_seed"],
         repeats=asked["repeats"],
         answers=answers,
-        tables=lambda scores: plan.tables(cells.assign(**{metric.name: scores}), metric.name),
+        tables=lambda again: plan.tables(cells.assign(**{metric.name: again}), metric.name),
         metric=metric,
     )
     notes = (f"Fewer test examples were not looked at: {why}.",) if why else ()
@@ -237,7 +237,7 @@ def _read_answers(client: Client, run_id: str, cells: pd.DataFrame, metric: Metr
     else:
         return None, "not every cell has predictions"
     # Examples are numbered in the order of their ids, however the cells are.
-    answers["example"] = pd.factorize(answers["example_id"], sort=True)[0]
+    answers["example"] = pd.factorize(answers.pop("example_id"), sort=True)[0]
     again = rescored(answers, metric, rank=np.arange(len(answers)))
     # A recorded metric that is further from the one of the recorded predictions does not belong to them.
     if not np.allclose(again[finished.index], finished[metric.name], rtol=0, atol=1e-6):

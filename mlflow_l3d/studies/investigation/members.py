@@ -135,6 +135,7 @@ class MemberRows:
 
     def luck_of_any_tests(self, metric: Metric, classes: int | None) -> float:
         """Return the standard deviation of a score that a choice of as many test examples causes (jackknife)."""
+        # The test examples of the first 20 runs are left out one by one: more runs take long and change little.
         runs = [run for runs in self._runs.values() for run in runs if run.test.sum() >= FEWEST_EXAMPLES][:20]
         if metric.function is None or not runs:
             return math.nan

@@ -78,7 +78,8 @@ class Monitor:
             self.steps_done += 1
             part = self.design.first(self.scores, self.steps_done, len(self._left))
             steps.append((self.steps_done, self._metrics(part)))
-            self._look(part)
+            if self._rules:
+                self._look(part)
         return steps
 
     def _look(self, scores: Tables) -> None:
@@ -94,7 +95,7 @@ class Monitor:
             else:
                 estimate = partial(self._estimate, scores, factor)
                 rule.analyse(rows, estimate, partial(self._has_long_tails, scores, factor))
-        if self._rules and all(rule.stopped for rule in self._rules.values()):
+        if all(rule.stopped for rule in self._rules.values()):
             self.stopped = rows
 
     def _estimate(self, scores: Tables, factor: str, rows: int) -> Estimate | None:

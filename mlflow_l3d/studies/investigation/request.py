@@ -241,7 +241,8 @@ def specify(
     cells = len(request.design())  # raises where cells would repeat
     if cells > MOST_CELLS:
         sizes = f"{plan.investigation_runs} x {plan.mitigation_runs}, {plan.golden_runs} golden runs"
-        allowed = f"make {cells:,} cells; {MOST_CELLS:,} are allowed"
+        days = f"{cells / 8_640_000:,.1f} days of 10 ms each"
+        allowed = f"make {cells:,} cells, {days}; {MOST_CELLS:,} are allowed"
         raise ParameterError("investigation_runs x mitigation_runs", sizes, allowed, "Ask for fewer.")
     return request
 

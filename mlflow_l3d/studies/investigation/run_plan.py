@@ -25,6 +25,7 @@ MOST_ROWS: Final = FIRST_ANALYSIS * 2**4
 
 
 _STRATEGY: Final = re.compile(r"(?:(.*\S)\s*=)?\s*([^:=]*?)\s*:\s*(\d+(?:\s*\+\s*\d+)*)", re.ASCII)
+"""Name of a mitigation strategy if it has one, factor and configurations: ``name=factor:0+3+7``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,13 @@ def check_factors(plan: Plan, factors: Sequence[str], metric: Metric) -> None:
     itself = f"draws test examples, and {metric} comes from the approach itself, not from predictions"
     has_rows = design.repeats and not design.tables_are_golden
     _refuse(
-        (REPLICATE in factors and not design.repeats, "factor", REPLICATE, repeats, "Use crossed, nested or radial."),
+        (
+            REPLICATE in factors and not design.repeats,
+            "factor",
+            REPLICATE,
+            repeats,
+            "Use design=crossed, nested or radial.",
+        ),
         (samples and not has_rows, "factor", TEST_SAMPLE, halves, "Use design=crossed or nested."),
         (samples and metric.function is None, "factor", TEST_SAMPLE, itself, "Name another metric."),
     )

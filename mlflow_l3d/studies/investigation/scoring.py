@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,6 +30,8 @@ from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows, wa
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_SAME: Final = 1e-6
+"""Scores that differ by less are equal."""
 _TEXTS: Final = ("cell_key", "phase", "factor")
 
 
@@ -109,7 +112,9 @@ def score(
     analysis = replace(
         analysis,
         # Votes of texts take long: `cure` counts them.
-        remedies=foresee(members if counted.has_votes else MemberRows(members.design), analysis, classes or 0),
+        remedies=foresee(
+            members if counted.has_votes else MemberRows(members.design, members.over), analysis, classes or 0
+        ),
         test_examples=members.test_size,
         luck_of_tests=members.luck_of_any_tests(metric, classes),
         tests_drawn=members.draw_tests,
@@ -127,7 +132,7 @@ def check_stored(cell: Any, table: pa.Table, metric: Metric, classes: int) -> No
     counts = (classes or None, None, *range(2, classes)) if metric.scores_classes else (None,)
     found = (score_of(metric, labels, predictions, each) for each in counts)
     first = next(found)
-    if math.isfinite(first) and not any(math.isclose(each, stored, abs_tol=1e-6) for each in (first, *found)):
+    if math.isfinite(first) and not any(math.isclose(each, stored, abs_tol=_SAME) for each in chain([first], found)):
         differ = f"has {metric.name} {stored:g}, and its predictions {first:g}: one of them was changed"
         raise L3DError(f"Run {cell.run_id} {differ}. Delete it: the same command trains it again.")
 
@@ -225,6 +230,7 @@ class _Writer:
         self._writer: Any = None
         self._schema: pa.Schema | None = None
         self._tables: list[pa.Table] = []
+        self._rows = 0
 
     def add(self, cell: Any, predictions: Mapping[str, Any]) -> None:
         if self._path is None:
@@ -238,7 +244,8 @@ class _Writer:
         table = pa.table({**place, **predictions})
         self._schema = table.schema if self._schema is None else self._schema
         self._tables.append(table.cast(self._schema))
-        if sum(map(len, self._tables)) >= 1 << 16:
+        self._rows += size
+        if self._rows >= 1 << 16:
             self._write()
 
     def _write(self) -> None:
@@ -251,7 +258,7 @@ class _Writer:
         if self._writer is None:
             self._writer = pq.ParquetWriter(self._path, table.schema, compression="zstd")
         self._writer.write_table(table)
-        self._tables = []
+        self._tables, self._rows = [], 0
 
     def close(self) -> None:
         if self._tables:

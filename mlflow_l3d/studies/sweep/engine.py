@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -132,7 +131,7 @@ class Engine:
         )
         self._trained: dict[str, PointStudy] = {}
         self._now = points[0]
-        self._deadline = math.inf
+        self._deadline = 0.0
 
     def run(self) -> None:
         """Train, and score each point.
@@ -218,6 +217,8 @@ class Engine:
         waiting = len(self._loop.under_way) + cells
         if self._budget.cells is not None:
             return self.computed + waiting <= self._budget.cells
+        if self._budget.seconds is None:
+            return True
         return time.monotonic() + waiting * self._seconds(point) / self._workers <= self._deadline
 
     def _seconds(self, point: PointStudy) -> float:

@@ -106,6 +106,15 @@ def test_fewer_examples_are_scored_over_the_classes_of_all() -> None:
     assert rescored(known, F1_MACRO, size=2, rank=np.arange(4)).tolist() == pytest.approx([2 / 3, 0.0])
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16])
+def test_small_whole_numbers_are_scored_like_large_ones(kind: Any) -> None:
+    labels, predictions = np.arange(40) % 20, np.arange(40) % 10
+    known = pd.DataFrame({"cell": 0, "example": range(40), "label": labels, "prediction": predictions})
+    (expected,) = rescored(known, F1_MACRO, size=30, rank=np.arange(40))
+    (found,) = rescored(known.astype({"label": kind, "prediction": kind}), F1_MACRO, size=30, rank=np.arange(40))
+    assert found == pytest.approx(expected)
+
+
 def test_a_part_is_the_importance_of_its_rows_and_columns() -> None:
     whole = scores()
     seeds = np.random.SeedSequence(1).spawn(4)

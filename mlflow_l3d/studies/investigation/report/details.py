@@ -57,6 +57,7 @@ def luck_details(shown: Shown) -> tuple[str, ...]:
         level = shown.say("{level}")
         sentences.append(f"The {level} interval of the standard deviation is {bounds}{shown.together}.")
         unseen = unseen_share(len(shown.golden_scores), LEVEL)
+        # Fewer that may be missing are not worth a sentence.
         if unseen > 0.05 and collapse is None and "L3D005" not in {each.code for each in shown.analysis.checks}:
             sentences.append(f"It leaves out collapses that no run shows: up to {points(unseen, 0)} % of all.")
         if any((each.code, each.severity, each.factor) == _LONG_TAILS for each in shown.analysis.checks):

@@ -76,9 +76,10 @@ class Runs:
         failed = missing if statuses is None else int(statuses.eq("FAILED").sum())
         if (deleted := min(analysis.cells_deleted, missing)) == 0 and failed >= missing:
             return f"{missing} runs failed. {RETRY}"
+        failed = min(failed, missing - deleted)
         whys = ((failed, "failed"), (deleted, "were deleted"), (missing - failed - deleted, "did not finish"))
-        why = ", ".join(f"{number} {what}" for number, what in whys if number > 0)
-        return f"{missing} runs have no score: {why}. The same command trains them:"
+        parts = [f"{'they' if number == missing else number} {what}" for number, what in whys if number]
+        return f"{missing} runs have no score: {', '.join(parts)}. The same command trains them:"
 
     def run_ids(self, positions: Iterable[int | None]) -> list[str]:
         """Return run ids; empty texts for unknown runs."""

@@ -183,6 +183,7 @@ def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tup
         assert point.analysis is not None
         record, whole = _counted(point.analysis, next(iter(point.analysis.importances)))
         scores = record.golden[np.isfinite(record.golden)]
+        # From five golden runs on their standard deviation has an error.
         if record.golden_pooled or len(scores) < 5 or not np.ptp(scores) > 0:
             continue
         sets, shared = scores[:, None], whole and len(scores) == len(record.golden)

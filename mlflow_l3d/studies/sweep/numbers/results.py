@@ -210,9 +210,11 @@ def analyse_sweep(
         measured[GOLDEN_STD] = golden_stds(points, clusters_of(points, of_all_designs))
     tests: list[Trend | Interaction | None] = []
     for choice, values in tested.items():
-        is_number = choice not in _NAMES and is_numeric(values)
-        for test in (*(trend,) * is_number, *(interaction,) * (choice not in follows)):
-            tests += [test(points, choices, choice, of, each, LEVEL) for of, each in measured.items()]
+        for of, each in measured.items():
+            if choice not in _NAMES and is_numeric(values):
+                tests.append(trend(points, choices, choice, of, each, LEVEL))
+            if choice not in follows:
+                tests.append(interaction(points, choices, choice, of, each, LEVEL))
     possible = [test for test in tests if test is not None]
     adjusted = holm([test.p_holm for test in possible]).tolist()
     possible = [replace(test, p_holm=p) for test, p in zip(possible, adjusted, strict=True)]

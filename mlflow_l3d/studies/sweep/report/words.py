@@ -238,6 +238,7 @@ def _sizes_needed(shown: ShownSweep) -> list[tuple[int, int]]:
             advice = advise(design, record, analysis.verdict(record.factor))
             rows, columns = advice.rows or 0, advice.columns or 0
             runs = max(rows, record.table.shape[0]) * max(columns, record.table.shape[1])
+            # No step asks for more than ten times the runs.
             if advice.action in ("more_rows", "larger_table") and runs <= 10 * record.table.size:
                 sizes.append((rows, columns))
     return sizes
