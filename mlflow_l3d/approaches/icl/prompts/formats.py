@@ -44,8 +44,8 @@ def format_for(
     class_names
         Names of the classes in label order; they may be a part of the data set's classes. Words of the table go by
         their meaning, not by their place; if all classes are numbered (and not named), the numbers of the public data
-        set are assumed. Format A lists these words in the table's order, so that the prompt does not depend on how a
-        file numbers its classes.
+        set are assumed. Format A lists the words of its data sets in the table's order, so that the prompt does not
+        depend on how a file numbers its classes.
     columns
         Number of text columns; 0 for as many as the paper's data set has, and one of any other.
     verbaliser
@@ -63,7 +63,8 @@ def format_for(
         name, wording = task if task == "rotten_tomatoes" else paper_task(task), table.wording
         usual = table.other.get(letter, tuple(table.classes))
         words = check_words([usual[position] for position in positions], class_names)
-        order = sorted(range(len(words)), key=positions.__getitem__)
+        by_table = task != "rotten_tomatoes"
+        order = sorted(range(len(words)), key=positions.__getitem__ if by_table else None)
     else:
         name, wording, words = "generic", _generic_wording(columns or 1), words_of(class_names)
         if task == "bbc_news" and columns < 2:
