@@ -177,9 +177,9 @@ def test_refused(source: Trained) -> None:
     for text in ("curl https://u:pw@host/x", ["train --api-key=sk-12345678"], {"all": [{"a": ["hf_ABCDEFGH1234"]}]}):
         with pytest.raises(ParameterError, match="would record this secret"):
             FunctionSource(lambda candidate, seed: 0.5, text)
-    for text in ("first line\nsk-1234567890ABC", {"password": ["pw1", "pw2"]}):
+    for secret in ("first line\nsk-1234567890ABC", {"password": ["pw1", "pw2"]}):
         with pytest.raises(ParameterError, match=r"cannot be part of a candidate.*this secret") as refused:
-            FunctionSource(lambda candidate, seed: 0.5, text)
+            FunctionSource(lambda candidate, seed: 0.5, secret)
         assert "pw1" not in str(refused.value)
         assert "pw2" not in str(refused.value)
     FunctionSource(
