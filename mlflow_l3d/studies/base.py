@@ -116,14 +116,14 @@ def say(remarks: Iterable[str]) -> None:
 
 @contextmanager
 def locked(path: Path, waiting: str = "") -> Iterator[bool]:
-    """Hold a lock among the processes of this machine, and say that it is waited for; if not even that, without it.
+    """Hold a lock among the processes of this machine in the block; yield whether it is held.
 
     Parameters
     ----------
     path
         Of the lock.
     waiting
-        Said if another process holds it; empty if that is not waited for, and False given.
+        Said before waiting for another process that holds it; if empty, the block runs at once, without the lock.
     """
     from filelock import FileLock, Timeout
 

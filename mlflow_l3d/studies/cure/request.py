@@ -134,6 +134,8 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     plain = side.scores(gathered.metric.name, runs)
     predictions, reasons = _predictions(client, gathered, golden, plain, each, typed["most_members"])
     if typed["verify"]:
+        if side.cells.empty:
+            raise ParameterError("verify", typed["verify"], side.reason, "Use verify=0.")
         if golden is None:
             allowed = f"needs more golden runs of run {run_id}, which cannot be trained here: {side.reason}"
             fix = "Use verify=0, or in Python cure(result, verify=1)."

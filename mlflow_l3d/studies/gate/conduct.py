@@ -133,7 +133,8 @@ class Conduct:
         """Begin with what an earlier run of the same gate found."""
         notes: Iterable[str] = first_notes(self.request, self.client)
         if earlier is not None:
-            self.answer = replace(earlier, before=self.answer.before)
+            taken = {name: getattr(earlier, name) for name in ("looks", "means", "other", "outstanding")}
+            self.answer = replace(self.answer, **taken)
             if self._is_over:
                 notes = (note for note in earlier.notes if not note.startswith(RESUMED))
             notes = f"{RESUMED} took {counted(len(earlier.looks), 'look')}; what was spent stays spent.", *notes

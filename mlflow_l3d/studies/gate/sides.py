@@ -232,6 +232,8 @@ def _task_of(request: GoldenRequest) -> Mapping[str, Any]:
 def check_comparable(baseline: Side, candidate: Side) -> None:
     """Raise ParameterError if two sides cannot be compared: they are one, or of other data or test sets."""
     the_baseline = f"{baseline.name} {baseline.run_id or baseline.title}"
+    if candidate.run_id and candidate.run_id == baseline.run_id:
+        raise ParameterError("candidate", candidate.run_id, "is the baseline itself")
     if dict(candidate.identity) == dict(baseline.identity):
         allowed = f"is what {the_baseline} is: their runs are the same"
         raise ParameterError("candidate", candidate.run_id or candidate.title, allowed, "Name what is to differ.")

@@ -195,9 +195,9 @@ def _levels(client: Client, parameter: str, name: str, value: Any) -> tuple[Leve
         uri = str(getattr(each, "uri", each))
         if uri.startswith("prompts:/"):
             for prompt in _prompts_named(client, parameter, uri):
-                name = f"{prompt.name}/{prompt.version}"  # with all of it that may change an answer
+                title = f"{prompt.name}/{prompt.version}"  # with all of it that may change an answer
                 parts = {part: getattr(prompt, part) for part in ("template", "model_config", "response_format")}
-                levels.append(Level(name, prompt, {"prompt": name, **parts}, is_prompt=True))
+                levels.append(Level(title, prompt, {"prompt": title, **parts}, is_prompt=True))
         elif isinstance(each, str | int | float | bool):
             levels.append(Level(str(each), each, each))
         else:

@@ -229,11 +229,13 @@ def referee(**parameters: Unpack[RefereeOptions]) -> RefereeSession:
             raise ParameterError(name, value, f"has no effect on referee {action}", "Leave it out.")
     if action == "start":
         return Referee.start(**parameters).status()
+    if action == "judge" and texts["candidate"] == "none":
+        raise ParameterError("candidate", "none", "must be what to change of the champion, a run id, or scores")
     begun = Referee.resume(texts["referee"], **{name: texts[name] for name in PLACE})
     if action == "status":
         return begun.status()
     most = None if typed["most_runs"] == "auto" else typed["most_runs"]
-    judgement = begun.judge(parameters.get("candidate", "none"), most_runs=most)
+    judgement = begun.judge(parameters["candidate"], most_runs=most)
     return replace(begun.status(), judgement=judgement)
 
 

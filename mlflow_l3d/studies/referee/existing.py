@@ -11,7 +11,6 @@ import pandas as pd
 
 from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.known import is_share
 from mlflow_l3d.parameters.sources import RUN_ID
 from mlflow_l3d.report.numbers import counted, shorten
 from mlflow_l3d.studies.evaluation.source import Kind, find_results
@@ -22,7 +21,7 @@ from mlflow_l3d.studies.groups.scores import read_scores
 from mlflow_l3d.studies.judged.run import read_system
 from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.numbers.judge import UNPAIRED
-from mlflow_l3d.studies.referee.source import LONGEST, Candidate, FunctionSource
+from mlflow_l3d.studies.referee.source import LONGEST, Candidate, FunctionSource, check_unit
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import runs_named
 from mlflow_l3d.tracking.connection import Client
@@ -81,10 +80,7 @@ def existing_runs(candidate: object, source: Source, client: Client, baseline: M
     scores = runs["score"][is_finished].dropna().astype(float)
     if scores.empty:
         raise ParameterError("candidate", shorten(named, 60), f"has no finished run with {metric.name}")
-    sizes = [np.nanmax(np.abs(each)) for each in (scores, [*baseline.values()])]
-    if (metric.percent or is_share(metric.name)) and (sizes[0] > 1.5) != (sizes[1] > 1.5):
-        wrong = f"is not in the unit of the baseline: {metric.name} is up to {sizes[0]:g}, there {sizes[1]:g}"
-        raise ParameterError("candidate", shorten(named, 60), wrong, "Log fractions in both, or per cent.")
+    check_unit(named, dict(enumerate(scores)), metric, baseline)
     if left_out := [f"{run.name} ({run.status})" for run in runs[~is_finished].itertuples(index=False)]:
         more = f" and {len(left_out) - 5} more" * (len(left_out) > 5)
         notes = [

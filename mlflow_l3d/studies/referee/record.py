@@ -17,7 +17,7 @@ from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.studies.base import locked
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules
 from mlflow_l3d.studies.referee.numbers.session import Session, SystemRecord
-from mlflow_l3d.studies.referee.source import Candidate, check_scores
+from mlflow_l3d.studies.referee.source import Candidate, check_scores, check_unit
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import children_of, found
 from mlflow_l3d.tracking.connection import Client, Run, error_line
@@ -109,7 +109,9 @@ class SessionRecorder:
     def begin(self, candidate: Candidate, metric: Metric) -> SystemRecord:
         """Return the record of a system: a new run, or that which was begun. Scores that cannot be are refused."""
         earlier = next((each for each in self.systems if each.key == candidate.key), None)
-        check_scores(candidate.measured or {}, metric, earlier.scores if earlier and candidate.paired else {})
+        measured = candidate.measured or {}
+        check_scores(measured, metric, earlier.scores if earlier and candidate.paired else {})
+        check_unit(candidate.title, measured, metric, self.systems[0].scores if self.systems else {})
         if earlier is not None:
             if not earlier.verdict:
                 self.client.update_run(earlier.run_id, status="RUNNING")
@@ -175,18 +177,20 @@ class SessionRecorder:
 
 
 def _tags(system: SystemRecord) -> dict[str, str]:
-    tags = {tag: json.dumps(getattr(system, name)) for name, tag in _NUMBERS.items()}
+    """Return the tags of the run of a system: its key before the number, without which the run is not read."""
     looks = json.dumps([astuple(each) for each in system.looks])
-    tags |= {names.REFEREE_KEY: system.key, names.REFEREE_LOOKS: looks}
+    tags = {names.REFEREE_KEY: system.key, names.REFEREE_LOOKS: looks}
+    tags |= {tag: json.dumps(getattr(system, name)) for name, tag in _NUMBERS.items()}
     return {**tags, names.DECISION: system.verdict, names.STATE: "complete"} if system.verdict else tags
 
 
 def _system(run: Run) -> SystemRecord:
     tags = run.data.tags
-    values = {name: json.loads(tags[tag]) for name, tag in _NUMBERS.items()}
+    # Versions before this one, and a process that was killed, left tags out.
+    values = {name: json.loads(tags[tag]) for name, tag in _NUMBERS.items() if tag in tags}
     for name in ("scores", "fresh_half"):
-        values[name] = {int(number): score for number, score in values[name].items()}
-    values["looks"] = [Assessment(*row) for row in json.loads(tags[names.REFEREE_LOOKS])]
+        values[name] = {int(number): score for number, score in values.get(name, {}).items()}
+    values["looks"] = [Assessment(*row) for row in json.loads(tags.get(names.REFEREE_LOOKS, "[]"))]
     content, verdict = json.loads(run.data.params.get("candidate", "null")), tags.get(names.DECISION, "")
     values |= {"title": str(run.info.run_name), "key": tags[names.REFEREE_KEY]}
     return SystemRecord(str(run.info.run_id), content=content, verdict=verdict, **values)

@@ -18,6 +18,8 @@ from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.referee.numbers.judge import UNPAIRED, Assessment, Judgement
 from mlflow_l3d.studies.referee.numbers.session import Course, SystemRecord
 
+_SHOWN = 20
+"""Candidates that the terminal lists, the last ones."""
 _LOOKS = "An interim analysis follows every run. Whoever reads them, or stops at one, loses no guarantee."
 _FIXED = ("alpha", "power", "candidates", "most_runs", "confirm")
 _KINDS = {"keep": "better", "reject": "equivalent"}
@@ -170,7 +172,7 @@ def session_document(course: Course, source: Source) -> Document:
         table=path_table(course),
         steps=steps(course, source),
         lines=source.lines,
-        remarks=[candidates_table(course, 20), "", *said],
+        remarks=[candidates_table(course, _SHOWN), "", *said],
         notes=said,
         sections=[Section("Every candidate and interim analysis", [_LOOKS, candidates_table(course)])],
         settings={

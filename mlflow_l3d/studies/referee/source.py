@@ -14,9 +14,10 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.known import named, typed_name
+from mlflow_l3d.metrics.known import is_share, named, typed_name
 from mlflow_l3d.parameters.values import file_text, json_of, public_parameter
 from mlflow_l3d.privacy import HIDDEN, public_text
+from mlflow_l3d.report.numbers import shorten
 
 LONGEST: Final = 5900
 """Characters of a recorded candidate."""
@@ -147,11 +148,26 @@ class FunctionSource:
         if len(text) > LONGEST:
             allowed = f"has {len(text):,} characters, and a session records {LONGEST:,} at most"
             raise ParameterError("candidate", _title(candidate)[:60], allowed, "Name a file instead.")
-        if public_text(text).count(HIDDEN) > text.count(HIDDEN):
-            fix = "Read it from the environment in the function."
-            wrong = "cannot be a candidate: a session would record this secret"
-            raise ParameterError("candidate", public_text(_title(candidate))[:60], wrong, fix)
+        _check_secrets(candidate)
         return {"candidate": json.loads(text)}
+
+
+def _check_secrets(candidate: object, name: str = "") -> None:
+    """Raise ParameterError if a session would record a secret, in a value of this name, an item of a list or a text."""
+    if isinstance(candidate, list | tuple):
+        for each in candidate:
+            _check_secrets(each, name)
+    elif isinstance(candidate, Mapping):
+        for key, value in candidate.items():
+            _check_secrets(value, str(key))
+    elif isinstance(candidate, str):
+        shown = public_parameter(name, candidate) if name else public_text(candidate)
+        if shown == candidate or not (name or shown.count(HIDDEN) > candidate.count(HIDDEN)):
+            return
+        fix = "Read it from the environment in the function."
+        # Behind a colon or "=", the name would hide the next word, too.
+        wrong = f"cannot be part of a candidate{f' ({name})' * bool(name)}: a session would record this secret"
+        raise ParameterError("candidate", "a text", wrong, fix)
 
 
 def _title(candidate: object) -> str:
@@ -170,17 +186,18 @@ def check_measured(scores: Mapping[Any, Any]) -> dict[int, float]:
     ParameterError
         If a number is not a whole one of 0 or more, or a score no number.
     """
-    from pydantic import NonNegativeInt, TypeAdapter, ValidationError
-
-    try:
-        checked = TypeAdapter(dict[NonNegativeInt, float | None]).validate_python(dict(scores))
-    except ValidationError as error:
-        wrong = error.errors()[0]["input"]
-        raise ParameterError("candidate", wrong, "must be scores by whole numbers of runs, from 0") from None
-    if not checked or len(checked) < len(scores):
-        numbers = ", ".join(map(str, scores)) or "{}"
-        raise ParameterError("candidate", numbers, "must have one score per run, of one run or more")
-    return {number: math.nan if score is None else score for number, score in checked.items()}
+    checked: dict[int, float] = {}
+    for number, score in scores.items():
+        try:
+            key, value = int(str(number)), math.nan if score is None else float(score)
+        except (TypeError, ValueError, OverflowError):
+            raise ParameterError("candidate", f"{number}: {score}", "must be scores by whole numbers of runs") from None
+        if key in checked:
+            raise ParameterError("candidate", f"{number}: {score}", f"must have one score of run {key}, and has two")
+        checked[key] = value
+    if not checked or min(checked) < 0:
+        raise ParameterError("candidate", str(list(scores)[:3]), "must be scores of runs with numbers from 0")
+    return checked
 
 
 def measured_elsewhere(candidate: object, *, shares_seeds: bool, fresh_half: bool) -> Candidate | None:
@@ -220,3 +237,14 @@ def check_scores(scores: Mapping[int, float], metric: Metric, recorded: Mapping[
         if repr(recorded.get(number, score)) != repr(score):
             allowed = f"contradicts the one of this run that is recorded, {recorded[number]:.6g}"
             raise ParameterError("candidate", shown, allowed, "Another system needs another name.")
+
+
+def check_unit(name: str, scores: Mapping[int, float], metric: Metric, baseline: Mapping[int, float]) -> None:
+    """Raise ParameterError if the scores of a share are fractions and those of the baseline per cent, or vice versa."""
+    known = [[abs(score) for score in each.values() if not math.isnan(score)] for each in (scores, baseline)]
+    if not all(known) or not (metric.percent or is_share(metric.name)):
+        return
+    largest, allowed = map(max, known)
+    if (largest > 1.5) != (allowed > 1.5):
+        wrong = f"is not in the unit of the baseline: {metric.name} is up to {largest:g}, there {allowed:g}"
+        raise ParameterError("candidate", shorten(name, 60), wrong, "Log fractions in both, or per cent.")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _REQUEST, _INPUTS, _MADE_BY = "mlflow.eval.requestId", "mlflow.traceInputs", "mlflow.sourceRun"
 _APP, _MODEL = "mlflow.genaiEvaluate.agent.digest", "mlflow.modelId"
+_OF_JUDGING: Final = ("replicate", "judge", "judgement")  # parameters of a cell's run that do not reach the app
 _RUN, _DIGEST = "mlflow.assessment.sourceRunId", "mlflow.assessment.scorerDigest"
 _SCORE, _MEAN = "/score", "/mean"
 _STATIC: Final = 64
@@ -187,7 +188,7 @@ def _about(client: MlflowClient, run: Run) -> tuple[str, str, str, dict[str, flo
     means = {name.removesuffix(_MEAN): value for name, value in run.data.metrics.items() if name.endswith(_MEAN)}
     name, tags = str(run.info.run_name or run.info.run_id), run.data.tags
     if names.CELL_KEY in tags:
-        levels = [each for factor, each in run.data.params.items() if factor not in ("replicate", "judge", "judgement")]
+        levels = [each for factor, each in run.data.params.items() if factor not in _OF_JUDGING]
         parent = None if levels else found(client.get_run, tags.get(names.PARENT_RUN_ID, ""))
         name = " ".join(levels) or (parent.data.params.get("predict_fn", name) if parent else name)
     return str(run.info.run_id), str(run.info.experiment_id), name, means

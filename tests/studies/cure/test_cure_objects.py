@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 from test_cure import COMMON, approach
 
@@ -28,5 +30,11 @@ def test_golden_runs_of_an_object_take_the_executor_that_is_asked_for(
     assert placed(workers=3) == ("processes", 3)
     with pytest.raises(ParameterError, match=r"which cannot be trained here: .* in Python cure\(result, verify=1\)"):
         specify_cure(found.run_id, {"verify": 1}, client)
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            "mlflow_l3d.studies.gate.sides._is_pilot", Mock(side_effect=ParameterError("run", "x", "has none"))
+        )
+        with pytest.raises(ParameterError, match=r"^verify=1: run=x: has none\. Use verify=0\.$"):
+            placed(verify=1)
     with pytest.raises(ParameterError, match="device=cpu: has no effect on the result of an object"):
         placed(device="cpu")

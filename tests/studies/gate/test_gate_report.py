@@ -13,6 +13,7 @@ from pages import Page
 
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.text import marked
+from mlflow_l3d.studies.gate import conduct
 from mlflow_l3d.studies.gate.changes import differences_from
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Outstanding
 from mlflow_l3d.studies.gate.report import (
@@ -232,3 +233,17 @@ def test_what_differs_of_a_project_is_named() -> None:
         candidate: Any = SimpleNamespace(given={**typed, **more}, root_seed=0, setup=setup)
         name, value = list(more.items())[-1]
         assert list(differences_from(document, candidate)) == [f"{name}={value}"]
+
+
+def test_a_gate_that_continues_keeps_the_plan_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conduct, "first_notes", lambda *_: ("Of now.",))
+    earlier = gate_answer(0.0)
+    sides: Any = [SimpleNamespace(title=name) for name in ("baseline", "renamed")]
+    plan = replace(PLAN, looks=(10, 30))  # of a baseline of which more runs are known
+    request: Any = SimpleNamespace(
+        baseline=sides[0], candidate=sides[1], metric=earlier.metric, examples="fixed", paired=True, plan=plan
+    )
+    gate = conduct.Conduct(request, None, earlier.before, progress=False)  # type: ignore[arg-type]
+    gate._take_over(earlier)
+    assert (gate.answer.looks, gate.answer.outstanding) == (earlier.looks, earlier.outstanding)
+    assert (gate.answer.plan, gate.answer.candidate) == (plan, "renamed")

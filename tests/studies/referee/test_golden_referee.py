@@ -180,7 +180,8 @@ def test_bad_input_is_refused_before_anything_is_recorded(begun: tuple[Place, st
         '"seeds": "shared"': {"name": "mine", "scores": {"2": 0.5}},
         "whole numbers of runs": {"name": "mine", "seeds": "shared", "scores": {"two": 0.5}},
         "their runs are the same": "hyperparameters=a_data_order=0.5",
-        f"candidate={begun[1]}: is what": begun[1],
+        "is the baseline itself": begun[1],
+        f"candidate={begun[1]}: is the baseline itself": {"runs": begun[1]},
         "must have root_seed=0": "root_seed=7",
         "golden_runs": "golden_runs=7",
     }
@@ -190,7 +191,7 @@ def test_bad_input_is_refused_before_anything_is_recorded(begun: tuple[Place, st
             with pytest.raises(ParameterError, match=message):
                 judge.judge(candidate)
         assert len(judge.status().course.systems) == 1
-        with pytest.raises(ParameterError, match="candidate=none: must be a run id, or what differs"):
+        with pytest.raises(ParameterError, match="must be what to change"):
             referee(action="judge")
         with pytest.raises(ParameterError, match=r"alpha=0\.1: has no effect on referee judge"):
             referee(action="judge", candidate=AFTER, alpha=0.1)

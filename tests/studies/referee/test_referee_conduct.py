@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import json_of
 from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.door import Referee
@@ -88,6 +89,8 @@ def test_what_was_judged_keeps_its_verdict(source: Trained) -> None:
     conduct = Conduct.start(source, RULES, baseline_runs=8)
     first = conduct.judge({"x": 2.0})
     made = len(source.made)
+    for tag in ("fresh_half", "looks", "decided", "order"):  # which earlier versions did not write of a baseline
+        connect().delete_tag(conduct.recorder.systems[0].run_id, f"l3d.referee_{tag}")
     again = resumed(source, conduct.run_id).judge({"x": 2.0})
     assert (again.verdict, again.number, again.spent, len(source.made)) == (first.verdict, 1, 0, made)
     line = json.loads(again.to_json())
@@ -174,6 +177,14 @@ def test_refused(source: Trained) -> None:
     for text in ("curl https://u:pw@host/x", ["train --api-key=sk-12345678"], {"all": [{"a": ["hf_ABCDEFGH1234"]}]}):
         with pytest.raises(ParameterError, match="would record this secret"):
             FunctionSource(lambda candidate, seed: 0.5, text)
+    for secret in ("first line\nsk-1234567890ABC", {"password": ["pw1", "pw2"]}):
+        with pytest.raises(ParameterError, match=r"cannot be part of a candidate.*this secret") as refused:
+            FunctionSource(lambda candidate, seed: 0.5, secret)
+        assert "pw1" not in str(refused.value)
+        assert "pw2" not in str(refused.value)
+    FunctionSource(
+        lambda candidate, seed: 0.5, {"token": 5, "max_tokens": 9, "tokenizer": "a", "n": {"token": [1, 0.5]}}
+    )
     FunctionSource(lambda candidate, seed: 0.5, "a prompt about /home/me and *** stars")
     with pytest.raises(ParameterError, match="finite numbers"):
         FunctionSource(lambda candidate, seed: 0.5, {"x": math.nan})
@@ -240,7 +251,10 @@ def test_scores_that_cannot_be_or_contradict_recorded_ones_are_refused(source: T
     assert conduct.judge({"scores": {"0": 0.9, "1": 0.9}}).assessment.runs == 2
     with pytest.raises(ParameterError, match=r"score 0\.7 of run 0: contradicts .* 0\.9"):
         conduct.judge({"scores": {"0": 0.7, "1": 0.9, "2": 0.9}})
-    with pytest.raises(ParameterError, match="one score per run"):
+    elsewhere.metric = named("pass_rate")  # without bounds, but a share by its name
+    with pytest.raises(ParameterError, match=r"unit of the baseline: pass_rate is up to 71, there 0\.\d+\. Log"):
+        conduct.judge({"scores": {"0": 0.9, "1": 0.9, "2": 71.0}})
+    with pytest.raises(ParameterError, match="one score of run 0"):
         check_measured({"0": 0.5, "00": 0.6})
     with pytest.raises(ParameterError, match="a name is there twice"):
         json_of("candidate", "", '{"scores": {"0": 0.5, "0": 0.6}}')
