@@ -17,6 +17,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from stores import copy_store
 from warm_start import WarmStart, share_server
 
@@ -37,6 +38,8 @@ MLFLOW_STATE = [
 ]
 """MLflow reads these, and writes them into this process when its fluent functions are called."""
 
+settings.register_profile("l3d", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a busy machine, too
+settings.load_profile("l3d")
 gc.disable()  # until all tests are collected: what is imported and collected stays
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so, and what we start inherits it: the tests of Ctrl-C would wait in vain.
