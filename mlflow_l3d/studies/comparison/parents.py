@@ -242,10 +242,12 @@ def requests(runs: object) -> list[object]:
             raise ParameterError("runs", runs, allowed) from error
     if isinstance(runs, str):
         runs = [each.strip() for each in runs.split(",") if each.strip()]
-    every = runs if isinstance(runs, list | tuple) else [None]
-    systems = [each if isinstance(each, str | Mapping) else getattr(each, "run_id", None) for each in every]
+    if not isinstance(runs, list | tuple):
+        raise ParameterError("runs", runs, "must be a list of run ids, or of objects with the parameters of main")
+    systems = [each if isinstance(each, str | Mapping) else getattr(each, "run_id", None) for each in runs]
     if None in systems:
-        raise ParameterError("runs", runs, "must be a list of run ids, investigations, or parameters of main")
+        wrong = runs[systems.index(None)]
+        raise ParameterError("runs", wrong, "must hold run ids, investigations, or objects with the parameters of main")
     if len(systems) < 2:
         listed = ", ".join(map(str, systems)) or "(none)"
         raise ParameterError("runs", listed, "must be two or more parent runs, separated by commas")

@@ -194,7 +194,7 @@ def _independent(parent: Parent, cells: pd.DataFrame) -> tuple[Any, IntArray, In
 
 
 def answers_of_parent(client: Client, run_id: str, cells: pd.DataFrame) -> Iterator[tuple[int, pa.Table]]:
-    """Yield places of cells and their predictions from the parent's one table.
+    """Yield places of cells and their predictions, some at a time, from the parent's one table.
 
     Nothing if it has none, or cells have no keys of their own.
     """

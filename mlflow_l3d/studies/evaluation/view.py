@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import webbrowser
 from collections.abc import Mapping
 from contextlib import suppress
@@ -122,11 +123,7 @@ def view(
         client = connect()
         parent_run_id = latest_investigation(client) if parent_run_id == "latest" else whole_id(client, parent_run_id)
         if typed["cite"]:
-            cited: Any = None if parent_run_id == "all" else result_of(client, parent_run_id, "parent_run_id")
-            if not hasattr(cited, "cited"):
-                allowed = "must be the run of an investigation or a seeds study, to cite it"
-                raise ParameterError("parent_run_id", parent_run_id, allowed, "Use: mlflow-l3d view RUN_ID --cite.")
-            return Viewed(1, text=str(cited.cited()))
+            return Viewed(1, text=_cited(client, parent_run_id))
         if {str(comment), str(badge)} != {"none"}:
             text = write_comment(client, parent_run_id, str(comment), str(badge))
             if str(bundle) != "none":
@@ -141,6 +138,17 @@ def view(
             runs = [] if report else studies_of(client)
             return Viewed(len(runs) or 1, "this notebook", page=report or list_document(runs, {}).to_html())
         return _serve(client, parent_run_id, int(typed["port"]), opened=bool(typed["browser"]))
+
+
+def _cited(client: Client, run_id: str) -> str:
+    if run_id == "all":
+        fix = "Name it: mlflow-l3d view RUN_ID --cite."
+        raise ParameterError("parent_run_id", run_id, "must be the study to cite", fix)
+    result = result_of(client, run_id, "parent_run_id")
+    if not hasattr(result, "cited"):
+        fix = "Leave out --cite, and see its report."
+        raise ParameterError("parent_run_id", run_id, "must be the run of an investigation or a seeds study", fix)
+    return str(result.cited())
 
 
 def studies_of(client: Client) -> list[Run]:
@@ -265,6 +273,8 @@ class _Handler(BaseHTTPRequestHandler):
             runs = studies_of(self.client)
             links = {str(run.info.run_id): f"/{run.info.run_id}" for run in runs}
             return 200, list_document(runs, links).to_html(), any(map(is_going, runs))
+        if not re.fullmatch(r"[0-9a-f]{32}", place):
+            return 404, _message("There is no such page."), False
         if (report := report_of(self.client, place)) is not None:
             return 200, report, False
         run = parent_run(self.client, place)

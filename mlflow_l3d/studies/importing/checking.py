@@ -82,8 +82,9 @@ def checked(
 
     Runs are compared on the examples that most of them share.
     """
-    problems = [f"{run.source}: {defect}" for run in runs if (defect := _defect(run))]
-    sound = [run for run in runs if not _defect(run)]
+    defects = [_defect(run) for run in runs]
+    problems = [f"{run.source}: {defect}" for run, defect in zip(runs, defects, strict=True) if defect]
+    sound = [run for run, defect in zip(runs, defects, strict=True) if not defect]
     sound, wrong, remarks = with_kinds(sound, task_kind, classes) if sound else ([], [], [])
     problems += wrong
     kept, notes = _once(_with_most(sound, problems))
@@ -109,9 +110,8 @@ def _defect(run: RecordedRun) -> str:
         return "has no examples."
     counts = pd.Series(run.ids).value_counts()
     if (more := int((counts > 1).sum())) > 0:
-        return (
-            f"example {counts.index[0]} occurs {counts.iloc[0]} times ({more} do so). An id must occur once in a run."
-        )
+        times = f"occurs {counts.iloc[0]} times ({more} examples do so)"
+        return f"example {counts.index[0]} {times}. An id must occur once in a run."
     for name, values in (("label", run.labels), ("prediction", run.predictions)):
         bad = run.ids[~np.isfinite(values)] if values.dtype.kind == "f" else run.ids[:0]
         if len(bad):

@@ -156,21 +156,25 @@ class Import:
             outcome = Outcome(cell.key, metrics=run.scores, duration_seconds=run.duration_seconds)
             rows.append(CellRecord.of(cell, outcome).to_row(f"{parent_run_id}/{number}"))
         cells = pd.DataFrame(rows).astype({"row": "Int64", "column": "Int64", "index": "Int64"})
-        predictions = [
-            pd.DataFrame({"example_id": run.ids, "label": run.labels, "prediction": run.predictions}).assign(
-                seed=cell.seeds["seed"], cell_key=cell.key
-            )
-            for cell, run in zip(self.cells, self.runs, strict=True)
-            if run.ids is not None
-        ]
-        return cells, pd.concat(predictions, ignore_index=True) if predictions else None
+        answers = [(run.ids, run.labels, run.predictions) for run in self.runs if run.ids is not None]
+        if not answers:
+            return cells, None
+        columns = zip(("example_id", "label", "prediction"), zip(*answers, strict=True), strict=True)
+        predictions = pd.DataFrame({name: np.concatenate(parts) for name, parts in columns})
+        seeds, keys = (cells[name].to_numpy() for name in ("seed.seed", "cell_key"))
+        at = np.repeat(cells.index, len(predictions) // len(cells))  # all have the same examples
+        return cells, predictions.assign(seed=seeds[at], cell_key=keys[at])
 
     def document(self) -> dict[str, Any]:
         """Return the content of ``investigation.json`` for `evaluate` and `compare`, free of private paths."""
         numbers = self.seeds or tuple(range(len(self.runs)))
         recorded = [
-            {"cell_key": cell.key, "number": number, "settings": row.dropna().to_dict()}
-            for cell, number, (_, row) in zip(self.cells, numbers, self.settings.iterrows(), strict=True)
+            {
+                "cell_key": cell.key,
+                "number": number,
+                "settings": {name: row[name] for name in row if row[name] == row[name]},
+            }
+            for cell, number, row in zip(self.cells, numbers, self.settings.to_dict("records"), strict=True)
         ]
         first = self.runs[0]
         about = {"kind": first.kind, "classes": list(first.classes)}

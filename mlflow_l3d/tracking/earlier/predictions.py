@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("mlflow_l3d")
 _ANSWERS: Final = ("example_id", "label", "prediction")
+_ROWS: Final = 1 << 16
 
 
 class UnreadableError(L3DError, ValueError):
@@ -78,16 +79,31 @@ def test_rows(table: pa.Table) -> pa.Table:
     return table.filter(pc.invert(table[names.REFERENCE])).drop_columns([names.REFERENCE])
 
 
-def rows_by_cell(path: Path, keys: Iterable[str]) -> Iterator[tuple[int, pa.Table]]:
-    """Yield places of keys and predictions of their cells from the one table of a parent."""
-    import pyarrow.dataset as ds
+def rows_by_cell(path: Path, keys: Iterable[str], at_once: float = _ROWS) -> Iterator[tuple[int, pa.Table]]:
+    """Yield places of keys and predictions of their cells from the one table of a parent.
+
+    About `at_once` rows are read at a time, so that a cell may come in two parts.
+    """
+    import pyarrow.parquet as pq
 
     place = {key: number for number, key in enumerate(keys)}
-    file = ds.dataset(path, format="parquet")
-    if not {"cell_key", *_ANSWERS} <= set(file.schema.names):
-        return
-    columns = ["cell_key", *_ANSWERS, *([names.REFERENCE] if has_reference(file.schema) else [])]
-    table = file.to_table(columns, filter=ds.field("cell_key").isin([*place]), use_threads=False)
-    of_rows, answers = table["cell_key"].to_pandas(), table.drop_columns(["cell_key"])
-    for key, rows in of_rows.groupby(of_rows).indices.items():
-        yield place[key], test_rows(answers.take(rows))
+    with pq.ParquetFile(path, read_dictionary=["cell_key"]) as file:
+        if not {"cell_key", *_ANSWERS} <= set(file.schema_arrow.names):
+            return
+        columns = [*_ANSWERS, names.REFERENCE] if has_reference(file.schema_arrow) else [*_ANSWERS]
+        for groups in _together([file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)], at_once):
+            of_rows = file.read_row_groups(groups, ["cell_key"], use_threads=False)["cell_key"].to_pandas()
+            rows_of = of_rows.groupby(of_rows, observed=True).indices
+            if named := [key for key in rows_of if key in place]:
+                answers = file.read_row_groups(groups, columns, use_threads=False)
+                yield from ((place[key], test_rows(answers.take(rows_of[key]))) for key in named)
+
+
+def _together(rows: Sequence[int], at_once: float) -> Iterator[list[int]]:
+    """Yield the numbers of row groups that are read in one call."""
+    begun, held = 0, 0
+    for at, count in enumerate(rows):
+        held += count
+        if held >= at_once or at == len(rows) - 1:
+            yield list(range(begun, at + 1))
+            begun, held = at + 1, 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -253,7 +254,7 @@ def read_predictions(
         run_ids = cells["run_id"].tolist()
         if run_ids and "/" in run_ids[0]:
             path = fetch_artifact(client, run_ids[0].partition("/")[0], names.PREDICTIONS, folder)
-            tables = {} if path is None else dict(rows_by_cell(path, cells["cell_key"]))
+            tables = {} if path is None else dict(rows_by_cell(path, cells["cell_key"], math.inf))
             yield from ((run_id, tables.get(at)) for at, run_id in enumerate(run_ids))
             return
         own_uris = dict(zip(run_ids, cells["artifact_uri"], strict=True)) if "artifact_uri" in cells else {}

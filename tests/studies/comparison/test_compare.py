@@ -260,7 +260,7 @@ def test_bad_input_in_one_line(place: Place, parents: list[str], compared: Compa
             assert "\n" not in str(caught.value)
         with pytest.raises(ParameterError, match="must be a list of run ids"):
             compare(3)
-        with pytest.raises(ParameterError, match="must be a list of run ids, investigations, or parameters"):
+        with pytest.raises(ParameterError, match="runs=3: must hold run ids, investigations, or objects"):
             compare([first, 3])
         with pytest.raises(ParameterError, match=r"metric='reward': must be one that the cells have: accuracy"):
             compare(first, second, metric="reward")

@@ -226,6 +226,9 @@ def test_steps_are_the_commands_of_both_sides_for_the_runs_that_an_open_pair_nee
         ("The same for B; then compare again:", "mlflow-l3d seeds --seeds 44"),
     ]
     assert step_of(opened(runs_to_settle=44.0, runs=(4, 50)))[1:] == []
+    named = [PARENTS[0]._replace(command="mlflow-l3d investigate RUNS.csv --golden-runs RUNS -- python $RUNS")]
+    command = step_of(found, parents=named)[0][1]
+    assert command == "mlflow-l3d investigate RUNS.csv --golden-runs 44 -- python $RUNS"
     assert step_of(found, parents=[]) == [
         ("A against B takes about 44 runs of each (80 % power). Add runs, and compare again.", "")
     ]

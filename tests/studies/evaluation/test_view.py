@@ -109,6 +109,7 @@ def test_pages_are_served_to_this_machine_and_kept_up_to_date(studied: tuple[Pla
     assert "has no report yet" in page
     assert (status, refresh) == (200, "10")
     assert get(address + "a" * 32)[0] == get(address + "../secret")[0] == 404
+    assert get(address + done[:12])[0] == 404  # not that the study has no report
     assert get(address, Host="stranger.example")[0] == 403
 
 
@@ -155,7 +156,7 @@ def test_the_beginning_of_two_ids_lists_them(monkeypatch: pytest.MonkeyPatch) ->
     [
         ({"port": 70000}, "port=70000: must be a whole number from 0 to 65535"),
         ({"port": -1}, "port=-1: must be"),
-        ({"cite": True}, "parent_run_id=all: must be the run of an investigation or a seeds study"),
+        ({"cite": True}, "parent_run_id=all: must be the study to cite. Name it: mlflow-l3d view RUN_ID"),
         ({"cite": True, "bundle": "pages"}, "bundle=pages: has no effect with cite"),
         ({"cite": True, "parent_run_id": "a" * 32}, "parent_run_id=aaaa"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -176,7 +177,7 @@ def _more_runs(
     for system, there in zip((one.first, one.second), one.runs, strict=True):
         if there < needed and (command := commands.get(system, "")):
             text = texts.pop() if texts else f"The same for {names[system]}; then compare again:"
-            yield Step(text, command.replace("RUNS", f"{needed:.0f}"))
+            yield Step(text, re.sub(r"(--(?:seeds|\w+-runs)) RUNS\b", rf"\1 {needed:.0f}", command, count=1))
     yield from (Step(text.replace("Finished ones count:", "Add runs, and compare again.")) for text in texts)
 
 

@@ -43,7 +43,7 @@ def read(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[
     seconds, settings = float(document.get("total_evaluation_time_seconds") or 0.0), _settings(document, task)
     filters = [str(name or "none") for name in samples["filter"]]
     runs = []
-    for name, rows in samples.groupby(filters, sort=False):
+    for name, rows in samples.groupby(pd.Series(filters), sort=False):
         how = {**settings, "filter": str(name)} if len({*filters}) > 1 else settings
         run = RecordedRun(source=path.name, task=task, kind="", settings=how, scores={}, duration_seconds=seconds)
         results = {key.partition(",")[0]: value for key, value in of_task.items() if key.endswith(f",{name}")}

@@ -81,19 +81,20 @@ def prediction_matrix(
     compared = tuple(seed for seed in seeds if seed in seeds_with_predictions)
     form = form_of("regression" if kind == "regression" else "classification")
     truth, guess = form.labels(predictions["label"].to_numpy()), form.predictions(predictions["prediction"].to_numpy())
-    table = predictions[["seed", "example_id"]].assign(label=truth, prediction=guess)
-    if (twice := table.duplicated(["seed", "example_id"])).any():
-        example = table["example_id"][twice.to_numpy()].iloc[0]
+    rows = predictions["seed"].map({seed: at for at, seed in enumerate(compared)}).to_numpy()
+    columns, ids = pd.factorize(predictions["example_id"])
+    if (twice := pd.Series(rows * max(1, len(ids)) + columns).duplicated()).any():
+        example = ids[columns[int(np.flatnonzero(twice)[0])]]
         raise ParameterError("example_id", example, "must occur once in the predictions of a seed")
-    examples = table.groupby("example_id", sort=False)
-    if len(different := table[table["label"] != examples["label"].transform("last")]):
-        first = different.iloc[0]
-        raise ParameterError("label", first["label"], f"example_id {first['example_id']} must have one true value")
-    shared = table[examples["seed"].transform("size") == len(compared)]
-    labels = shared.drop_duplicates("example_id").set_index("example_id")["label"]
-    matrix = shared.pivot(index="seed", columns="example_id", values="prediction")
-    matrix = matrix.reindex(index=compared, columns=labels.index)
-    return compared, matrix.to_numpy(dtype=guess.dtype), labels.to_numpy(), labels.index.to_numpy()
+    labels = np.zeros(len(ids), dtype=truth.dtype)
+    labels[columns] = truth
+    if len(different := np.flatnonzero(labels[columns] != truth)):
+        at = different[0]
+        raise ParameterError("label", truth[at], f"example_id {ids[columns[at]]} must have one true value")
+    matrix = np.empty((len(compared), len(ids)), dtype=guess.dtype)
+    matrix[rows, columns] = guess
+    shared = np.bincount(columns, minlength=len(ids)) == len(compared)
+    return compared, matrix[:, shared], labels[shared], np.asarray(ids)[shared]
 
 
 def numbered(predictions: pd.DataFrame, kind: Kind) -> pd.DataFrame:

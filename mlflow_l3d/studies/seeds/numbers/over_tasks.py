@@ -171,8 +171,9 @@ def table_7(rows: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
         As :func:`study_rows` gives, or the papers' own numbers in the same columns; in whatever unit.
     """
     columns = pd.MultiIndex.from_product([TABLE_7, ("mean", "std")])
-    values = (
-        rows.set_index("task")[[*chain.from_iterable(TABLE_7.values())]].astype(np.float64).set_axis(columns, axis=1)
-    )
-    groups = rows.reset_index().groupby(["model", "benchmark"], sort=False)["index"]
-    return {(str(model), str(benchmark)): values.loc[rows.index.isin(part)] for (model, benchmark), part in groups}
+    names = [*chain.from_iterable(TABLE_7.values())]
+    tables = {}
+    for (model, benchmark), part in rows.groupby(["model", "benchmark"], sort=False):
+        values = part.set_index("task")[names].astype(np.float64)
+        tables[str(model), str(benchmark)] = values.set_axis(columns, axis=1)
+    return tables

@@ -170,7 +170,7 @@ def _stable(study: SeedsStudy, is_typed: bool) -> Iterator[str]:
         )
         yield f"{robust}{_limits(study, 'robust_share', shown)}), {rest}."
         if beyond:
-            yield f"{beyond}{_limits(study, 'fleiss_kappa', plain)}."
+            yield f"{beyond}{_limits(study, 'fleiss_kappa', plain, ' ({} to {})')}."
     elif "absolute_difference" in study.together:
         pearson, ccc = (plain(study.pairs[f"consistency_{kind}"].mean, 3) for kind in ("pearson", "ccc"))
         apart = f"Two {unit}s predict numbers **{UNITS.text(study.together['absolute_difference'])}** apart on average"
@@ -188,10 +188,10 @@ def _stable(study: SeedsStudy, is_typed: bool) -> Iterator[str]:
         yield f"Not known: no predictions are stored. {fix}"
 
 
-def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str]) -> str:
+def _limits(study: SeedsStudy, name: str, shown: Callable[[float], str], form: str = ", {} to {}") -> str:
     """Return the interval of a number in a sentence; the empty text where it has none."""
-    limits = between(*study.intervals.get(name, (math.nan, math.nan)), shown)
-    return "" if limits == MISSING else f", {limits}"
+    limits = between(*study.intervals.get(name, (math.nan, math.nan)), shown, form)
+    return "" if limits == MISSING else limits
 
 
 def short_notes(study: SeedsStudy, failed: int) -> Iterator[str]:
