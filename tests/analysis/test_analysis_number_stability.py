@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -83,6 +84,15 @@ def test_overlap_of_one_test_set_is_the_function_for_one():
     runs = 1e4 + rng.normal(size=N) + rng.normal(size=(300, N))
     whole = regression_consistency(runs)
     assert pair_correlations(runs) == pytest.approx((whole.pearson, whole.concordance), abs=1e-9)
+
+
+def test_memory_does_not_grow_with_the_square_of_the_runs():
+    runs = np.random.default_rng(0).normal(size=(1500, 20))
+    tracemalloc.start()
+    pair_correlations(runs)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 4 * 1500**2 * 8
 
 
 def test_radial_groups():

@@ -72,3 +72,10 @@ def test_too_little_is_nan():
         assert math.isnan(found.pearson)
         assert math.isnan(found.concordance)
         assert math.isnan(found.absolute_difference)
+
+
+def test_a_run_that_diverges_leaves_the_correlations_of_the_others():
+    runs = np.random.default_rng(0).normal(size=(3, 20))
+    expected = regression_consistency(runs).pearson
+    runs[0] *= 1e120
+    assert regression_consistency(runs).pearson == pytest.approx(expected)

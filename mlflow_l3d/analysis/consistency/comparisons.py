@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -167,6 +167,10 @@ def _grown(votes: npt.NDArray[np.int32], rows: int, columns: int) -> npt.NDArray
     return np.pad(votes, ((0, max(more_rows, len(votes)) if more_rows else 0), (0, more_columns)))
 
 
+BLOCK: Final = 256
+"""Runs that are compared with all others at once."""
+
+
 class Correlations(NamedTuple):
     """CON-PEAR (Zhou et al. 2025) and Lin's concordance of a group, nan where undefined."""
 
@@ -224,35 +228,14 @@ def pair_correlations(predictions: FloatArray) -> Correlations:
     Returns
     -------
     Correlations
-        Of :func:`correlation_matrices`. Pairs that share one example, or fewer than ten and than half, are in no mean.
-        A mean is nan if a pair in it has no value.
-    """
-    held = ~np.isnan(predictions)
-    enough = np.clip(held.sum(axis=1) / 2, 2, FEWEST_EXAMPLES)
-    ones = held.astype(np.float64)
-    compared = np.triu(ones @ ones.T >= np.maximum(enough[:, None], enough), 1)
-    if not compared.any():
-        return Correlations(math.nan, math.nan)
-    return Correlations(*(float(matrix[compared].mean()) for matrix in correlation_matrices(predictions)))
-
-
-def correlation_matrices(predictions: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return Pearson's correlation and Lin's concordance correlation coefficient (Lin 1989, ddof=0) of pairs of runs.
-
-    Parameters
-    ----------
-    predictions
-        Shape (S, n): numbers, nan if a run did not see an example.
-
-    Returns
-    -------
-    tuple of FloatArray
-        Shape (S, S), each pair on the examples that both saw. nan for Pearson's if a run is constant on them, for Lin's
-        if both are, at the same number.
+        Pearson's correlation and Lin's concordance correlation coefficient (Lin 1989, ddof=0). Pairs that share
+        one example, or fewer than ten and than half, are in no mean. A mean is nan if a pair in it has no value: for
+        Pearson's where a run is constant on the common examples, for Lin's where both are, at the same number.
 
     Notes
     -----
-    Sums over common examples are products of matrices that hold 0 if a run saw nothing. Time S^2 n, memory S n and S^2.
+    Sums over common examples are products of matrices that hold 0 if a run saw nothing. Time S^2 n, memory S n and
+    256 S.
     """
     values = np.array(predictions, dtype=np.float64)
     held = ~np.isnan(values)
@@ -261,16 +244,25 @@ def correlation_matrices(predictions: FloatArray) -> tuple[FloatArray, FloatArra
     values /= largest if largest > 0 else 1.0
     centres = np.array([_centre(run[here]) for run, here in zip(values, held, strict=True)])
     values = np.where(held, values - centres[:, None], 0.0)
-    ones = held.astype(np.float64)
-    count = np.maximum(ones @ ones.T, 1)
-    means = values @ ones.T / count
-    variances = _variance(np.square(values) @ ones.T / count, means)
-    shared = values @ values.T / count - means * means.T
-    distances = means - means.T + centres[:, None] - centres
-    below = np.sqrt(variances * variances.T), (variances + variances.T + np.square(distances)) / 2
-    with np.errstate(invalid="ignore", divide="ignore"):
-        pearson, concordance = (np.where(each > 0, np.clip(shared / each, -1.0, 1.0), math.nan) for each in below)
-    return pearson, concordance
+    ones, squares = held.astype(np.float64), np.square(values)
+    enough = np.clip(ones.sum(axis=1) / 2, 2, FEWEST_EXAMPLES)
+    sums, pairs = np.zeros(2), 0
+    for start in range(0, len(values), BLOCK):
+        block = slice(start, start + BLOCK)
+        common = ones[block] @ ones.T
+        compared = np.triu(common >= np.maximum(enough[block, None], enough), 1 + start)
+        count = common[compared]
+        one, other = (values[block] @ ones.T)[compared] / count, (ones[block] @ values.T)[compared] / count
+        first = _variance((squares[block] @ ones.T)[compared] / count, one)
+        second = _variance((ones[block] @ squares.T)[compared] / count, other)
+        distance = one - other + (centres[block, None] - centres)[compared]
+        shared = (values[block] @ values.T)[compared] / count - one * other
+        sums += [
+            _sum_of_ratios(shared, np.sqrt(first * second)),
+            _sum_of_ratios(2 * shared, first + second + np.square(distance)),
+        ]
+        pairs += len(count)
+    return Correlations(*(sums / pairs).tolist()) if pairs else Correlations(math.nan, math.nan)
 
 
 def _centre(run: FloatArray) -> float:
@@ -284,3 +276,8 @@ def _variance(mean_square: FloatArray, mean: FloatArray) -> FloatArray:
     """Return the variances; exactly 0 where rounding alone makes them differ from it."""
     variance = mean_square - np.square(mean)
     return np.where(variance > 1e-13 * mean_square, variance, 0.0)
+
+
+def _sum_of_ratios(above: FloatArray, below: FloatArray) -> float:
+    """Return the sum, nan if something is divided by 0."""
+    return float(np.clip(above / below, -1.0, 1.0).sum()) if (below > 0).all() else math.nan

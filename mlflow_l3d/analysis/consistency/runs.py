@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.consistency.comparisons import correlation_matrices
 from mlflow_l3d.analysis.consistency.groups import fleiss_kappa
 from mlflow_l3d.analysis.consistency.results import population_std
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray, ratio_interval, share_interval, with_interval
 from mlflow_l3d.metrics.classification import UNPARSED
+from mlflow_l3d.metrics.regression import unit_length
 
 Interval = tuple[float, float]
 FEWEST_RUNS: Final = 4
@@ -196,9 +196,9 @@ def number_agreement(predictions: FloatArray) -> SeedAgreement:
         examples, in the unit of the predictions, with an interval on the log scale, which covers in 92 to 93 % of
         cases.
     """
-    runs, matrices = len(predictions), correlation_matrices(predictions)
-    names = ("consistency_pearson", "consistency_ccc")
-    pairs = {name: pair_spread(name, values, lowest=-1.0) for name, values in zip(names, matrices, strict=True)}
+    runs, units = len(predictions), unit_length(predictions)
+    matrices = {"consistency_pearson": units @ units.T, "consistency_ccc": _concordances(predictions)}
+    pairs = {name: pair_spread(name, values, lowest=-1.0) for name, values in matrices.items()}
     distance, interval = _absolute_difference(predictions), _UNKNOWN
     if FEWEST_RUNS <= runs <= MOST_RUNS:
         without = [_absolute_difference(np.delete(predictions, run, axis=0)) for run in range(runs)]
@@ -253,6 +253,18 @@ def _shares(counts: npt.NDArray[Any], runs: int) -> FloatArray:
     """Return shape (3, any): shares of examples that all, some and none of so many runs have right; counts (any, n)."""
     robust, never = (counts == runs).mean(axis=1), (counts == 0).mean(axis=1)
     return np.stack((robust, 1 - robust - never, never))
+
+
+def _concordances(values: FloatArray) -> FloatArray:
+    """Return Lin's coefficient of every pair of runs, ``2 s_ab / (s_a^2 + s_b^2 + (mean_a - mean_b)^2)``."""
+    means = values.mean(axis=1, keepdims=True)
+    shared = (values - means) @ (values - means).T / values.shape[1]
+    # The variance of one number only is exactly 0, whatever rounding makes of its mean.
+    variances = np.where(np.ptp(values, axis=1) > 0, values.var(axis=1), 0.0)
+    below = variances[:, None] + variances + np.square(means - means.T)
+    concordances = np.full(shared.shape, math.nan)
+    np.divide(2 * shared, below, out=concordances, where=below > 0)
+    return concordances
 
 
 def _absolute_difference(values: FloatArray) -> float:

@@ -460,5 +460,6 @@ def test_bad_choice(name, labels, predictions, message):
 def test_scoring_of_reads_options():
     assert scoring_of("regression") is None
     assert scoring_of("overlap:k=3").name == "overlap@3"
-    assert scoring_of("closeness:scale=4")(1.0, 2.0) == 0.75
+    assert scoring_of("closeness:scale=4")(1.0, 2.0) == scoring_of("closeness:scale=+04")(1.0, 2.0) == 0.75
+    assert scoring_of("closeness:scale=.5")(1.0, 1.25) == 0.5
     assert scoring_of("rouge1:stemmer=true").name == "rouge1"

@@ -438,6 +438,7 @@ def test_numbers_in_the_radial_design(place: Place, tmp_path: Path) -> None:
     ("first", "other", "agreement", "message"),
     [
         ([0, 1, 1], ["secret", "b", "c"], "auto", "prediction=texts: must be class numbers"),
+        ([0, 1, 1], ["secret", None, "c"], "auto", "prediction=texts: must be class numbers"),
         ([0, 1, 1], [0.5, 1.5, 1.0], "auto", "prediction=numbers: must be class numbers.*agreement=regression"),
         ([0, 1, 1], [0, -7, 1], "auto", "prediction=-7: class numbers must be -1 or above"),
         (["a", "b", "c"], [1, 2, 3], "auto", "prediction=numbers: must be texts, as in the cells before"),

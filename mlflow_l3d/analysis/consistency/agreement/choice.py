@@ -203,7 +203,11 @@ def _check_kinds(name: str, by_column: Mapping[str, str]) -> None:
 
 def _option(text: str) -> Any:
     """Return a number, true or false, or the text as it is."""
-    try:
-        return json.loads(text.lower())
-    except ValueError:
-        return text
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -83,11 +83,11 @@ def class_column(column: Any, what: str) -> npt.NDArray[np.int64]:
     values: npt.NDArray[Any] = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
     if values.dtype.kind not in "iub":
         listed = values.tolist()
-        if what == "prediction":
-            listed = [UNPARSED if is_missing(value) else value for value in listed]
         if (kind := kind_of_column(listed)) not in (WHOLE, NOTHING):
             fix = "Write all in the same form, or name how to compare them: agreement=regression or a scoring function."
             raise ParameterError(what, kind, "must be class numbers, as in the first cell", fix)
+        if what == "prediction":
+            listed = [UNPARSED if is_missing(value) else value for value in listed]
         if any(map(is_missing, listed)):
             raise ParameterError(what, "null", "must be a class number in every row, as in the first cell")
         values = np.array(listed, dtype=np.float64)

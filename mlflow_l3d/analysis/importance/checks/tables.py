@@ -251,8 +251,11 @@ def closure(table: FloatArray, golden: FloatArray, model: TableModel, *, chance:
     if count < 3 or len(table) < 3 or table.shape[1] < model.least_columns:
         return None
     estimate, variance = model.estimate(table), float(golden.var(ddof=1))
-    squares = None if estimate is None else estimate.squares
-    if estimate is None or squares is None or not squares.total > 0 or variance <= rounding_variance(golden):
+    # Of levels two rows may be complete, which cannot be left out.
+    if estimate is None or not estimate.without or variance <= rounding_variance(golden):
+        return None
+    squares = estimate.squares
+    if squares is None or not squares.total > 0:
         return None
     distances = np.square(golden - golden.mean())
     golden_error = _error((distances.sum() - count / (count - 1) * distances) / (count - 2))
