@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import aggregate_raters
 from statsmodels.stats.inter_rater import fleiss_kappa as kappa_of_statsmodels
 
-from mlflow_l3d.analysis.consistency.comparable import Group
+from mlflow_l3d.analysis.consistency.comparable import Comparable, Group
 from mlflow_l3d.analysis.consistency.results import population_std
 from mlflow_l3d.errors import ParameterError
 
@@ -256,3 +256,10 @@ def test_large_class_numbers_and_permuted_runs():
     counter.add("all", [1, 2, 3], labels, [0, 40000, -1])
     np.testing.assert_allclose(counter.per_run()["all"].run_agreement, [4 / 6, 3 / 6, 3 / 6])
     assert counter.result("seed").accuracy_std == pytest.approx(np.std([2 / 3, 1 / 3, 2 / 3], ddof=1))
+
+
+def test_a_design_that_compares_runs_in_an_unknown_way_is_refused():
+    with pytest.raises(
+        ParameterError, match=r"compares='row': must be one of levels, pairs, rows, tables. Did you mean"
+    ):
+        Comparable(["data_order"], "row")

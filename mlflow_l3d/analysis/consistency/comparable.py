@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
-from mlflow_l3d.errors import ParameterError, unknown_name
+from mlflow_l3d.errors import ParameterError, check_known, unknown_name
 
 GOLDEN: Final = "golden"
 BASE: Final = "base"
@@ -49,6 +49,9 @@ class Comparable:
     grouping: Grouping = "rows"
     shared_columns: bool = False
     _open: list[Group] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        check_known("compares", [self.grouping], get_args(Grouping))
 
     @property
     def pairs(self) -> bool:
