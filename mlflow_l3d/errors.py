@@ -73,12 +73,13 @@ def imported(module: str, what: str, extra: str) -> Any:
     Raises
     ------
     L3DError
-        If it is not installed: with `what` needs it, and the command that installs it.
+        If it is not installed, or cannot be loaded: with `what` needs it, and the command that installs it.
     """
     try:
         return import_module(module)
     except ImportError as error:
-        raise L3DError(f"{what} needs {module}. Run: pip install 'mlflow-l3d[{extra}]'") from error
+        broken = "" if isinstance(error, ModuleNotFoundError) else f", which cannot be loaded ({error})"
+        raise L3DError(f"{what} needs {module}{broken}. Run: pip install 'mlflow-l3d[{extra}]'") from error
 
 
 def disk_line(error: BaseException | None) -> str:

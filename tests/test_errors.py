@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_l3d.errors import L3DError, ParameterError, disk_line, unknown_name
+from mlflow_l3d.errors import L3DError, ParameterError, disk_line, imported, unknown_name
 
 KNOWN = ["data_order", "data_split", "label_selection"]
 
@@ -92,3 +92,16 @@ def test_did_you_mean(value: str, meant: str | None) -> None:
 
 def test_nothing_known() -> None:
     assert str(unknown_name("factor", "x", [], "a factor of mine:")) == "factor='x': must be a factor of mine: (none)."
+
+
+def test_a_library_that_is_there_and_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "half_a_library.py").write_text("raise ImportError('libhalf.so: no such file')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        L3DError, match=r"needs half_a_library, which cannot be loaded \(libhalf\.so: no such file\)\. Run"
+    ):
+        imported("half_a_library", "executor=half", "half")
+    with pytest.raises(
+        L3DError, match=r"^executor=none needs no_library_at_all\. Run: pip install 'mlflow-l3d\[none\]'"
+    ):
+        imported("no_library_at_all", "executor=none", "none")

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable
 
 from mlflow_l3d.approaches.failures import LostDeviceError
 from mlflow_l3d.cells.cell import Cell, Outcome
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.calls import Queue, share
 from mlflow_l3d.execution.outcomes import run_cells
@@ -21,13 +21,20 @@ class InlineExecutor:
     job
         What the cells share.
     workers
-        Has no effect: there is one.
+        1 or None.
+
+    Raises
+    ------
+    ParameterError
+        If more workers are asked for: they would have no effect.
     """
 
     one_worker = True
 
     def __init__(self, *, job: Job, workers: int | None = None) -> None:
-        del workers
+        if workers not in {None, 1}:
+            allowed = "must be 1 or auto with executor=inline"
+            raise ParameterError("workers", workers, allowed, "Use executor=processes.")
         self._job = job
 
     def run(self, cells: Iterable[Cell]) -> Generator[Outcome, None, None]:

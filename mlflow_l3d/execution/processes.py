@@ -191,12 +191,19 @@ class PoolExecutor(ABC):
         Number of workers, at most one per cell; None for the usual number.
     options
         Of those of the class, the given ones.
+
+    Raises
+    ------
+    ParameterError
+        If `workers` is not positive.
     """
 
     stops_cells: ClassVar = True
     options: ClassVar[Mapping[str, Hyperparameter]] = {}
 
     def __init__(self, *, job: Job, workers: int | None = None, options: Mapping[str, Value] | None = None) -> None:
+        if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+            raise ParameterError("workers", workers, "must be a positive number, or auto")
         self._job, self._workers, self._given = job, workers, complete(self.options, options)
 
     @abstractmethod

@@ -210,6 +210,7 @@ def encode_labels(table: Table, values: Column, column: str) -> tuple[IntArray, 
     present = sorted(set(values))
     labels = values.map({value: number for number, value in enumerate(present)}).to_numpy(np.int64)
     names = [*map(str, present)]
+    _check_classes(column, names, np.bincount(labels, minlength=len(names)))
     if types != {str}:
         names = _named(table, column, present, labels) or names
     return labels, tuple(names)
@@ -251,6 +252,18 @@ def _named(table: Table, column: str, present: Sequence[int], labels: IntArray) 
         allowed = f"the column {name_column} must hold exactly one name for each number in {column}"
         raise ParameterError("label_column", column, allowed, f"Correct or rename the column {name_column}.")
     return [names[label] for label in range(len(present))]
+
+
+def _check_classes(column: str, names: Sequence[str], counts: IntArray) -> None:
+    if len(names) < 2:
+        allowed = f"every example has the label {shorten(names[0])!r}, and at least 2 classes are needed"
+        raise ParameterError("label_column", column, allowed)
+    if counts.min() < 2:
+        small = int(counts.argmin())
+        allowed = f"class {shorten(names[small])!r} has 1 example, and every class needs at least 2"
+        others = int((counts < 2).sum()) - 1
+        more = f" (so have {others} other classes)" if others else ""
+        raise ParameterError("label_column", column, allowed + more, "Add examples, or remove the class.")
 
 
 def _as_ids(values: Column) -> npt.NDArray[Any] | None:

@@ -15,25 +15,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from mlflow_l3d.testing.approaches import check_approach as check_approach
-    from mlflow_l3d.testing.cells import changed as changed
-    from mlflow_l3d.testing.cells import design_cells as design_cells
-    from mlflow_l3d.testing.cells import differences as differences
-    from mlflow_l3d.testing.cells import one_cell as one_cell
-    from mlflow_l3d.testing.designs import check_design as check_design
-    from mlflow_l3d.testing.executors import bench_job as bench_job
-    from mlflow_l3d.testing.executors import check_executor as check_executor
-    from mlflow_l3d.testing.repeated import luck as luck
-    from mlflow_l3d.testing.trouble import Trouble as Trouble
+    from mlflow_l3d.testing.approaches import check_approach
+    from mlflow_l3d.testing.cells import changed, design_cells, differences, one_cell
+    from mlflow_l3d.testing.designs import check_design
+    from mlflow_l3d.testing.executors import bench_job, check_executor
+    from mlflow_l3d.testing.repeated import luck
+    from mlflow_l3d.testing.trouble import Trouble
 
-_MODULES: Final = ("repeated", "cells", "trouble", "executors", "approaches", "designs")
-"""Those that load little first: a name is in the first that has it."""
+__all__ = [
+    "Trouble",
+    "bench_job",
+    "changed",
+    "check_approach",
+    "check_design",
+    "check_executor",
+    "design_cells",
+    "differences",
+    "luck",
+    "one_cell",
+]
+_NAMES: Final = {
+    "approaches": ("check_approach",),
+    "cells": ("changed", "design_cells", "differences", "one_cell"),
+    "designs": ("check_design",),
+    "executors": ("bench_job", "check_executor"),
+    "repeated": ("luck",),
+    "trouble": ("Trouble",),
+}
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module
+    for module, names in _NAMES.items():
+        if name in names:
+            from importlib import import_module
 
-    for module in () if name.startswith("_") or name in _MODULES else _MODULES:
-        if hasattr(loaded := import_module(f"{__name__}.{module}"), name):
-            return getattr(loaded, name)
+            return getattr(import_module(f"{__name__}.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

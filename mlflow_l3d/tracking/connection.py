@@ -43,6 +43,8 @@ _PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 _LONGEST: Final = 30.0
 """No call is tried again after so many seconds."""
 _FINAL: Final = re.compile("Failed to establish a new connection|Connection refused|Failed to resolve|database schema")
+_DRIVERS: Final = {"MySQLdb": "mysqlclient", "psycopg": "psycopg[binary]", "psycopg2": "psycopg2-binary"}
+"""Modules of databases whose packages have other names."""
 STRANGER: Final = (
     "what answers there is not an MLflow tracking server, or a page to log in is in between",
     "Check the address in a browser.",
@@ -240,6 +242,12 @@ def _unreachable(uri: str, error: Exception) -> L3DError:
         migrations = Path(mlflow.__file__).parent.glob(f"store/db_migrations/versions/{version[1] or version[2]}*")
         age, fix = ("an older", f"Back it up, then run: mlflow db upgrade {uri}") if any(migrations) else _NEWER
         allowed = f"this store was written by {age} MLflow than the one installed here ({mlflow.__version__})"
+    elif uri.startswith("sqlite:") and re.search("already exists|duplicate column", text):
+        allowed = "MLflow is making this store in another process, or was stopped while it made it"
+        fix = "Try again; if it stays so and the file holds no runs, remove the file."
+    elif driver := re.search(r"No module named '(\w+)'", text):
+        allowed = f"this store needs the Python module {driver[1]}, which is not installed"
+        fix = f"Run pip install {_DRIVERS.get(driver[1], driver[1])}, or set another address."
     elif status := re.search(r"too many (\d{3}) error responses|error code ([45]\d\d)\b", text):
         allowed = f"a server answers there, but with HTTP status {status[1] or status[2]}"
         fix = "Check the address, also its path, and the server's log; if it is busy, try again later."

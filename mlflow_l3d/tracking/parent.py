@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Container, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -108,9 +107,12 @@ def current_experiment_id(client: Client, project_run: str | None = None) -> str
     if name and not named_id:
         experiment = client.get_experiment_by_name(name)
         if experiment is None:
-            with suppress(MlflowException):  # another process made it, or a call without answer
-                client.create_experiment(name)
-            experiment = client.get_experiment_by_name(name)
+            try:
+                return str(client.create_experiment(name))
+            except MlflowException:
+                experiment = client.get_experiment_by_name(name)  # another process made it, or a call without answer
+                if experiment is None:
+                    raise
         source = f"MLFLOW_EXPERIMENT_NAME={name}"
     else:
         experiment_id = named_id or str(_get_experiment_id())

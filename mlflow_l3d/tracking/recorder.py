@@ -12,8 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic
 
-from mlflow_l3d.errors import L3DError, logger
-from mlflow_l3d.parameters.values import Number
+from mlflow_l3d.errors import L3DError, ParameterError, logger
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.children import ChildWriter, children_of, found, renamed
@@ -279,5 +278,11 @@ def patience_seconds() -> float:
     ParameterError
         If ``$L3D_UPLOAD_PATIENCE`` is not a number of seconds.
     """
-    seconds = os.environ.get("L3D_UPLOAD_PATIENCE", PATIENCE_SECONDS)
-    return Number(0.0, closed=True).number("L3D_UPLOAD_PATIENCE", seconds)
+    text = os.environ.get("L3D_UPLOAD_PATIENCE")
+    try:
+        seconds = PATIENCE_SECONDS if text is None else float(text)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0.0:
+        raise ParameterError("L3D_UPLOAD_PATIENCE", text, "must be a number of seconds, 0 or more")
+    return seconds

@@ -1,7 +1,7 @@
 import pytest
 
 from mlflow_l3d.approaches.synthetic import FACTORS
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.testing import Trouble, bench_job, check_executor, design_cells
 
@@ -36,6 +36,11 @@ def test_the_session_is_closed_once(tmp_path, ending):
         with pytest.raises(KeyboardInterrupt):
             outcomes.throw(KeyboardInterrupt())
     assert len(list(tmp_path.glob("closed-*"))) == 1
+
+
+def test_workers_would_have_no_effect(tmp_path):
+    with pytest.raises(ParameterError, match=r"workers=4: must be 1 or auto .* Use executor=processes"):
+        InlineExecutor(job=bench_job(Trouble(), tmp_path), workers=4)
 
 
 def test_an_exception_of_the_preparation_is_one_line(tmp_path):

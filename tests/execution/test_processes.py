@@ -211,3 +211,9 @@ def test_an_approach_that_workers_cannot_load(tmp_path):
     pickle.dumps(job)
     with pytest.raises(L3DError, match=r"cannot load .*No module named 'a_notebook'.* use executor=inline"):
         list(ProcessExecutor(job=job, workers=1).run([one_cell(FACTORS)]))
+
+
+@pytest.mark.parametrize("workers", [0, -1, True, "two"])
+def test_bad_number_of_workers(tmp_path, workers):
+    with pytest.raises(ParameterError, match=f"workers={workers}: must be a positive number, or auto"):
+        ProcessExecutor(job=bench_job(Trouble(), tmp_path), workers=workers)

@@ -183,8 +183,8 @@ GOOD = "a,0\nb,1\nc,0\nd,1\n"
             "text_column=text: 2 of 6 texts are empty or missing, the first in row 1 of the data. Fill or remove",
         ),
         (f"text,label\n{GOOD}e,\nf\n", "label_column=label: 2 of 6 labels are missing, the first in row 5 of the data"),
-        ("text,label\na,1\nb,1\n", "task=mine.csv: it has 1 .*, at least 2 are needed"),
-        (f"text,label\n{GOOD}e,2\n", "task=mine.csv: class '2' has 1 .*, every class needs 2 or more: add"),
+        ("text,label\na,1\nb,1\n", "label_column=label: every example has the label '1', and at least 2 classes"),
+        (f"text,label\n{GOOD}e,2\n", "label_column=label: class '2' has 1 example, and every class needs at least 2"),
         ("text,label\na,1.0\nb,0.0\n", r"label_column=label: .* may be classes or scores .* Store classes as"),
         (
             "example_id,text,label\n7,a,0\n8,b,1\n7,c,0\n9,d,1\n",

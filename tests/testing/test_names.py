@@ -7,11 +7,9 @@ import pytest
 
 from mlflow_l3d import testing
 
-NAMES = "Trouble bench_job changed check_approach check_design check_executor design_cells differences luck one_cell"
-
 
 def test_each_name_is_there_and_no_other():
-    assert [getattr(testing, name).__name__ for name in NAMES.split()] == NAMES.split()
+    assert [getattr(testing, name).__name__ for name in testing.__all__] == testing.__all__
     with pytest.raises(AttributeError, match=r"module 'mlflow_l3d\.testing' has no attribute 'check_luck'"):
         testing.check_luck  # noqa: B018
 

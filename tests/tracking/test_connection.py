@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import mlflow
 import pytest
@@ -89,10 +90,20 @@ def test_a_server_that_refuses(answering: str, says: str) -> None:
     assert "ann" not in text
 
 
-@pytest.mark.parametrize("scheme", ["mysql", "mssql", "postgresql+psycopg2"])
-def test_a_driver_that_is_not_installed(scheme: str) -> None:
+def test_an_experiment_that_nobody_may_create(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Mock(get_experiment_by_name=Mock(return_value=None))
+    client.create_experiment.side_effect = MlflowException("quota of experiments reached")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "mine")
+    with pytest.raises(MlflowException, match="quota of experiments reached"):
+        current_experiment_id(client)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "package"), [("mysql", "mysqlclient"), ("mssql", "pyodbc"), ("postgresql+psycopg2", "psycopg2-binary")]
+)
+def test_a_driver_that_is_not_installed(scheme: str, package: str) -> None:
     text = refusal(f"{scheme}://ann:s3cret@127.0.0.1:1/db")
-    assert re.search(r"this store cannot be used \(No module named '\w+'\)\. Mend that", text)
+    assert re.search(rf"needs the Python module \w+, which is not installed\. Run pip install {package}, or", text)
     assert "s3cret" not in text
 
 
@@ -146,7 +157,7 @@ def test_a_folder_is_no_sqlite_file(tmp_path: Path, tail: str) -> None:
 def test_a_store_that_was_not_finished(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "half.db")) as tables, tables:
         tables.execute("CREATE TABLE _alembic_tmp_experiments (experiment_id INTEGER)")
-    assert "experiments already exists). Mend that and try again" in refusal(f"sqlite:///{tmp_path / 'half.db'}")
+    assert "stopped while it made it. Try again" in refusal(f"sqlite:///{tmp_path / 'half.db'}")
 
 
 @pytest.mark.parametrize(("revision", "age"), [("ffffffffffff", "newer"), ("451aebb31d03", "older")])

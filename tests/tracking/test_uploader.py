@@ -16,9 +16,10 @@ from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from run_helpers import wait_until
 
 from mlflow_l3d.cells.cell import content_key
+from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import uploader as module
 from mlflow_l3d.tracking.claims import Claims
-from mlflow_l3d.tracking.recorder import RunRecorder
+from mlflow_l3d.tracking.recorder import RunRecorder, patience_seconds
 from mlflow_l3d.tracking.uploader import Uploader
 
 
@@ -225,3 +226,11 @@ def test_a_recorder_says_whether_a_try_to_write_a_run_went_before(
     assert uploader.wait(patience=5)
     assert flags == [earlier, True, True]
     assert uploader.refused == []
+
+
+def test_the_patience_of_uploads_has_no_upper_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("L3D_UPLOAD_PATIENCE", "inf")
+    assert patience_seconds() == float("inf")
+    monkeypatch.setenv("L3D_UPLOAD_PATIENCE", "soon")
+    with pytest.raises(ParameterError, match=r"L3D_UPLOAD_PATIENCE=soon: must be a number of seconds, 0 or more"):
+        patience_seconds()

@@ -19,7 +19,6 @@ from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, worker_environm
 from mlflow_l3d.execution.processes import PoolExecutor, complete, pickled
 from mlflow_l3d.execution.slurm.seat import BEATS, Inbox, Outbox, Pulse, RunFolder, Seat, looked_for
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
-from mlflow_l3d.paths import write_whole
 
 if TYPE_CHECKING:
     import submitit
@@ -94,7 +93,12 @@ class TaskPool(Pool[TaskWorker]):
         self._returning: list[int] = []
         self._asked = time.monotonic()
         self._count = 0
-        self._pulse = Pulse(lambda: write_whole(self._folder.alive, uuid.uuid4().hex), self._patience / BEATS)
+        self._pulse = Pulse(self._live, self._patience / BEATS)
+
+    def _live(self) -> None:
+        hidden = self._folder.path / ".alive"
+        hidden.write_text(uuid.uuid4().hex, encoding="ascii")
+        hidden.rename(self._folder.alive)
 
     def start(self) -> TaskWorker:
         """Return the worker of a seat that the scheduler will run again, or of a new one, submitted with the others."""
