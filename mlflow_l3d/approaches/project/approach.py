@@ -197,8 +197,9 @@ class Project(Command):
             linked = place.copy(copy)
             tracking = store.fresh(empty, folder, output, str(hyperparameters["experiment"]))
             values = self._values(seeds, output, point)
-            moved = {name: int(values[name]) for name in SEEDED if name in values}
-            reseeded = reseeding_variables(moved, folder / "seeds")
+            reseeded = reseeding_variables(
+                {name: int(values[name]) for name in SEEDED if name in values}, folder / "seeds"
+            )
             line = point.line({name: value for name, value in values.items() if name not in SEEDED})
             try:  # MLflow, too, gives the line to bash
                 run(["bash", "-c", line], copy, {**inherited, **tracking, **reseeded})
