@@ -1,6 +1,7 @@
 """Commands: what is typed, what is run, and what is read of what they write."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -262,6 +263,21 @@ def test_the_end_of_a_long_output_is_kept(tmp_path):
 
 
 ROWS = pd.DataFrame({"example_id": [3, 1], "label": ["b", "a"], "prediction": ["a", "a"]})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"history": {"best": {"val_accuracy": 0.9}}},
+        {"config": {"checkpoint": {"test_accuracy": 0.5}}},
+        {"test": {"domain": {"books": {"f1": 0.6}}}},
+        {"history": {"val_accuracy": [0.1]}},
+        {"per_class": {"test": {"f1": math.nan}}},
+    ],
+)
+def test_numbers_deep_in_metrics_are_no_scores(more, tmp_path):
+    (tmp_path / "metrics.json").write_text(json.dumps({"accuracy": 0.8, **more}))
+    assert read(tmp_path).metrics == {"accuracy": 0.8}
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
@@ -608,9 +624,9 @@ def test_an_error_that_a_script_catches_is_reported(tmp_path):
 def test_the_score_may_be_named_after_the_first_run(tmp_path, caplog):
     line = "print(f'accuracy: 0.5 loss={s} reward={s}')"
     assert printing(tmp_path, line)[0].metric == "accuracy"
-    assert "The score is accuracy (the last value); the command also wrote loss: --metric loss." in caplog.text
+    assert "The score is accuracy; the command also wrote loss: --metric loss." in caplog.text
     printing(tmp_path, "for epoch in range(3): print(f'epoch {epoch} val_acc: 0.{epoch}{s % 9}, loss: 1')")
-    assert "The score is val_acc (the last value); the command also wrote loss: --metric loss." in caplog.text
+    assert "The score is val_acc, as it is printed last; the command also wrote loss: --metric loss." in caplog.text
     for name in ("loss", "reward"):
         approach, _, seeds, outcomes = printing(tmp_path, line, metric=name)
         assert approach.metrics == (name,)

@@ -129,6 +129,13 @@ def test_what_is_no_project_is_said_before_anything_runs(folder, given, why):
         dependencies(project(folder, **given), **own)
 
 
+def test_each_study_is_told_that_a_project_runs_in_another_environment(folder, caplog):
+    (folder / "shop" / "MLproject").write_text(f"python_env: python_env.yaml\n{MLPROJECT}")
+    for _ in range(2):
+        dependencies(project(folder))
+    assert caplog.text.count("shop asks for python_env.yaml, and runs in this environment; hyper") == 2
+
+
 def test_a_version_is_never_checked_out_in_the_folder_of_a_file_address(folder):
     def git(*words):
         name = ["-c", "user.name=a", "-c", "user.email=a@b"]
@@ -248,13 +255,13 @@ def test_a_child_holds_what_its_project_logged(folder, tracking_uri, monkeypatch
 def test_seeds_of_global_generators_are_moved_and_still_differ(tmp_path, monkeypatch):
     script = "import random; random.seed(40); a = random.random(); random.seed(41); print(a, random.random())"
 
-    def drawn(ours):
-        given = {**os.environ, **reseeding_variables({"random.seed": ours}, tmp_path)}
+    def drawn(ours, name):
+        given = {**os.environ, **reseeding_variables({"random.seed": ours}, tmp_path / name)}
         return subprocess.run(
             [sys.executable, "-c", script], env=given, capture_output=True, text=True, check=True
         ).stdout
 
-    one, again, other = drawn(0), drawn(0), drawn(1)
+    one, again, other = drawn(0, "0"), drawn(0, "1"), drawn(1, "2")
     assert one == again
     assert one.split()[1] == other.split()[0]
     assert one.split()[0] != other.split()[1]

@@ -191,7 +191,7 @@ def test_labels_and_predictions_of_a_function():
         (lambda seed: None, "returned NoneType, and must return a score"),
         (lambda seed: (0.3, 0.8), r"returned \(0.3, 0.8\). Name scores, such as"),
         (lambda seed: (np.array(0.3), 0.8), "Name scores, such as"),
-        (lambda seed: {"test": {"acc": 0.8}}, r"returned {'test': {'acc': 0.8}}\. Map each name"),
+        (lambda seed: {"test": {"acc": 0.8}}, "returned test={'acc': 0.8}, not a number. Map each name"),
         (lambda seed: ([0, 1], np.eye(2)), r"2 numbers for each label or prediction.*argmax\(axis=1\)"),
         (lambda seed: ([1], [1, 2]), "returned 1 labels and 2 predictions"),
         (

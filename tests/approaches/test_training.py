@@ -234,6 +234,13 @@ def test_a_table_is_read_once_and_not_when_the_job_is_pickled(version, monkeypat
     assert read.count(40_000) == (not version)
 
 
+def test_a_variable_of_a_module_is_not_read_when_the_job_is_pickled(source_of, monkeypatch):
+    approach, _ = source_of()
+    monkeypatch.setitem(approach.function.__globals__, "LIMIT", np.arange(5000.0))
+    monkeypatch.setattr("mlflow_l3d.approaches.functions.data.hashlib.sha256", None)
+    assert [value.size for value in approach.__getstate__()["carried"].values()] == [5000]
+
+
 def test_a_worker_needs_no_source(source_of, tmp_path):
     import pickle
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -168,7 +169,7 @@ class Command(Approach):
             others = [name for name in first.metrics if name != first.score and sounds_like_metric(name)]
             more = f"; {self.what} also wrote {', '.join(others[:5])}: --metric {others[0]}" if others else ""
             if chosen:
-                _log.warning("The score is %s (the last value)%s.", first.score, more)
+                _log.warning("The score is %s%s%s.", first.score, ", as it is printed last" * first.is_last, more)
             if first.alone:
                 _log.warning("Runs follow one another, since %s. Write to %s instead.", first.alone, self.own_folder)
         if self.metric in first.metrics or (first.has_predictions and self.asked in (AUTO, *registered())):
@@ -276,7 +277,9 @@ class Command(Approach):
             warn_once(written.unused)
             scales = {name: scale_of(name, value) for name, value in values.items()}
             score = chosen_score(values) or (next(iter(values)) if len(values) == 1 else "")
-            self.first = FirstRun(score=score, scales=scales)
+            lines = (line for line in printed.stdout.splitlines() if score in printed_scores(line, self.factors))
+            is_last = score not in others and len([*islice(lines, 2)]) == 2
+            self.first = FirstRun(score=score, scales=scales, is_last=is_last)
         metrics = {"traceback": 1.0} if "Traceback (most recent call last)" in printed.stderr else {}
         for name, value in values.items():
             try:

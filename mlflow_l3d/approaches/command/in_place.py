@@ -42,6 +42,8 @@ class FirstRun:
         Metric -> how it is written, see :func:`mlflow_l3d.approaches.command.scores.scale_of`.
     alone
         Why runs wait for one another; empty if they may be side by side; None if that is not known.
+    is_last
+        Whether other values of the score were printed before, as in earlier epochs.
     """
 
     classes: Sequence[str] = ()
@@ -50,6 +52,7 @@ class FirstRun:
     score: str = ""
     scales: Mapping[str, str] = field(default_factory=dict)
     alone: str | None = None
+    is_last: bool = False
 
     @property
     def has_predictions(self) -> bool:

@@ -93,7 +93,7 @@ def printed_scores(text: str, without: Collection[str] = ()) -> dict[str, Printe
         is_record = record is not None
         pairs = {
             name: value
-            for typed, value in (_pairs(line) if record is None else numbers_in(record))
+            for typed, value in (_pairs(line) if record is None else _items(record))
             if (name := _whole_name(normalised(typed), scores)) and name not in left_out and not _is_no_score(name)
         }
         pairs = pairs or dict(_bare_pairs(line, scores))
@@ -221,12 +221,12 @@ def _mapping_at(text: str, start: int, end: int) -> tuple[dict[Any, Any], int]:
         return dict(ast.literal_eval(re.sub(r"[a-zA-Z_][\w.]*\(([^(),]*)\)", r"\1", literal))), end
 
 
-def numbers_in(record: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Printed]]:
+def _items(record: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Printed]]:
     """Yield names and numbers of a mapping and of those in it, whose names follow a slash."""
     for key, values in record.items():
         value = values[0] if isinstance(values, list) and len(values) == 1 else values
         if isinstance(value, dict):
-            yield from numbers_in(value, f"{above}{key}/")
+            yield from _items(value, f"{above}{key}/")
         elif isinstance(value, int | float) and not isinstance(value, bool):
             with suppress(OverflowError):
                 yield f"{above}{key}", Printed(float(value))

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import CellwiseSession
-from mlflow_l3d.approaches.command.said import numbers_in
 from mlflow_l3d.cells.cell import Cell, Logged, Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS, OF_TEXTS
@@ -122,16 +121,21 @@ def read(folder: Path, kind: str = "", metrics: Mapping[str, float] | None = Non
 
 def _metrics(path: Path) -> dict[str, float]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        metrics = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise L3DError(f"{path.name} is not valid JSON ({error})") from None
-    metrics = {name: value.number for name, value in numbers_in(document)} if isinstance(document, dict) else {}
-    if not metrics:
+    numbers: dict[str, float] = {}
+    # Deeper numbers, as of a history or of settings, are no scores of the run.
+    for name, value in metrics.items() if isinstance(metrics, dict) else ():
+        for inner, number in value.items() if isinstance(value, dict) else [("", value)]:
+            whole = f"{name}/{inner}".rstrip("/")
+            if isinstance(number, int | float) and not isinstance(number, bool):
+                if not math.isfinite(number):
+                    raise L3DError(f"{path.name}: {whole} is {number!r}, not a finite number")
+                numbers[whole] = float(number)
+    if not numbers:
         raise L3DError(f"{path.name} must map names to numbers")
-    for name, number in metrics.items():
-        if not math.isfinite(number):
-            raise L3DError(f"{path.name}: {name} is {number!r}, not a finite number")
-    return metrics
+    return numbers
 
 
 def _predictions(path: Path, kind: str) -> Written:

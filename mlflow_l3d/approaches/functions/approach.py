@@ -173,8 +173,13 @@ class CallableSession(CellwiseSession):
         split = task.split(cell.seeds)
         split.test.flags.writeable = False  # predictions are in its order
         seeds = {factor: cell.seeds[factor] for factor in self.approach.factors}
-        with own_mlflow():
-            returned: Any = self.approach.function(task, split, seeds, dict(self.hyperparameters))
+        try:
+            with own_mlflow():
+                returned: Any = self.approach.function(task, split, seeds, dict(self.hyperparameters))
+        except L3DError:
+            raise
+        except Exception as error:
+            raise L3DError(f"{type(error).__name__}: {error} ({_given(task, split)})") from error
         if isinstance(returned, int | float | np.number):
             returned = {next(iter(self.approach.metrics), "score"): float(returned)}
         numbers = returned if isinstance(returned, Mapping) else {}
@@ -193,6 +198,14 @@ class CallableSession(CellwiseSession):
             return outcome
         score = scorer(task.labels[split.scored], predictions[: len(split.scored)])
         return replace(outcome, metrics={self.approach.metrics[-1]: float(score)})
+
+
+def _given(task: Task, split: Split) -> str:
+    """Return what a function was given, for one who wrote it for something else."""
+    parts = ", ".join(f"split.{name}: {len(getattr(split, name)):,}" for name in ("train", "validation", "test"))
+    columns = "1 column" if len(task.texts) == 1 else f"{len(task.texts)} columns"
+    held = f"{columns} of {len(task.labels):,} texts, task.texts[0][i] being a text; positions in it"
+    return f"the function was given task.texts, {held}: {parts}"
 
 
 def _interpret(

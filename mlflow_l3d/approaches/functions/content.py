@@ -32,7 +32,9 @@ class Content(DataTexts):
     name
         What errors call it.
     hashed
-        Whether large data are read; those in variables always are.
+        Whether large data are read.
+    variables_hashed
+        Whether large data in variables are read; by default as `hashed`.
 
     Attributes
     ----------
@@ -46,8 +48,11 @@ class Content(DataTexts):
         Module and name -> value of each variable that workers need.
     """
 
-    def __init__(self, thing: Any, name: str = "", *, hashed: bool = True) -> None:
+    def __init__(
+        self, thing: Any, name: str = "", *, hashed: bool = True, variables_hashed: bool | None = None
+    ) -> None:
         super().__init__()
+        self._variables_hashed = hashed if variables_hashed is None else variables_hashed
         plain = inspect.unwrap(getattr(thing, "func", thing))
         self.name, self.module, self.hashed = name, getattr(plain, "__module__", None), hashed
         self.root = parts.full_name(plain if hasattr(plain, "__qualname__") else type(plain))
@@ -147,7 +152,7 @@ class Content(DataTexts):
             self.refer(called, value)
         elif ("." in name or self._is_new((module, name))) and not parts.is_of_process(module, name, value):
             unknown, hashed = len(self.unknown), self.hashed
-            self.hashed = True
+            self.hashed = self._variables_hashed
             self._add(f"{called} =", self.text_of(value, called), self.variables)
             self.hashed = hashed
             if len(self.unknown) == unknown and parts.is_local(module, self._folders) and "<locals>" not in name:

@@ -83,7 +83,7 @@ class DataTexts:
 
     def check(self, texts: Iterable[str]) -> None:
         """Raise an error if texts have an object whose content is not known."""
-        everything = "\n".join(texts)
+        everything = "\n".join(texts) if self.unknown else ""
         for path, value in self.unknown:
             if f"object {id(value)};" in everything:
                 allowed = f"refers to {path}, of type {type(value).__name__}, whose content is not known"

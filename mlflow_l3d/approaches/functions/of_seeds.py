@@ -167,15 +167,19 @@ def _written(returned: Any, seed: int) -> Written:
             raise L3DError(f"the function returned {len(labels)} labels and {len(predictions)} predictions")
         return Written(np.arange(len(labels)), labels, predictions)
     if isinstance(returned, Mapping):
-        try:
-            return Written(metrics={str(name): float(value) for name, value in returned.items()})
-        except (TypeError, ValueError):
-            fix = 'Map each name to one number, such as {"test_accuracy": 0.8}'
-            raise L3DError(f"the function returned {dict(returned)}. {fix}") from None
+        return Written(metrics={str(name): _number(str(name), value) for name, value in returned.items()})
     if isinstance(returned, int | float | np.number):
         return Written(metrics={"score": float(returned)})
     expected = "a score, a mapping of names to scores, (labels, predictions), a Trainer, or (Trainer, module)"
     raise L3DError(f"the function returned {type(returned).__name__}, and must return {expected}")
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        fix = 'Map each name to one number, such as {"test_accuracy": 0.8}'
+        raise L3DError(f"the function returned {name}={value!r}, not a number. {fix}") from None
 
 
 def _texts(values: Any) -> list[str]:

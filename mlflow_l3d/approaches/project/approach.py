@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import tempfile
 from collections.abc import Mapping
@@ -58,16 +59,19 @@ def reseeding_variables(seeds: Mapping[str, int], folder: Path) -> dict[str, str
     seeds
         Function, one of :data:`SEEDED` -> what is added to each seed that it is given. It is called once before.
     folder
-        That of a run.
+        Created here.
     """
     if not seeds:
         return {}
+    folder.mkdir()
     (folder / "sitecustomize.py").write_text(_FIRST, encoding="utf-8")
     return {"PYTHONPATH": str(folder), _VARIABLE: json.dumps(dict(seeds)), "PYTHONHASHSEED": "0"}
 
 
 _MEGABYTE: Final = 10**6
 _OTHER_EXPERIMENT: Final = "active experiment ID does not match environment run ID"
+
+_log = logging.getLogger(__name__)
 
 
 class Project(Command):
@@ -167,8 +171,10 @@ class Project(Command):
             point = entry_point(place.folder, self.entry_point)
             point.check([name for name in self.given if name not in SEEDED])
             if point.environment and env_manager == LOCAL:
-                asks = f"{public_text(self.uri)} asks for {point.environment}, and runs in this environment"
-                warn_once(f"{asks}; hyperparameters.env_manager=virtualenv, uv or conda makes its own")
+                makes = "hyperparameters.env_manager=virtualenv, uv or conda makes its own"
+                _log.warning(
+                    "%s asks for %s, and runs in this environment; %s", public_text(self.uri), point.environment, makes
+                )
             self._found[version, env_manager] = place, point
         return self._found[version, env_manager]
 
@@ -191,7 +197,9 @@ class Project(Command):
             linked = place.copy(copy)
             tracking = store.fresh(empty, folder, output, str(hyperparameters["experiment"]))
             values = self._values(seeds, output, point)
-            reseeded = reseeding_variables({name: int(values[name]) for name in SEEDED if name in values}, folder)
+            reseeded = reseeding_variables(
+                {name: int(values[name]) for name in SEEDED if name in values}, folder / "seeds"
+            )
             line = point.line({name: value for name, value in values.items() if name not in SEEDED})
             try:  # MLflow, too, gives the line to bash
                 run(["bash", "-c", line], copy, {**inherited, **tracking, **reseeded})
