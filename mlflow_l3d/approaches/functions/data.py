@@ -144,8 +144,8 @@ class DataTexts:
         # An object that its package has, such as a logger, is known by its name there.
         module = type(value).__module__
         package = None if self.is_local(module) else sys.modules.get(module.partition(".")[0])
-        known = vars(package).items() if package else ()
-        return next((f"{module}.{name}" for name, each in known if each is value), "")
+        objects = vars(package).items() if package else ()
+        return next((f"{module}.{name}" for name, each in objects if each is value), "")
 
     def _items_of(self, value: Any, path: str) -> str:
         """Return a container as text; the empty text of anything else."""

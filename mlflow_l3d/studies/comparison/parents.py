@@ -96,8 +96,8 @@ class Parent:
         if not isinstance(typed, dict) or not isinstance(approach, dict):
             return Source()
         declared, texts = SEEDS if "seeds" in self.document else MAIN, typed_parameters(self.document)
-        known = {name: str(text) for name, text in texts.items() if name in declared}
-        changed = {name: text for name, text in known.items() if text != declared[name].default}
+        typed = {name: str(text) for name, text in texts.items() if name in declared}
+        changed = {name: text for name, text in typed.items() if text != declared[name].default}
         return Source(approach=str(approach.get("name")), given=changed, is_typed=is_typed(texts))
 
     def compared(self, task: str, system: str, choices: Mapping[str, object]) -> ComparedParent:

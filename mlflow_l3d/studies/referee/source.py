@@ -241,10 +241,10 @@ def check_scores(scores: Mapping[int, float], metric: Metric, recorded: Mapping[
 
 def check_unit(name: str, scores: Mapping[int, float], metric: Metric, baseline: Mapping[int, float]) -> None:
     """Raise ParameterError if the scores of a share are fractions and those of the baseline per cent, or vice versa."""
-    known = [[abs(score) for score in each.values() if not math.isnan(score)] for each in (scores, baseline)]
-    if not all(known) or not (metric.percent or is_share(metric.name)):
+    sizes = [[abs(score) for score in each.values() if not math.isnan(score)] for each in (scores, baseline)]
+    if not all(sizes) or not (metric.percent or is_share(metric.name)):
         return
-    largest, allowed = map(max, known)
+    largest, allowed = map(max, sizes)
     if (largest > 1.5) != (allowed > 1.5):
         wrong = f"is not in the unit of the baseline: {metric.name} is up to {largest:g}, there {allowed:g}"
         raise ParameterError("candidate", shorten(name, 60), wrong, "Log fractions in both, or per cent.")
