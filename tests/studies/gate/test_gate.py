@@ -553,7 +553,7 @@ def test_mistakes_are_one_line(whole: tuple[Place, str], parameters: dict[str, A
 
 
 def test_an_investigation_is_not_its_own_candidate_and_few_golden_runs_are_none(place: Place, baseline: str) -> None:
-    with pytest.raises(ParameterError, match="their runs are the same"):
+    with pytest.raises(ParameterError, match="is the baseline itself"):
         gated(place, baseline, baseline=baseline)
     same = f"candidate=the same: is what baseline {baseline} is: their runs are the same"
     with pytest.raises(ParameterError, match=same):
