@@ -5,7 +5,7 @@ import logging
 import re
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
@@ -64,9 +64,24 @@ def run(server: Server, cache: Path, cells: Sequence[int] = (0,), **given: Any) 
     return list(InlineExecutor(job=job(server, cache, **given)).run([cell(number) for number in cells]))
 
 
+OPENED: list[Store] = []
+
+
+def store_in(endpoint: Endpoint, folder: Path) -> Store:
+    OPENED.append(Store(endpoint, folder))
+    return OPENED[-1]
+
+
+@pytest.fixture(autouse=True)
+def closed_stores() -> Iterator[None]:
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
 def client_of(server: Server, folder: Path, **settings: Any) -> Client:
     endpoint = Endpoint("tiny", server.url, **settings)
-    return Client(endpoint, Store(endpoint, folder))
+    return Client(endpoint, store_in(endpoint, folder))
 
 
 def asked(client: Client, *texts: str) -> list[Any]:
@@ -563,7 +578,7 @@ def test_a_budget_ends_the_study_in_one_line_and_a_larger_one_goes_on(server, tm
 def test_costs_are_bounded_before_and_counted_after(server, tmp_path):
     client = client_of(server, tmp_path, concurrency=1, max_cost=0.001, prices=(1.0, 2.0))
     asked(client, "one two three")
-    store = Store(client.endpoint, tmp_path)
+    store = store_in(client.endpoint, tmp_path)
     assert store.spent() == (1, pytest.approx((3 * 1.0 + 1 * 2.0) / 1e6))
     store.close()
     held = r"max_cost=0.001: the budget is spent \(1 requests .* cost 5e-06 with what requests under way may cost; "
@@ -576,7 +591,7 @@ def test_attempts_are_counted_but_not_what_is_refused(server, tmp_path):
     server.faults.extend([500, "cut", 429])
     client = client_of(server, tmp_path, prices=(1.0, 2.0))
     asked(client, "one")
-    store = Store(client.endpoint, tmp_path)
+    store = store_in(client.endpoint, tmp_path)
     assert store.spent() == (2, pytest.approx(((3 + 64 + 2.0) + (1 + 2.0)) / 1e6))
     store.close()
 
@@ -587,7 +602,7 @@ def test_a_server_that_does_not_count_is_paid_the_most(server, tmp_path, usage):
     server.usage = usage
     client = client_of(server, tmp_path, prices=(1.0, 2.0))
     asked(client, "one")
-    store = Store(client.endpoint, tmp_path)
+    store = store_in(client.endpoint, tmp_path)
     assert store.spent() == (1, pytest.approx((3 + 64 + 2.0) / 1e6))
     store.close()
 
@@ -633,7 +648,7 @@ def test_a_key_is_no_part_of_a_text_that_was_cut():
 
 def test_two_processes_share_one_count(server, tmp_path):
     endpoint = Endpoint("tiny", server.url, max_requests=3)
-    one, other = Store(endpoint, tmp_path), Store(endpoint, tmp_path)
+    one, other = store_in(endpoint, tmp_path), store_in(endpoint, tmp_path)
     for store in (one, other, one):
         store.reserve(0.0)
     with pytest.raises(BudgetError):
@@ -666,7 +681,7 @@ def test_a_damaged_file_of_answers_is_one_line_whose_advice_works(server, tmp_pa
 
 def test_a_process_that_is_killed_leaves_an_answer_and_its_cost_or_neither(tmp_path):
     endpoint, copies = Endpoint("m", "http://127.0.0.1/v1", prices=(1.0, 1.0)), list[Path]()
-    store = Store(endpoint, tmp_path / "now")
+    store = store_in(endpoint, tmp_path / "now")
 
     def copy(statement: str) -> None:
         copies.append(tmp_path / str(len(copies)))
@@ -676,17 +691,17 @@ def test_a_process_that_is_killed_leaves_an_answer_and_its_cost_or_neither(tmp_p
     store.reserve(3.0)
     store.keep("key", {"text": "x"}, reserved=3.0, cost=1.0)
     store.close()
-    left = [(each.find("key"), each.spent()) for each in (Store(endpoint, folder) for folder in copies)]
+    left = [(each.find("key"), each.spent()) for each in (store_in(endpoint, folder) for folder in copies)]
     assert left[0] == (None, (0, 0.0))
     assert left[1:] == [(None, (1, 3.0))] * (len(left) - 1)
-    store = Store(endpoint, tmp_path / "now")
+    store = store_in(endpoint, tmp_path / "now")
     assert (store.find("key"), store.spent()) == ({"text": "x"}, (1, 1.0))
 
 
 def test_an_answer_that_cannot_be_kept_holds_up_nobody_and_the_file_is_not_called_damaged(tmp_path, monkeypatch):
     monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.store._WAIT_SECONDS", 0.1)
     endpoint = Endpoint("m", "http://127.0.0.1/v1")
-    store, other = Store(endpoint, tmp_path), Store(endpoint, tmp_path)
+    store, other = store_in(endpoint, tmp_path), store_in(endpoint, tmp_path)
     store._file.execute("PRAGMA max_page_count = 1")
     with pytest.raises(L3DError, match=r"cannot be used \(database or disk is full\)\.$"):
         store.keep("key", {"text": "x" * 100_000})

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -187,15 +188,19 @@ class Store:
         self._file.close()
 
     def _execute(self, statement: str, values: Any = ()) -> sqlite3.Cursor:
-        try:
-            return self._file.execute(statement, values)
-        except sqlite3.OperationalError as error:  # such as a full disk: the answers in it are good
-            raise L3DError(f"the file of answers {self.file} cannot be used ({error}).") from error
-        except sqlite3.DatabaseError as error:
-            raise L3DError(
-                f"the file of answers {self.file} is damaged ({error}). Delete it and run the same command again: "
-                "answers in it are asked and paid again, and max_requests and max_cost count from 0."
-            ) from error
+        until = time.monotonic() + _WAIT_SECONDS
+        while True:
+            try:
+                return self._file.execute(statement, values)
+            except sqlite3.OperationalError as error:  # such as a full disk: the answers in it are good
+                if "locked" not in str(error) or time.monotonic() > until:  # SQLite does not wait for every lock
+                    raise L3DError(f"the file of answers {self.file} cannot be used ({error}).") from error
+                time.sleep(0.01)
+            except sqlite3.DatabaseError as error:
+                raise L3DError(
+                    f"the file of answers {self.file} is damaged ({error}). Delete it and run the same command again: "
+                    "answers in it are asked and paid again, and max_requests and max_cost count from 0."
+                ) from error
 
 
 def key_of(*content: object) -> str:
