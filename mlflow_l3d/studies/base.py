@@ -13,11 +13,12 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.functions.of_seeds import SeedFunction
+from mlflow_l3d.errors import logger
 from mlflow_l3d.execution.base import Executor, Job
 from mlflow_l3d.execution.environment import default_workers, deferred_interrupts
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.paths import cache_folder
-from mlflow_l3d.studies.shown import logger, shows_progress
+from mlflow_l3d.studies.shown import shows_progress
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking.connection import connect, error_line, own_settings
 from mlflow_l3d.tracking.earlier.past import find_search

@@ -9,8 +9,8 @@ from enum import Enum
 from typing import Final, Generic, Protocol, TypeVar
 
 from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.errors import logger
 from mlflow_l3d.execution.base import CountedCells, Executor
-from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking.earlier.elsewhere import LOOK_SECONDS, Elsewhere
 from mlflow_l3d.tracking.recorder import RunRecorder
 from mlflow_l3d.tracking.records import CellRecord

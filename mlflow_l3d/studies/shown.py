@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import time
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from mlflow_l3d.report.page import Document
 
 
-logger: Final = logging.getLogger("mlflow_l3d")
-"""Says what users should know while a study is under way."""
 _TICK: Final = 1.0
 """Seconds between two looks at a line on which nothing else happens."""
 

@@ -172,9 +172,10 @@ def children_of(client: Client, experiment_id: str, parent_run_id: str) -> Itera
 
 def runs_named(client: Client, run_ids: Sequence[str]) -> Iterator[Run]:
     """Yield those of some runs that are active, in any experiment, many in one call, oldest first."""
+    experiments = experiment_ids(client) if run_ids else []
     for batch in batches(run_ids, _RUNS_A_PAGE):
         quoted = ", ".join(f"'{run_id}'" for run_id in batch)
-        yield from search(client, None, f"attributes.run_id IN ({quoted})")
+        yield from search(client, experiments, f"attributes.run_id IN ({quoted})")
 
 
 def whole_id(client: Client, run_id: str, parameter: str = "parent_run_id") -> str:

@@ -38,7 +38,7 @@ class Comparable:
         The investigated factors.
     grouping
         What else is compared. ``rows``: the runs of one row of a factor. ``levels``: the same, but these never have the
-        same level, as two golden runs may. ``tables``: all runs of a factor, and no factor varies alone for certain.
+        same level, as two golden runs may. ``tables``: all runs of a factor, in which other factors may vary, too.
         ``pairs``: base run i with swap i, for each factor; as golden runs the sets of independent runs, which are all
         base runs, and all swaps of each factor.
     shared_columns
@@ -79,7 +79,7 @@ class Comparable:
             raise ParameterError("row", row, f"must be a whole number in a run of phase {phase}")
         if phase == BASE:
             return [*(Group(name, int(row)) for name in self.factors), Group(GOLDEN, BASE)]
-        # A swap set is told from the base set by a name that no factor can have.
+        # Its name, which no factor can have, distinguishes a swap set from the base set.
         return [Group(str(factor), int(row)), *([Group(GOLDEN, f"swap {factor}")] if self.pairs else [])]
 
     def finished(self, groups: Sequence[Group]) -> list[Group]:

@@ -125,7 +125,7 @@ def _metrics(path: Path) -> dict[str, float]:
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise L3DError(f"{path.name} is not valid JSON ({error})") from None
     numbers: dict[str, float] = {}
-    # Deeper numbers, as of a history or of settings, are no scores of the run.
+    # Deeper numbers may be of a history or of settings: they are left out.
     for name, value in metrics.items() if isinstance(metrics, dict) else ():
         for inner, number in value.items() if isinstance(value, dict) else [("", value)]:
             whole = f"{name}/{inner}".rstrip("/")

@@ -205,7 +205,7 @@ def _stored(path: Path) -> FloatArray | None:
         status = path.stat()
     except (FileNotFoundError, ValueError, EOFError):
         return None
-    if features.dtype != np.float32:  # the checksum is that of the numbers, without what is said of them
+    if features.dtype != np.float32:  # the checksum covers the bytes, and not their type
         return None
     version = path, status.st_ino, status.st_mtime_ns
     if version not in _verified:

@@ -139,7 +139,8 @@ def _check(run: Run) -> None:
         raise ParameterError("runs", run_id, "is a cell", f"Name its parent run, {parent}." if parent else "")
     if role not in ("investigation", "golden_runs"):
         fix = "Name the parent run of an investigation; for runs of other code, run mlflow-l3d evaluate first."
-        fix = "Name two or more of its points." if role == "sweep" else fix
+        if role == "sweep":
+            fix = "Name two or more of its points."
         raise ParameterError("runs", run_id, f"is not an investigation ({names.ROLE}={role})", fix)
     if later := tags.get(names.SUPERSEDED_BY):
         raise ParameterError("runs", run_id, "was continued by another parent run", f"Name {later}.")
@@ -203,9 +204,8 @@ def system_names(parents: Sequence[Parent], contents: Sequence[str]) -> list[str
     commands = [options_of(own_parameter(parent.run, "command") or "") for parent in parents]
     defaults = dict.fromkeys(chain.from_iterable(commands), "default")
     typed = [{**defaults, **options} if options else {} for options in commands]
-    choices = pd.DataFrame([parent.choices() | options for parent, options in zip(parents, typed, strict=True)]).fillna(
-        ""
-    )
+    rows = [parent.choices() | options for parent, options in zip(parents, typed, strict=True)]
+    choices = pd.DataFrame(rows).fillna("")
     words, group = pd.Series("", choices.index), pd.Series(contents, dtype=object)
     for name, values in choices.items():
         if values.groupby(group).nunique().max() > 1:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError, logger
 from mlflow_l3d.report.numbers import counted, shorten
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.table import Drawn, Table
@@ -25,7 +25,7 @@ from mlflow_l3d.studies.evaluation.comment import write_comment
 from mlflow_l3d.studies.evaluation.run import result_of
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.helpers import PORT, VIEW
-from mlflow_l3d.studies.shown import framed, in_notebook, logger
+from mlflow_l3d.studies.shown import framed, in_notebook
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import search, whole_id
 from mlflow_l3d.tracking.connection import Client, Run, connect

@@ -10,13 +10,12 @@ from typing import Final
 import numpy as np
 
 from mlflow_l3d.analysis.intervals import FloatArray, unseen_share
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, logger
 from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.report.numbers import counted, share_text
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.result_file import read_result
-from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import Client

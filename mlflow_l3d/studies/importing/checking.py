@@ -70,9 +70,10 @@ def chosen(runs: Sequence[RecordedRun], tasks: str, only: Mapping[str, str]) -> 
     names = available if tasks == "auto" else [name.strip() for name in tasks.split(",")]
     check_names("task", names, available)
     kept = [run for run in runs if run.task in names]
-    return (
-        [*compress(kept, chosen_runs(params_of(pd.DataFrame([run.settings for run in kept])), only))] if only else kept
-    )
+    if not only:
+        return kept
+    settings = params_of(pd.DataFrame([run.settings for run in kept]))
+    return [*compress(kept, chosen_runs(settings, only))]
 
 
 def checked(

@@ -11,7 +11,7 @@ import pandas as pd
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.designs import plannable_designs
 from mlflow_l3d.designs.base import FEWEST_PILOT_COLUMNS
-from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.errors import L3DError, ParameterError, logger
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import percent
 from mlflow_l3d.studies.base import entry_point, expected_workers, specified
@@ -25,7 +25,6 @@ from mlflow_l3d.studies.planning.parameters import PLAN
 from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, past_pilot, pilot_parameters
 from mlflow_l3d.studies.planning.result import Plan
 from mlflow_l3d.studies.planning.tables import cell_table, design_table, factor_table
-from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run

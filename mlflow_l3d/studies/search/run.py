@@ -15,6 +15,7 @@ import pandas as pd
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.hyperparameters import Value
 from mlflow_l3d.cells.cell import Outcome
+from mlflow_l3d.errors import logger
 from mlflow_l3d.execution.base import Executor
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.search_document import search_document, share_validated_on
@@ -33,7 +34,7 @@ from mlflow_l3d.studies.search.request import SearchRequest, specify_search
 from mlflow_l3d.studies.search.training import Tuned
 from mlflow_l3d.studies.search.trials import FinishedTrial, best_trial, evaluated_on, known_trials, trials_table
 from mlflow_l3d.studies.self_test import tested
-from mlflow_l3d.studies.shown import OnOneScreen, built_once, logger, progress_bar
+from mlflow_l3d.studies.shown import OnOneScreen, built_once, progress_bar
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.predictions import read_rows

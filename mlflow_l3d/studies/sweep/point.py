@@ -9,11 +9,11 @@ from typing import Final
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.errors import logger
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.execution.sessions import JointCell
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.loop import OPEN, OVER, State
-from mlflow_l3d.studies.shown import logger
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint, without_votes
 from mlflow_l3d.studies.sweep.request import PointRequest
 from mlflow_l3d.tracking.recorder import RunRecorder, patience_seconds

@@ -60,7 +60,7 @@ def _is_silent(check: Check, evidence: Evidence, spoken: Collection[str]) -> boo
     if check.factor is None:
         # Pooled cells are not golden runs: nothing is said of their number and shape.
         is_pooled = "L3D008" in spoken and check.code in (*_OF_GOLDEN_RUNS, "L3D013")
-        # Of golden runs that stand in the tables the checks of each factor speak.
+        # Golden runs that are in the tables are checked for each factor.
         is_in_tables = evidence.tables_are_golden and bool(evidence.importances)
         return is_pooled or (is_in_tables and check.code in _OF_GOLDEN_RUNS)
     if check.code == "L3D013":

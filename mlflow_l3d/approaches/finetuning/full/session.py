@@ -204,13 +204,13 @@ class FullSession(CourseSession[Course]):
 
     def _compare(self, positions: IntArray, weights: StackedWeights) -> None:
         """Raise if the last cell gives other logits next to the others than alone: the model would mix their texts."""
-        beside = self.logits([positions] * len(weights.tensors[0]))[-1]
+        stacked = self.logits([positions] * len(weights.tensors[0]))[-1]
         with self.places.of([weights.row(-1)]):
             alone = self.logits([positions])[0]
         if not alone.isfinite().all():
             return  # this cell has diverged; the next epoch asks another
         allowed = 1e-3 * max(1.0, float(alone.abs().max()))
-        if not float((beside - alone).abs().max()) <= allowed:  # nan: of a neighbour that has diverged
+        if not float((stacked - alone).abs().max()) <= allowed:  # nan: of a neighbour that has diverged
             fix = "Use hyperparameter lora_cells=1."
             raise L3DError(f"the model does not keep cells apart that are trained side by side. {fix}")
         self._compared = True

@@ -131,7 +131,7 @@ def wins_table(comparison: Comparison) -> Table:
         shares = {"one run,\nindependent %": each.run_wins, "one run,\nshared %": each.pair_wins}
         shares |= {f"{one} wins\nwhatever the luck %": getattr(wins, one) for one in ("first", "second")}
         row = _who(each) | {"better on\naverage %": shown(each.probability_better)}
-        row |= {head: with_limits(shown(x.value), between(x.low, x.high, shown)) for head, x in shares.items()}
+        row |= {head: with_limits(shown(share.value), between(*share[1:], shown)) for head, share in shares.items()}
         always = {"first all right,\nsecond all wrong %": shown(wins.first_always)}
         always |= {"second all right,\nfirst all wrong %": shown(wins.second_always)}
         rows.append(row | always)

@@ -148,8 +148,9 @@ class Session:
         self.judged += 1
         fresh = self.fresh() if record.paired and self.champion.paired else {}
         order = [number for number in sorted(record.scores) if self.next_number <= number < record.decided]
-        scores, beside = (np.array([runs.get(number, math.nan) for number in order]) for runs in (record.scores, fresh))
-        self.noise.add_candidate(scores, beside)
+        both = (record.scores, fresh)
+        scores, of_champion = (np.array([runs.get(number, math.nan) for number in order]) for runs in both)
+        self.noise.add_candidate(scores, of_champion)
         if record.verdict == "keep":
             look, width = record.looks[-1], self.rules.effect**2
             shrunk = look.gain * width / (width + look.error**2)
