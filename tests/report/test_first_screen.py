@@ -14,8 +14,7 @@ from scipy import stats
 
 from mlflow_l3d.analysis.consistency.consistency import Consistency
 from mlflow_l3d.analysis.consistency.examples import example_votes
-from mlflow_l3d.analysis.cure.rank import Foreseen
-from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.remedy import Foreseen, Prediction, Range, Remedy
 from mlflow_l3d.analysis.importance.checks.shape import Collapse
 from mlflow_l3d.analysis.importance.importance import radial_importance
 from mlflow_l3d.analysis.importance.luck import single_run_limit

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.cure.more_data import other_labels
+from mlflow_l3d.analysis.cure.examples import other_labels
 from mlflow_l3d.analysis.cure.remedy import CHANGING, Prediction, Remedy
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.approaches.cured.approach import Cured

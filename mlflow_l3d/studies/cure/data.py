@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mlflow_l3d.analysis.cure.more_data import Point, more_labels, more_tests, other_labels
+from mlflow_l3d.analysis.cure.examples import Point, more_labels, more_tests, other_labels, which_examples
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range
-from mlflow_l3d.analysis.cure.which_examples import which_examples
 from mlflow_l3d.analysis.importance.tables import known_std, std_interval
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.judged.table import mean_interval

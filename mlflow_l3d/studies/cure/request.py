@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlflow_l3d.analysis.cure.predict import fixed, pairs, report_mean
-from mlflow_l3d.analysis.cure.rank import helping
-from mlflow_l3d.analysis.cure.remedy import MEASURED, MOST_PAIRS, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.remedy import MEASURED, MOST_PAIRS, Prediction, Range, Remedy, helping
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.intervals import FloatArray

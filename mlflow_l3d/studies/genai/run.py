@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from mlflow_l3d.analysis.judged.judges import unstable_rows
+from mlflow_l3d.analysis.judged.repeated import unstable_rows
 from mlflow_l3d.approaches.functions.versions import OwnChanges
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.source import Source

@@ -9,8 +9,7 @@ from typing import Any, Final
 from mlflow_l3d.analysis.consistency.agreement.choice import REGRESSION
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
-from mlflow_l3d.analysis.cure.rank import NAMED, Foreseen, helping
-from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, SEVERAL, UNKNOWN, Prediction, Range
+from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, NAMED, SEVERAL, UNKNOWN, Foreseen, Prediction, Range, helping
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.cells.factors import TASK_FACTORS

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.cure.more_data import other_labels
+from mlflow_l3d.analysis.cure.examples import other_labels
 from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source

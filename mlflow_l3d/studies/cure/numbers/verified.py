@@ -10,8 +10,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.system import System
-from mlflow_l3d.analysis.cure.rank import helping, simplest
-from mlflow_l3d.analysis.cure.remedy import CHANGING, UNKNOWN, Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.remedy import CHANGING, UNKNOWN, Prediction, Range, Remedy, helping, simplest
 from mlflow_l3d.analysis.importance.checks.shape import guessing_runs
 from mlflow_l3d.analysis.importance.tables import std_interval
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, ratio_interval, t_quantile

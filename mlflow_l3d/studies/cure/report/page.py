@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.cure.rank import ENOUGH
-from mlflow_l3d.analysis.cure.remedy import CHANGING, MEASURED, MOST_PAIRS, SEVERAL, Range
+from mlflow_l3d.analysis.cure.remedy import CHANGING, ENOUGH, MEASURED, MOST_PAIRS, SEVERAL, Range
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.draw import Axis
 from mlflow_l3d.report.numbers import between, counted, duration, listed, points, share_text, unit_of
