@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.metrics.base import Metric, mean_of
+from mlflow_l3d.metrics.base import Metric, fraction, mean_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,9 +134,7 @@ def _even(classes: int) -> float:
     return 1 / classes
 
 
-_fraction: Final = partial(Metric, range=(0.0, 1.0))
-
-F1_MACRO: Final = _fraction(
+F1_MACRO: Final = fraction(
     "f1_macro",
     f1_macro,
     chance=_even,
@@ -146,11 +143,9 @@ F1_MACRO: Final = _fraction(
     of_many=f1_macro_of_many,
 )
 METRICS: Final = (
-    _fraction("accuracy", mean_of(_is_right), chance=_even, words="share of right predictions", of_each=_is_right),
+    fraction("accuracy", mean_of(_is_right), chance=_even, words="share of right predictions", of_each=_is_right),
     *(
-        _fraction(
-            name, mean, secondary=True, words=f"mean over the classes of the share of its {what}", of_classes=mean
-        )
+        fraction(name, mean, secondary=True, words=f"mean over the classes of the share of its {what}", of_classes=mean)
         for name, mean, what in (
             ("precision_macro", _precision_macro, "predictions that are right"),
             ("recall_macro", _recall_macro, "examples that are predicted right"),
@@ -163,7 +158,7 @@ METRICS: Final = (
         range=(-1.0, 1.0),
         words="Matthews' correlation of labels and predictions, 0 where one side has one class only",
     ),
-    _fraction(
+    fraction(
         "f1_macro_published",
         _f1_macro_published,
         chance=lambda classes: 1 / (classes + 1),

@@ -19,7 +19,7 @@ from mlflow_l3d.approaches.icl.prompts.decisions import probabilities
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.metrics.texts import references
+from mlflow_l3d.metrics.sequences import references
 from mlflow_l3d.parameters.checks import check_kind
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.tasks.base import Task

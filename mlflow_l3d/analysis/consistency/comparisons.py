@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.agreement.kinds import as_list, class_column, finite, is_missing
-from mlflow_l3d.analysis.consistency.comparable import Group
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVotes, ranked_votes
 from mlflow_l3d.analysis.consistency.groups import (
     Comparison,
+    Group,
     Places,
     RunGroup,
     Sums,

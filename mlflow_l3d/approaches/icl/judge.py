@@ -24,7 +24,7 @@ from mlflow_l3d.approaches.icl.recipe import AUTO, Recipe
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import L3DError, ParameterError, renamed
-from mlflow_l3d.metrics.texts import references
+from mlflow_l3d.metrics.sequences import references
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 

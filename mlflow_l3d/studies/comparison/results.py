@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from mlflow_l3d.analysis.comparison.compare import SelfCheck
 from mlflow_l3d.analysis.comparison.results import Comparison
-from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.analysis.intervals import known, with_interval
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import unit_of

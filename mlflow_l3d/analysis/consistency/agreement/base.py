@@ -11,7 +11,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.texts import references
+from mlflow_l3d.metrics.sequences import references
 
 NO_TRUTH: Final = object()
 """Stands where no truth is given; None is an unparsed prediction."""

@@ -16,9 +16,8 @@ from mlflow_l3d.analysis.consistency.agreement.choice import prediction_form, tr
 from mlflow_l3d.analysis.consistency.agreement.kinds import as_list, check_same_kind, is_missing
 from mlflow_l3d.analysis.consistency.agreement.structures import Closeness, Ranking
 from mlflow_l3d.analysis.consistency.agreement.texts import ExactMatch
-from mlflow_l3d.analysis.consistency.comparable import Group
 from mlflow_l3d.analysis.consistency.comparisons import NumberComparison
-from mlflow_l3d.analysis.consistency.groups import Comparison, Places, RunGroup, Sums, beyond_chance
+from mlflow_l3d.analysis.consistency.groups import Comparison, Group, Places, RunGroup, Sums, beyond_chance
 from mlflow_l3d.analysis.consistency.runs import PairSpread, pair_spread
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.errors import ParameterError

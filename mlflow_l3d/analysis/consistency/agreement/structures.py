@@ -12,7 +12,7 @@ import numpy as np
 from mlflow_l3d.analysis.consistency.agreement.base import Similarity, f1_of_sets, hashable, items, share_of_equal
 from mlflow_l3d.analysis.consistency.agreement.kinds import finite
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.metrics.lists import ndcg
+from mlflow_l3d.metrics.sequences import ndcg
 
 
 class SetF1(Similarity):

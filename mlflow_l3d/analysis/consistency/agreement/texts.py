@@ -21,8 +21,7 @@ from mlflow_l3d.analysis.consistency.agreement.base import (
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import library
-from mlflow_l3d.metrics.lists import bio, entities
-from mlflow_l3d.metrics.texts import f1_of_words, normalised, references
+from mlflow_l3d.metrics.sequences import bio, entities, f1_of_words, normalised, references
 
 
 class ExactMatch(Scoring):

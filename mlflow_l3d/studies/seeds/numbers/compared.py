@@ -19,7 +19,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.forms import Form, form_of
 from mlflow_l3d.metrics.known import of_kind, scores_of
-from mlflow_l3d.metrics.texts import references
+from mlflow_l3d.metrics.sequences import references
 
 Kind = Literal["classification", "regression", "multiple_choice", "generation", "tagging", "ranking"]
 
