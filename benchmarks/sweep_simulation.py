@@ -21,9 +21,9 @@ from itertools import product
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.checks.shape import Collapse
 from mlflow_l3d.analysis.importance.estimate import Estimate, total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.shape import Collapse
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named

@@ -77,6 +77,24 @@ def t_p_value(difference: float, error: float, degrees: float) -> float:
     return 2 * float(stdtr(degrees, -abs(difference) / error))
 
 
+def wilson_interval(
+    count: float, of: float, quantile: float | None = None, *, level: float = LEVEL
+) -> tuple[float, float]:
+    """Return Wilson's (1927) interval of the share of `count` in `of` independent draws; nan if there are none.
+
+    `quantile` takes the place of the normal distribution's.
+    """
+    from scipy.special import ndtri
+
+    if not of:
+        return math.nan, math.nan
+    z = quantile or float(ndtri((1 + level) / 2))
+    share, spread = count / of, z * z / of
+    centre = (share + spread / 2) / (1 + spread)
+    half = z * math.sqrt(share * (1 - share) / of + spread / (4 * of)) / (1 + spread)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
 def jackknife_variance(left_out: FloatArray) -> float:
     """Return the jackknife variance of an estimate from its values without one unit at a time."""
     count = len(left_out)

@@ -11,14 +11,13 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.consistency.results import Consistency
+from mlflow_l3d.analysis.importance.checks import all_checks, in_order
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence, PlanFacts
-from mlflow_l3d.analysis.importance.checks.report import all_checks, in_order
-from mlflow_l3d.analysis.importance.checks.shape import Collapse, apart, collapsed, guessing_runs
 from mlflow_l3d.analysis.importance.checks.tables import disagreement
-from mlflow_l3d.analysis.importance.frames import factors_in
 from mlflow_l3d.analysis.importance.multiplicity import Ranking, rank_factors
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.tables import Tables, uncollapsed
+from mlflow_l3d.analysis.importance.shape import Collapse, apart, collapsed, guessing_runs
+from mlflow_l3d.analysis.importance.tables import Tables, factors_in, uncollapsed
 from mlflow_l3d.analysis.importance.verdicts import joint_level, verdict_of
 from mlflow_l3d.analysis.intervals import LEVEL, check_level
 from mlflow_l3d.analysis.planning.stopping import IntervalRule
@@ -91,7 +90,7 @@ def analyse(
     Parameters
     ----------
     cells
-        One row per run, see :mod:`mlflow_l3d.analysis.importance.frames`.
+        One row per run, see :mod:`mlflow_l3d.analysis.importance.tables`.
     planned
         The facts about the plan; by default what the cells tell.
     metric

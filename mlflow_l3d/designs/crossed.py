@@ -15,10 +15,9 @@ from mlflow_l3d.analysis.importance.estimate import Estimate
 from mlflow_l3d.analysis.importance.estimators import CROSSED, TableModel
 from mlflow_l3d.analysis.importance.estimators.crossed import with_first_order
 from mlflow_l3d.analysis.importance.estimators.missing_cells import Missing, with_reml
-from mlflow_l3d.analysis.importance.frames import golden_scores, score_table
 from mlflow_l3d.analysis.importance.importance import importance, importance_path
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.tables import Tables, usable
+from mlflow_l3d.analysis.importance.tables import Tables, golden_scores, score_table, usable
 from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import GOLDEN_BASE, INVESTIGATION_BASE, MITIGATION_BASE

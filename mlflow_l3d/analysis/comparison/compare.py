@@ -28,9 +28,8 @@ from mlflow_l3d.analysis.comparison.leave_out import check_effect
 from mlflow_l3d.analysis.comparison.results import UNDECIDED, Comparison, Difference, Rank, TaskMean, decide
 from mlflow_l3d.analysis.comparison.system import Pairing, System
 from mlflow_l3d.analysis.comparison.wins import example_wins, pair_wins, run_wins
-from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
 from mlflow_l3d.analysis.importance.multiplicity import alike, holm, letters
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, check_level
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, check_level, wilson_interval
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 

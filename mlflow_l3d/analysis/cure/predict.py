@@ -13,8 +13,8 @@ from mlflow_l3d.analysis.cure.ensembles import Members, can_combine, disagreemen
 from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, UNKNOWN, Kind, Prediction, Range, Remedy
 from mlflow_l3d.analysis.cure.series import FURTHEST, Series
 from mlflow_l3d.analysis.cure.spread import MEAN, Table
-from mlflow_l3d.analysis.importance.checks.shape import MANY, guessing_runs, wilson_interval
-from mlflow_l3d.analysis.intervals import FloatArray
+from mlflow_l3d.analysis.importance.shape import MANY, guessing_runs
+from mlflow_l3d.analysis.intervals import FloatArray, wilson_interval
 from mlflow_l3d.metrics.base import Metric
 
 MOST_MEMBERS: Final = 10

@@ -8,9 +8,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
 from mlflow_l3d.analysis.importance.results import counted
-from mlflow_l3d.analysis.intervals import FloatArray, IntArray, t_quantile
+from mlflow_l3d.analysis.intervals import FloatArray, IntArray, t_quantile, wilson_interval
 from mlflow_l3d.errors import ParameterError
 
 DESCRIBED: Final = ("row", "answer", "judge", "value", "repeat", "scorer", "judgement", "failed", "run_id")

@@ -13,8 +13,8 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.agreement.kinds import NOTHING, NUMBERS, WHOLE, kind_of_column
 from mlflow_l3d.analysis.cure.remedy import Range, Remedy
-from mlflow_l3d.analysis.importance.checks.shape import MANY, guessing_runs
 from mlflow_l3d.analysis.importance.results import Importance
+from mlflow_l3d.analysis.importance.shape import MANY, guessing_runs
 from mlflow_l3d.analysis.importance.tables import known_std, population_std, std_interval
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.designs.analyse import Planned, analyse

@@ -8,8 +8,8 @@ from typing import Final, Literal
 import numpy as np
 
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence
-from mlflow_l3d.analysis.importance.checks.shape import FEWEST, Tails, tails, tails_of_rows
 from mlflow_l3d.analysis.importance.results import Check, Importance, counted, counted_of, in_unit, points
+from mlflow_l3d.analysis.importance.shape import FEWEST, Tails, tails, tails_of_rows
 from mlflow_l3d.analysis.importance.tables import constant, uncollapsed
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import leave_out

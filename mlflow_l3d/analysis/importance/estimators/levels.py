@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.importance.checks.shape import tails
 from mlflow_l3d.analysis.importance.estimate import Estimate, Variances, leave_out
 from mlflow_l3d.analysis.importance.estimators.crossed import crossed_components
+from mlflow_l3d.analysis.importance.shape import tails
 from mlflow_l3d.analysis.importance.tables import rounding_variance
 from mlflow_l3d.analysis.importance.variances import MeanSquares, VarianceComponents
 from mlflow_l3d.analysis.intervals import FloatArray

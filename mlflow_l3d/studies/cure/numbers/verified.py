@@ -11,7 +11,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.cure.remedy import CHANGING, UNKNOWN, Prediction, Range, Remedy, helping, simplest
-from mlflow_l3d.analysis.importance.checks.shape import guessing_runs
+from mlflow_l3d.analysis.importance.shape import guessing_runs
 from mlflow_l3d.analysis.importance.tables import std_interval
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, ratio_interval, t_quantile
 from mlflow_l3d.metrics.base import Metric

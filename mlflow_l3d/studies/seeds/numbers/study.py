@@ -11,7 +11,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVotes
 from mlflow_l3d.analysis.consistency.runs import Interval, PairSpread, SeedAgreement
-from mlflow_l3d.analysis.importance.checks.shape import many_or_apart
+from mlflow_l3d.analysis.importance.shape import many_or_apart
 from mlflow_l3d.analysis.intervals import LEVEL, known, with_interval
 from mlflow_l3d.analysis.judged.repeated import pass_k
 from mlflow_l3d.errors import ParameterError, unknown_name

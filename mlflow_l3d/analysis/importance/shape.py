@@ -1,4 +1,4 @@
-"""The shape of scores: whether intervals hold with such tails, and a score in two parts if some runs collapse."""
+"""The shape of scores: whether intervals hold with such tails, two parts if runs collapse, how far runs lie apart."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.importance.tables import constant, with_scores
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, with_interval
+from mlflow_l3d.analysis.importance.tables import constant, known_std, with_scores
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, t_quantile, wilson_interval, with_interval
 
 FEWEST: Final = 8
 """Below this many scores nothing is said of their shape."""
@@ -23,6 +23,10 @@ MOST_KURTOSIS: Final = 2.0
 SURE_SKEWNESS: Final = 2.58
 SURE_KURTOSIS: Final = 3.5
 """Standard errors under normal scores that both must exceed, too, which one normal sample in a hundred does."""
+FEWEST_FOR_QUANTILE: Final = 20
+"""Fewer runs do not show a quantile of their distances."""
+MOST_COMPARED: Final = 2000
+"""Of more runs every second, third, ... one is compared: all pairs would take gigabytes."""
 TWO_GROUPS: Final = 0.6
 """Sarle's coefficient is 1/3 for normal, 5/9 for uniform scores, and 1 for two values."""
 
@@ -178,19 +182,36 @@ def guessing_runs(scores: FloatArray, chance: float | None) -> int:
     return int(low.sum()) if many_or_apart(scores, low, chance or 0.0) else 0
 
 
-def wilson_interval(
-    count: float, of: float, quantile: float | None = None, *, level: float = LEVEL
-) -> tuple[float, float]:
-    """Return Wilson's (1927) interval of the share of `count` in `of` independent draws; nan if there are none.
+def single_run_limit(
+    scores: FloatArray, std: float | None = None, degrees: float | None = None, *, span: float = math.inf
+) -> float:
+    """Return the distance that two runs which differ by luck alone exceed one time in twenty.
 
-    `quantile` takes the place of the normal distribution's.
+    Parameters
+    ----------
+    scores
+        Shape (n,): at least two finite scores.
+    std, degrees
+        Standard deviation of a run and its degrees of freedom, if the scores are not independent; else those of the
+        scores, with ddof=1.
+    span
+        Largest distance that the metric allows.
+
+    Returns
+    -------
+    float
+        t √2 standard deviations, t being Student's quantile: few runs barely show their spread. For scores with long
+        tails or in two groups, the 95 % quantile of the distances of all pairs.
+
+    Examples
+    --------
+    >>> round(single_run_limit(np.array([0.7, 0.8])), 3)
+    1.271
     """
-    from scipy.special import ndtri
-
-    if not of:
-        return math.nan, math.nan
-    z = quantile or float(ndtri((1 + level) / 2))
-    share, spread = count / of, z * z / of
-    centre = (share + spread / 2) / (1 + spread)
-    half = z * math.sqrt(share * (1 - share) / of + spread / (4 * of)) / (1 + spread)
-    return max(0.0, centre - half), min(1.0, centre + half)
+    shape = tails(scores) if len(scores) >= FEWEST_FOR_QUANTILE else None
+    if shape is None or not (shape.long or shape.two_groups):
+        std = known_std(scores, ddof=1) if std is None else std
+        return min(t_quantile(len(scores) - 1 if degrees is None else degrees) * math.sqrt(2) * std, span)
+    some = scores[:: -(-len(scores) // MOST_COMPARED)]
+    first, second = np.triu_indices(len(some), 1)
+    return float(np.quantile(np.abs(some[first] - some[second]), 0.95))
