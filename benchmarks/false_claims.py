@@ -30,7 +30,7 @@ from scipy import stats
 from mlflow_l3d.analysis.comparison.compare import compare_systems
 from mlflow_l3d.analysis.comparison.system import Predictions, System, systems
 from mlflow_l3d.analysis.intervals import wilson_interval
-from mlflow_l3d.analysis.sequential.spending import SequentialPlan, planned_looks
+from mlflow_l3d.analysis.planning.spending import SequentialPlan, planned_looks
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.pytest_luck.case import Case
 from mlflow_l3d.pytest_luck.memory import Record

@@ -156,7 +156,7 @@ def skewed(repeats: int, seed: int) -> Iterator[dict[str, object]]:
 
 def procedures(repeats: int, seed: int) -> Iterator[dict[str, object]]:
     """Yield how many of some broken cases each procedure finds with at most 60 runs each."""
-    from mlflow_l3d.analysis.sequential.evidence import evidence_of_lower_rate
+    from mlflow_l3d.analysis.planning.evidence import evidence_of_lower_rate
 
     for broken in (1, 10, 50):
         shares = np.zeros((repeats, 4))

@@ -20,7 +20,7 @@ from mlflow_l3d.analysis.intervals import LEVEL, FloatArray
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import RADIAL_BASE, SWAP_BASE
 from mlflow_l3d.designs.base import Design, Sizes
-from mlflow_l3d.designs.configurations import factor_members
+from mlflow_l3d.designs.crossed import factor_members
 from mlflow_l3d.designs.layout import check_number
 from mlflow_l3d.designs.words import Words
 from mlflow_l3d.errors import ParameterError

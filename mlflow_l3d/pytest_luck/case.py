@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
 
-from mlflow_l3d.analysis.sequential.cases import Reading, Verdict, read_estimate, read_outcomes, read_scores
-from mlflow_l3d.analysis.sequential.evidence import evidence_of_lower_rate
+from mlflow_l3d.analysis.planning.cases import Reading, Verdict, read_estimate, read_outcomes, read_scores
+from mlflow_l3d.analysis.planning.evidence import evidence_of_lower_rate
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.pytest_luck.memory import MOST, Record
 from mlflow_l3d.pytest_luck.requirement import Requirement

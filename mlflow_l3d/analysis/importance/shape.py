@@ -1,4 +1,4 @@
-"""The shape of scores: whether intervals hold with such tails, two parts if runs collapse, how far runs lie apart."""
+"""The shape of scores: whether intervals hold with such tails, two parts if runs collapse, the distance of two runs."""
 
 from __future__ import annotations
 

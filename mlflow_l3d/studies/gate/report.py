@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mlflow_l3d.analysis.comparison.system import MOST_LOST
-from mlflow_l3d.analysis.sequential.spending import SequentialPlan
+from mlflow_l3d.analysis.planning.spending import SequentialPlan
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.draw import Axis, difference_cell
 from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, plain, share_text, shorten, unit_of

@@ -10,7 +10,7 @@ from typing import Any, Final
 from mlflow_l3d.analysis.planning.stopping import FIRST_ANALYSIS
 from mlflow_l3d.cells.factors import REPLICATE, TEST_SAMPLE
 from mlflow_l3d.designs import Design, all_designs, design_named
-from mlflow_l3d.designs.configurations import check_mitigation
+from mlflow_l3d.designs.layout import check_mitigation
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import Arguments

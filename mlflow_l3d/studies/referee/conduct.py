@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from mlflow_l3d.analysis.sequential.spending import FEWEST
+from mlflow_l3d.analysis.planning.spending import FEWEST
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric

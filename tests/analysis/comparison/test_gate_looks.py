@@ -11,7 +11,7 @@ from comparison_cases import answers, scored, system
 from scipy import stats
 
 from mlflow_l3d.analysis.intervals import unseen_share
-from mlflow_l3d.analysis.sequential.spending import Measured, SequentialPlan
+from mlflow_l3d.analysis.planning.spending import Measured, SequentialPlan
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.gate.numbers.gate import (
     GateAnswer,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mlflow_l3d.analysis.sequential.spending import (
+from mlflow_l3d.analysis.planning.spending import (
     Measured,
     SequentialPlan,
     alpha_spent,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.sequential.evidence import Estimate, evidence_of_gain
+from mlflow_l3d.analysis.planning.evidence import Estimate, evidence_of_gain
 from mlflow_l3d.studies.referee.numbers.judge import Rules, assess, runs_left
 from mlflow_l3d.studies.referee.numbers.noise import Noise, NoiseSoFar
 from mlflow_l3d.studies.referee.numbers.session import Session, SystemRecord

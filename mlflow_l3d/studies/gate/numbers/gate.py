@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import Spread, spread
 from mlflow_l3d.analysis.comparison.system import MOST_LOST, System
 from mlflow_l3d.analysis.intervals import with_interval
-from mlflow_l3d.analysis.sequential.spending import Decision, Measured, SequentialPlan, decisions, limits
+from mlflow_l3d.analysis.planning.spending import Decision, Measured, SequentialPlan, decisions, limits
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.gate.numbers.power import Forecast
@@ -32,7 +32,7 @@ class Look:
     fraction
         Information as a fraction of that at the end of the budget.
     difference, error, degrees, skewness
-        As of :class:`mlflow_l3d.analysis.sequential.spending.Measured`.
+        As of :class:`mlflow_l3d.analysis.planning.spending.Measured`.
     low, high
         Repeated confidence interval of the difference, level 1 - alpha: all of its looks hold together.
     equivalence_low, equivalence_high

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.comparison.leave_out import least_error
 from mlflow_l3d.analysis.intervals import FloatArray
-from mlflow_l3d.analysis.sequential.spending import FEWEST, Measured, SequentialPlan, decisions
+from mlflow_l3d.analysis.planning.spending import FEWEST, Measured, SequentialPlan, decisions
 
 DRAWS: Final = 20_000
 """Simulated comparisons: a power of 80 % is known to 0.3 points."""

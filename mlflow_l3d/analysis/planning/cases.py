@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
-from mlflow_l3d.analysis.sequential.evidence import (
+from mlflow_l3d.analysis.planning.evidence import (
     Estimate,
     confidence_sequence,
     evidence_of_gain,

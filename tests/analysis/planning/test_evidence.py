@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import dblquad, quad
 from scipy.stats import binom, norm
 
-from mlflow_l3d.analysis.sequential.evidence import (
+from mlflow_l3d.analysis.planning.evidence import (
     Estimate,
     confidence_sequence,
     evidence_needed,
