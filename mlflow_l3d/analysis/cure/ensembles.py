@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.analysis.consistency.agreement.choice import scoring_of
-from mlflow_l3d.analysis.consistency.agreement.scored import different_forms, pairs_of
+from mlflow_l3d.analysis.consistency.agreement.scored import different_forms
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
@@ -178,7 +178,7 @@ def _medoids(texts: Array, masks: Masks, agreement: str) -> Array:
     matrices = np.empty((texts.shape[1], len(texts), len(texts)))
     for place in range(texts.shape[1]):
         forms, which = different_forms(scoring, texts[:, place], place)
-        matrices[place] = pairs_of(scoring, forms)[np.ix_(which, which)]
+        matrices[place] = scoring.pairs(forms)[np.ix_(which, which)]
     support = np.einsum("mi,xij->mxj", masks.astype(np.float64), matrices).round(9)
     winners = np.where(masks[:, None, :], support, -1).argmax(axis=2)
     medoids: Array = texts[winners, np.arange(texts.shape[1])]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from operator import eq
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 
+from mlflow_l3d.analysis.consistency.agreement.kinds import is_missing
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.sequences import references
@@ -27,6 +31,8 @@ class Scoring(ABC):
     """
 
     name: str
+    structured: ClassVar[bool] = False
+    """Whether predictions are lists, sets or mappings, and so may be written as JSON."""
 
     def prepare(self, prediction: Any) -> Hashable:
         """Return a prediction in the form in which it is compared.
@@ -66,9 +72,69 @@ class Scoring(ABC):
     def __call__(self, one: Any, other: Any, truth: Any = NO_TRUTH) -> float:
         """Return pi(one, other), or pi(one, other, truth)."""
         forms = [None if each is None else self.prepare(each) for each in (one, other)]
-        if truth is NO_TRUTH:
-            return float(matrix_of_pairs(self, forms)[0, 1])
-        return float(matrix_with_truth(self, forms, self.prepare_truth(truth))[0, 1])
+        values = self.pairs(forms) if truth is NO_TRUTH else self.pairs_with_truth(forms, self.prepare_truth(truth))
+        return float(values[0, 1])
+
+    def form(self, prediction: Any, example: Any) -> Hashable:
+        """Return a prediction of a table in the form in which it is compared; None if it could not be read.
+
+        Raises
+        ------
+        ParameterError
+            If it is of the wrong kind.
+        """
+        return None if is_missing(prediction) else self.prepare(self._decoded(prediction, "prediction", example))
+
+    def true_form(self, truth: Any, example: Any) -> Hashable:
+        """Return a true answer of a table in the form in which it is compared; errors as :meth:`form`."""
+        return self.prepare_truth(self._decoded(truth, "label", example))
+
+    def _decoded(self, value: Any, what: str, example: Any) -> Any:
+        """Return what a JSON text holds where a structure is needed."""
+        if not (isinstance(value, str) and self.structured):
+            return value
+        try:
+            return json.loads(value)
+        except ValueError:
+            allowed = f"must be a list, or a text that holds one as JSON, for {self.name}"
+            raise ParameterError(what, f"a text, of example {example}", allowed) from None
+
+    def pairs(self, forms: Sequence[Any]) -> FloatArray:
+        """Return shape (k, k): how much each pair of prepared predictions agrees; None agrees with nothing.
+
+        Raises
+        ------
+        L3DError
+            If a value lies outside [0, 1].
+        """
+        values = np.zeros((len(forms), len(forms)))
+        for row, one in enumerate(forms):
+            for column in range(row, len(forms)):
+                if one is not None and forms[column] is not None:
+                    values[row, column] = values[column, row] = self.pair(one, forms[column])
+        return self._within(values)
+
+    def pairs_with_truth(self, forms: Sequence[Any], truth: Any) -> FloatArray:
+        """Return shape (k, k): how much each pair agrees given the truth; errors as :meth:`pairs`."""
+        values = np.zeros((len(forms), len(forms)))
+        named = [place for place, form in enumerate(forms) if form is not None]
+        values[np.ix_(named, named)] = self.with_truth([forms[place] for place in named], truth)
+        return self._within(values)
+
+    def sum_with_truth(self, forms: Sequence[Any], counts: npt.NDArray[np.intp], truth: Any) -> float:
+        """Return the sum over pairs of runs of their agreement given the truth, `counts` of them with each form."""
+        values = self.pairs_with_truth(forms, truth)
+        return float(counts @ values @ counts - np.diagonal(values) @ counts) / 2
+
+    def expected(self, forms: Sequence[Any]) -> float:  # noqa: ARG002
+        """Return the agreement of predictions with these forms that chance explains; nan if that is not known."""
+        return math.nan
+
+    def _within(self, values: FloatArray) -> FloatArray:
+        """Return values in [0, 1]; what rounding puts outside is cut."""
+        if not (np.isfinite(values).all() and values.min(initial=0) > -1e-9 and values.max(initial=0) < 1 + 1e-9):
+            raise L3DError(f"scoring={self.name}: gave a value outside [0, 1]. A scoring function must not.")
+        return np.clip(values, 0.0, 1.0)
 
 
 class Similarity(Scoring):
@@ -96,47 +162,14 @@ class Similarity(Scoring):
         return (self.similarity(one, other) + self.similarity(other, one)) / 2
 
     def with_truth(self, forms: Sequence[Any], truth: Any) -> FloatArray:
-        """Return the mean of both similarities to the truth."""
-        values = np.array([self.similarity_to_truth(form, truth) for form in forms], dtype=np.float64)
+        """Return the mean of both similarities to the truth; that of None is 0."""
+        similarities = [0.0 if form is None else self.similarity_to_truth(form, truth) for form in forms]
+        values = np.array(similarities, dtype=np.float64)
         return (values[:, None] + values[None, :]) / 2
 
-
-def matrix_of_pairs(scoring: Scoring, forms: Sequence[Any]) -> FloatArray:
-    """Return shape (k, k): how much each pair of prepared predictions agrees; None agrees with nothing.
-
-    Raises
-    ------
-    L3DError
-        If a value lies outside [0, 1].
-    """
-    values = np.zeros((len(forms), len(forms)))
-    for row, one in enumerate(forms):
-        for column in range(row, len(forms)):
-            if one is not None and forms[column] is not None:
-                values[row, column] = values[column, row] = scoring.pair(one, forms[column])
-    return _within(values, scoring)
-
-
-def matrix_with_truth(scoring: Scoring, forms: Sequence[Any], truth: Any) -> FloatArray:
-    """Return shape (k, k): how much each pair agrees given the truth.
-
-    None has a similarity of 0 to the truth and agrees with nothing.
-    """
-    values = np.zeros((len(forms), len(forms)))
-    named = [place for place, form in enumerate(forms) if form is not None]
-    found = scoring.with_truth([forms[place] for place in named], truth)
-    values[np.ix_(named, named)] = found
-    if isinstance(scoring, Similarity):
-        for place in set(range(len(forms))) - set(named):
-            values[place, named] = values[named, place] = np.diagonal(found) / 2
-    return _within(values, scoring)
-
-
-def _within(values: FloatArray, scoring: Scoring) -> FloatArray:
-    """Return values in [0, 1]; what rounding puts outside is cut."""
-    if not (np.isfinite(values).all() and values.min(initial=0) > -1e-9 and values.max(initial=0) < 1 + 1e-9):
-        raise L3DError(f"scoring={scoring.name}: gave a value outside [0, 1]. A scoring function must not.")
-    return np.clip(values, 0.0, 1.0)
+    def pairs_with_truth(self, forms: Sequence[Any], truth: Any) -> FloatArray:
+        """Return shape (k, k): how much each pair agrees given the truth; errors as :meth:`pairs`."""
+        return self._within(self.with_truth(forms, truth))
 
 
 def hashable(value: Any) -> Hashable:

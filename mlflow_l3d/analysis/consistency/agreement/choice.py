@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import json
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
-
-import numpy as np
 
 from mlflow_l3d.analysis.consistency.agreement import kinds, structures, texts
 from mlflow_l3d.analysis.consistency.agreement.base import Scoring
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.metrics.classification import UNPARSED
 
 SCORINGS: Final[dict[str, Callable[..., Scoring]]] = {
     "exact_match": texts.ExactMatch,
@@ -65,8 +61,6 @@ def scoring(name: str, **options: Any) -> Scoring:
 AUTO: Final = "auto"
 REGRESSION: Final = "regression"
 """Correlations between runs, which no scoring function of single predictions gives."""
-_STRUCTURED: Final = (texts.TokenMatch, texts.EntityF1, structures.SetF1, structures.Attachment, structures.Ranking)
-"""Scoring functions whose predictions are lists, sets or mappings, and so may be written as JSON."""
 _FOR_LISTS: Final = (
     *("token_match", "entity_f1", "set_f1", "las", "uas", "exact_match"),
     *("rbo", "overlap", "ndcg", "squad_f1", "squad_exact"),
@@ -148,44 +142,6 @@ def scoring_of(choice: str) -> Scoring | None:
     except ParameterError as error:
         at_fault = "" if error.name == "options" else f"{error.name} "
         raise ParameterError("agreement", choice, f"{at_fault}{error.allowed}") from error
-
-
-def prediction_form(function: Scoring, prediction: Any, example: Any) -> Hashable:
-    """Return a prediction as the scoring function compares it; None if it could not be read.
-
-    Raises
-    ------
-    ParameterError
-        If it is of the wrong kind.
-    """
-    if kinds.is_missing(prediction):
-        return None
-    if isinstance(function, texts.ExactMatch) and isinstance(prediction, (int, np.integer)) and prediction == UNPARSED:
-        # The class number of an answer that names no class, in a table that Stability cannot count.
-        return None
-    return function.prepare(_decoded(function, prediction, "prediction", example))
-
-
-def truth_form(function: Scoring, truth: Any, example: Any) -> Hashable:
-    """Return a true answer as the scoring function compares it.
-
-    Raises
-    ------
-    ParameterError
-        If it is of the wrong kind.
-    """
-    return function.prepare_truth(_decoded(function, truth, "label", example))
-
-
-def _decoded(function: Scoring, value: Any, what: str, example: Any) -> Any:
-    """Return what a JSON text holds where a structure is needed."""
-    if not (isinstance(value, str) and isinstance(function, _STRUCTURED)):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError:
-        allowed = f"must be a list, or a text that holds one as JSON, for {function.name}"
-        raise ParameterError(what, f"a text, of example {example}", allowed) from None
 
 
 def _check_kinds(name: str, by_column: Mapping[str, str]) -> None:

@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.consistency.agreement.base import Scoring, hashable, matrix_of_pairs, matrix_with_truth
-from mlflow_l3d.analysis.consistency.agreement.choice import prediction_form, truth_form
+from mlflow_l3d.analysis.consistency.agreement.base import Scoring, hashable
 from mlflow_l3d.analysis.consistency.agreement.kinds import as_list, check_same_kind, is_missing
-from mlflow_l3d.analysis.consistency.agreement.structures import Closeness, Ranking
+from mlflow_l3d.analysis.consistency.agreement.structures import Closeness
 from mlflow_l3d.analysis.consistency.agreement.texts import ExactMatch
 from mlflow_l3d.analysis.consistency.comparisons import NumberComparison
 from mlflow_l3d.analysis.consistency.groups import Comparison, Group, Places, RunGroup, Sums, beyond_chance
 from mlflow_l3d.analysis.consistency.runs import PairSpread, pair_spread
-from mlflow_l3d.analysis.intervals import FloatArray, IntArray
+from mlflow_l3d.analysis.intervals import IntArray
 from mlflow_l3d.errors import ParameterError
 
 
@@ -58,14 +57,14 @@ class ScoredGroup(RunGroup[Sums]):
         for place, runs, codes in self._by_example():
             forms = list(self._forms[place])
             counts = np.bincount(codes, minlength=len(forms))
-            values = pairs_of(self._scoring, forms)
+            values = self._scoring.pairs(forms)
             own = np.diagonal(values)
             agreed[runs] += (values @ counts - own)[codes]
             comparisons[runs] += len(runs) - 1
-            chance += _chance(self._scoring, forms) * len(runs) * (len(runs) - 1) / 2
+            chance += self._scoring.expected(forms) * len(runs) * (len(runs) - 1) / 2
             reflexive &= all(one == 1 for one, form in zip(own.tolist(), forms, strict=True) if form is not None)
             truth = self._truths.get(place, self)
-            correct += math.nan if truth is self else _correct(self._scoring, forms, counts, truth)
+            correct += math.nan if truth is self else self._scoring.sum_with_truth(forms, counts, truth)
         sums = Sums.of(agreed, comparisons, correct)
         kappa = beyond_chance(sums.consistency, chance / max(1, sums.comparisons))
         return replace(sums, kappa=kappa, reflexive=reflexive)
@@ -123,7 +122,7 @@ class ScoredComparison(Comparison[Sums]):
             if not is_missing(truth):
                 self._learn(place, example, truth)
         named = zip(ids.tolist(), answers, strict=True)
-        forms = [prediction_form(self._scoring, answer, example) for example, answer in named]
+        forms = [self._scoring.form(answer, example) for example, answer in named]
         for group in groups:
             self.groups.setdefault(group, ScoredGroup(self._scoring, self._truths)).add(places, forms)
 
@@ -131,7 +130,7 @@ class ScoredComparison(Comparison[Sums]):
         """Keep the truth of an example, which must be the same in all runs."""
         raw = truth if isinstance(truth, (str, int, float)) else hashable(truth)
         if place not in self._raw_truths:
-            self._truths[place] = truth_form(self._scoring, truth, example)
+            self._truths[place] = self._scoring.true_form(truth, example)
             self._raw_truths[place] = raw
         elif self._raw_truths[place] != raw:
             fix = "Give every example an id that is its own in all runs."
@@ -161,9 +160,9 @@ def scored_agreement(
     sums, chance = np.zeros((2, len(predictions), len(predictions))), 0.0
     for place, (answers, label) in enumerate(zip(predictions.T, labels, strict=True)):
         forms, which = different_forms(scoring, answers, place)
-        truth = truth_form(scoring, label, place)
-        chance += _chance(scoring, forms) / len(labels)
-        for at, values in enumerate((pairs_of(scoring, forms), matrix_with_truth(scoring, forms, truth))):
+        truth = scoring.true_form(label, place)
+        chance += scoring.expected(forms) / len(labels)
+        for at, values in enumerate((scoring.pairs(forms), scoring.pairs_with_truth(forms, truth))):
             sums[at] += values[np.ix_(which, which)]
     names = ("consistency", "correct_consistency")
     pairs = {name: pair_spread(name, total / len(labels)) for name, total in zip(names, sums, strict=True)}
@@ -173,34 +172,5 @@ def scored_agreement(
 def different_forms(scoring: Scoring, answers: Iterable[Any], example: Any) -> tuple[list[Hashable], IntArray]:
     """Return the different prepared predictions of an example, and which of them each of the answers is."""
     seen: dict[Hashable, int] = {}
-    which = [seen.setdefault(prediction_form(scoring, answer, example), len(seen)) for answer in answers]
+    which = [seen.setdefault(scoring.form(answer, example), len(seen)) for answer in answers]
     return list(seen), np.array(which)
-
-
-def pairs_of(scoring: Scoring, forms: Sequence[Hashable]) -> FloatArray:
-    """Return shape (k, k): how much different predictions agree; the commonest kinds without a call for each pair."""
-    if type(scoring) is ExactMatch:
-        return np.diag([float(form is not None) for form in forms])
-    if type(scoring) is Closeness:
-        # A missing number is nan, and with it all that it is compared with.
-        numbers = np.array([math.nan if form is None else form for form in forms], dtype=np.float64)
-        distances = np.abs(np.subtract.outer(numbers, numbers)) / scoring.scale
-        close: FloatArray = np.nan_to_num(1 - np.minimum(1.0, distances), nan=0.0)
-        return close
-    return matrix_of_pairs(scoring, forms)
-
-
-def _chance(scoring: Scoring, forms: Sequence[Any]) -> float:
-    """Return the agreement expected of random orders of the ids that runs rank; nan if they rank different ones."""
-    ranked = [frozenset(form) for form in forms if form is not None] if isinstance(scoring, Ranking) else []
-    return scoring.chance(len(ranked[0])) if isinstance(scoring, Ranking) and len({*ranked}) == 1 else math.nan
-
-
-def _correct(scoring: Scoring, forms: Sequence[Hashable], counts: npt.NDArray[np.intp], truth: Hashable) -> float:
-    """Return the sum over pairs of runs of their agreement given the truth, for one example."""
-    if type(scoring) is ExactMatch:
-        assert isinstance(truth, tuple)
-        votes = [count for form, count in zip(forms, counts.tolist(), strict=True) if form in truth]
-        return float(sum(count * (count - 1) / 2 for count in votes))
-    values = matrix_with_truth(scoring, forms, truth)
-    return float(counts @ values @ counts - np.diagonal(values) @ counts) / 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from mlflow_l3d.analysis.consistency.agreement.base import Similarity, f1_of_sets, hashable, items, share_of_equal
 from mlflow_l3d.analysis.consistency.agreement.kinds import finite
+from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.sequences import ndcg
 
@@ -22,6 +23,7 @@ class SetF1(Similarity):
     """
 
     name = "set_f1"
+    structured = True
 
     def prepare(self, prediction: Any) -> Hashable:
         """Return the parts as a frozen set."""
@@ -42,6 +44,8 @@ class Attachment(Similarity):
     labelled
         True (LAS): a prediction is a sequence of (head, relation), one a token. False (UAS): of those or of heads.
     """
+
+    structured = True
 
     def __init__(self, *, labelled: bool = True) -> None:
         self.name = "las" if labelled else "uas"
@@ -106,9 +110,19 @@ class Closeness(Similarity):
         """Return 1 for equal numbers, 0 from the scale on."""
         return 1 - min(1.0, abs(float(answer) - float(reference)) / self.scale)
 
+    def pairs(self, forms: Sequence[Any]) -> FloatArray:
+        """Return shape (k, k): how close each pair of numbers is, without a call for each."""
+        # A missing number is nan, and with it all that it is compared with.
+        numbers = np.array([math.nan if form is None else form for form in forms], dtype=np.float64)
+        distances = np.abs(np.subtract.outer(numbers, numbers)) / self.scale
+        close: FloatArray = np.nan_to_num(1 - np.minimum(1.0, distances), nan=0.0)
+        return close
+
 
 class Ranking(Similarity):
     """A prediction is a sequence of different ids, best first."""
+
+    structured = True
 
     def prepare(self, prediction: Any) -> Hashable:
         """Return the ids as a tuple.
@@ -131,6 +145,11 @@ class Ranking(Similarity):
         """
         ids = tuple(range(count))
         return float(np.mean([self.pair(ids, ids[shift:] + ids[:shift]) for shift in ids])) if ids else 1.0
+
+    def expected(self, forms: Sequence[Any]) -> float:
+        """Return the agreement expected of random orders of the ids that runs rank; nan if they rank different ones."""
+        ranked = [frozenset(form) for form in forms if form is not None]
+        return self.chance(len(ranked[0])) if len({*ranked}) == 1 else math.nan
 
 
 class _FirstIds(Ranking):

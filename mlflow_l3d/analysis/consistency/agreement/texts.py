@@ -8,6 +8,7 @@ from operator import eq
 from typing import Any, ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from mlflow_l3d.analysis.consistency.agreement.base import (
     Scoring,
@@ -21,6 +22,7 @@ from mlflow_l3d.analysis.consistency.agreement.base import (
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import library
+from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.sequences import bio, entities, f1_of_words, normalised, references
 
 
@@ -38,12 +40,29 @@ class ExactMatch(Scoring):
         """Return 1 if both are equal, else 0."""
         return float(one == other)
 
+    def form(self, prediction: Any, example: Any) -> Hashable:
+        """Return a prediction; None for the class number of an answer that names no class, where texts are compared."""
+        is_unparsed = isinstance(prediction, (int, np.integer)) and prediction == UNPARSED
+        return None if is_unparsed else super().form(prediction, example)
+
+    def pairs(self, forms: Sequence[Any]) -> FloatArray:
+        """Return shape (k, k): 1 if both are equal, else 0; None equals nothing."""
+        numbers: dict[Hashable, int] = {}
+        codes = np.array([numbers.setdefault(form, at) for at, form in enumerate(forms)], dtype=np.int64)
+        equal = np.asarray(codes[:, None] == codes, dtype=np.bool_)
+        equal[[form is None for form in forms]] = False
+        return equal.astype(np.float64)
+
     def with_truth(self, forms: Sequence[Any], truth: Any) -> FloatArray:
         """Return 1 if both are equal and right, else 0."""
-        right = np.array([form in truth for form in forms], dtype=np.float64)
         # Two answers can both be right, by different references, and differ.
-        alike = np.array([[one == other for other in forms] for one in forms], dtype=np.float64)
-        return np.outer(right, right) * alike.reshape(len(forms), len(forms))
+        right = np.array([form in truth for form in forms], dtype=np.float64)
+        return self.pairs(forms) * np.outer(right, right)
+
+    def sum_with_truth(self, forms: Sequence[Any], counts: npt.NDArray[np.intp], truth: Any) -> float:
+        """Return the sum over pairs of runs that are equal and right; `forms` differ."""
+        votes = [count for form, count in zip(forms, counts.tolist(), strict=True) if form in truth]
+        return float(sum(count * (count - 1) / 2 for count in votes))
 
 
 class TokenMatch(Scoring):
@@ -54,6 +73,7 @@ class TokenMatch(Scoring):
     """
 
     name = "token_match"
+    structured = True
 
     def prepare(self, prediction: Any) -> Hashable:
         """Return the tags as a tuple."""
@@ -82,6 +102,7 @@ class EntityF1(Similarity):
     """
 
     name = "entity_f1"
+    structured = True
 
     def prepare(self, prediction: Any) -> Hashable:
         """Return the entities as a frozen set of (type, begin, end)."""
