@@ -2,7 +2,7 @@
 
 * `intervals`: their level and names, and errors from leaving one unit out;
 * `importance/`: the score of a factor, its interval and components, claims about several factors, checks;
-* `consistency/`: agreement of single predictions, of classes and (`agreement/`) of anything else;
+* `consistency/`: agreement of single predictions, of classes, numbers and anything else;
 * `comparison/`: differences of systems, which runs and test examples may share;
 * `cure/`: what would reduce the luck, predicted from runs that exist;
 * `judged/`: judgements of an application's answers: kinds of luck, agreement of judges, pass^k, differences;

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.agreement.kinds import as_list, class_column, finite, is_missing
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVotes, ranked_votes
 from mlflow_l3d.analysis.consistency.groups import (
     Comparison,
@@ -22,6 +21,7 @@ from mlflow_l3d.analysis.consistency.groups import (
     fleiss_kappa,
     mean_of_known,
 )
+from mlflow_l3d.analysis.consistency.kinds import as_list, class_column, finite, is_missing
 from mlflow_l3d.analysis.consistency.results import population_variance
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray, known
 from mlflow_l3d.errors import ParameterError

@@ -31,7 +31,7 @@ class Stability:
         Which runs are compared; its factors are in the order to report.
     comparisons
         How predictions are read and compared: as class numbers by default, else see
-        :func:`mlflow_l3d.analysis.consistency.agreement.scored.comparisons_by`.
+        :func:`mlflow_l3d.analysis.consistency.scored.comparisons_by`.
     """
 
     def __init__(self, comparable: Comparable, *comparisons: Comparison[Any]) -> None:

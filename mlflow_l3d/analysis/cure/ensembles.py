@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.consistency.agreement.choice import scoring_of
-from mlflow_l3d.analysis.consistency.agreement.scored import different_forms
+from mlflow_l3d.analysis.consistency.choice import scoring_of
+from mlflow_l3d.analysis.consistency.scored import different_forms
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric

@@ -84,7 +84,7 @@ def evaluate(
         Of a parent run: `where`: an MLflow filter; cells are then the runs that it finds in the experiment of the
         parent run. `design`, `missing`: those of the investigation; ``auto`` is its own choice. `agreement`: how
         predictions are compared: ``auto``, ``regression``, or a scoring function such as ``rougeL``
-        (:func:`mlflow_l3d.analysis.consistency.agreement.choice.choose`).
+        (:func:`mlflow_l3d.analysis.consistency.choice.choose`).
 
     Raises
     ------

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from mlflow_l3d.analysis.consistency.agreement.choice import REGRESSION
+from mlflow_l3d.analysis.consistency.choice import REGRESSION
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
 from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, NAMED, SEVERAL, UNKNOWN, Foreseen, Prediction, Range, helping

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.agreement.choice import AUTO, REGRESSION, choose, scoring_of
-from mlflow_l3d.analysis.consistency.agreement.kinds import class_column
-from mlflow_l3d.analysis.consistency.agreement.scored import comparisons_by
+from mlflow_l3d.analysis.consistency.choice import AUTO, REGRESSION, choose, scoring_of
 from mlflow_l3d.analysis.consistency.consistency import Stability
+from mlflow_l3d.analysis.consistency.kinds import class_column
+from mlflow_l3d.analysis.consistency.scored import comparisons_by
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Design
 from mlflow_l3d.designs.analyse import Planned, analyse
@@ -82,7 +82,7 @@ def score(
     interim_analyses
         The interim analyses of the stopping rule, if there was one.
     agreement
-        How predictions are compared, see :func:`mlflow_l3d.analysis.consistency.agreement.choice.choose`; the metric
+        How predictions are compared, see :func:`mlflow_l3d.analysis.consistency.choice.choose`; the metric
         decides for texts.
     table_file
         File for all predictions as one Parquet table; written if they are class numbers.

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlflow_l3d.analysis.consistency.agreement.base import Similarity
-from mlflow_l3d.analysis.consistency.agreement.choice import SCORINGS, scoring
-from mlflow_l3d.analysis.consistency.agreement.structures import (
+from mlflow_l3d.analysis.consistency.choice import SCORINGS, scoring
+from mlflow_l3d.analysis.consistency.scoring import Similarity
+from mlflow_l3d.analysis.consistency.structures import (
     Attachment,
     Closeness,
     Ndcg,
@@ -21,7 +21,7 @@ from mlflow_l3d.analysis.consistency.agreement.structures import (
     RankBiasedOverlap,
     SetF1,
 )
-from mlflow_l3d.analysis.consistency.agreement.texts import (
+from mlflow_l3d.analysis.consistency.texts import (
     Bleu,
     Chrf,
     EntityF1,

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.consistency.agreement.base import Scoring, hashable
-from mlflow_l3d.analysis.consistency.agreement.kinds import as_list, check_same_kind, is_missing
-from mlflow_l3d.analysis.consistency.agreement.structures import Closeness
-from mlflow_l3d.analysis.consistency.agreement.texts import ExactMatch
 from mlflow_l3d.analysis.consistency.comparisons import NumberComparison
 from mlflow_l3d.analysis.consistency.groups import Comparison, Group, Places, RunGroup, Sums, beyond_chance
+from mlflow_l3d.analysis.consistency.kinds import as_list, check_same_kind, is_missing
 from mlflow_l3d.analysis.consistency.runs import PairSpread, pair_spread
+from mlflow_l3d.analysis.consistency.scoring import Scoring, hashable
+from mlflow_l3d.analysis.consistency.structures import Closeness
+from mlflow_l3d.analysis.consistency.texts import ExactMatch
 from mlflow_l3d.analysis.intervals import IntArray
 from mlflow_l3d.errors import ParameterError
 
@@ -92,7 +92,7 @@ class ScoredComparison(Comparison[Sums]):
     ----------
     scoring
         How much two predictions agree (Zhou et al. 2025, Table 2), see
-        :func:`mlflow_l3d.analysis.consistency.agreement.choice.scoring_of`.
+        :func:`mlflow_l3d.analysis.consistency.choice.scoring_of`.
 
     Notes
     -----

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from mlflow_l3d.analysis.consistency.agreement import kinds, structures, texts
-from mlflow_l3d.analysis.consistency.agreement.base import Scoring
+from mlflow_l3d.analysis.consistency import kinds, structures, texts
+from mlflow_l3d.analysis.consistency.scoring import Scoring
 from mlflow_l3d.errors import ParameterError, unknown_name
 
 SCORINGS: Final[dict[str, Callable[..., Scoring]]] = {

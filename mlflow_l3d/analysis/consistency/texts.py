@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.consistency.agreement.base import (
+from mlflow_l3d.analysis.consistency.scoring import (
     Scoring,
     Similarity,
     f1_of_sets,
