@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from mlflow_l3d.analysis.consistency.choice import as_list, class_column
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, ExampleVotes, ranked_votes
 from mlflow_l3d.analysis.consistency.groups import (
     Comparison,
@@ -21,8 +22,8 @@ from mlflow_l3d.analysis.consistency.groups import (
     fleiss_kappa,
     mean_of_known,
 )
-from mlflow_l3d.analysis.consistency.kinds import as_list, class_column, finite, is_missing
 from mlflow_l3d.analysis.consistency.results import population_variance
+from mlflow_l3d.analysis.consistency.scoring import finite, is_missing
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray, known
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.classification import UNPARSED

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mlflow_l3d.analysis.consistency.choice import as_list, check_same_kind
 from mlflow_l3d.analysis.consistency.comparisons import NumberComparison
 from mlflow_l3d.analysis.consistency.groups import Comparison, Group, Places, RunGroup, Sums, beyond_chance
-from mlflow_l3d.analysis.consistency.kinds import as_list, check_same_kind, is_missing
 from mlflow_l3d.analysis.consistency.runs import PairSpread, pair_spread
-from mlflow_l3d.analysis.consistency.scoring import Scoring, hashable
+from mlflow_l3d.analysis.consistency.scoring import Scoring, hashable, is_missing
 from mlflow_l3d.analysis.consistency.structures import Closeness
 from mlflow_l3d.analysis.consistency.texts import ExactMatch
 from mlflow_l3d.analysis.intervals import IntArray

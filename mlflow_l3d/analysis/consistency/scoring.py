@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.consistency.kinds import is_missing
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.sequences import references
@@ -170,6 +169,28 @@ class Similarity(Scoring):
     def pairs_with_truth(self, forms: Sequence[Any], truth: Any) -> FloatArray:
         """Return shape (k, k): how much each pair agrees given the truth; errors as :meth:`pairs`."""
         return self._within(self.with_truth(forms, truth))
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value stands for none: None, nan, or one of pandas' own."""
+    if value is None or (isinstance(value, (float, np.floating)) and math.isnan(value)):
+        return True
+    return type(value).__name__ in ("NAType", "NaTType")
+
+
+def finite(prediction: Any) -> float:
+    """Return a finite number.
+
+    Raises
+    ------
+    ParameterError
+        If it is none; it shows a number, and of all else the type.
+    """
+    if not isinstance(prediction, (int, float, np.integer, np.floating)):
+        raise ParameterError("prediction", type(prediction).__name__, "must be a number")
+    if not math.isfinite(prediction):
+        raise ParameterError("prediction", float(prediction), "must be a finite number")
+    return float(prediction)
 
 
 def hashable(value: Any) -> Hashable:

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mlflow_l3d.analysis.consistency.kinds import finite
-from mlflow_l3d.analysis.consistency.scoring import Similarity, f1_of_sets, hashable, items, share_of_equal
+from mlflow_l3d.analysis.consistency.scoring import Similarity, f1_of_sets, finite, hashable, items, share_of_equal
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.sequences import ndcg

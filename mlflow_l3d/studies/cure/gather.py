@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.consistency.kinds import NOTHING, NUMBERS, WHOLE, kind_of_column
+from mlflow_l3d.analysis.consistency.choice import NOTHING, NUMBERS, WHOLE, kind_of_column
 from mlflow_l3d.analysis.cure.remedy import Range, Remedy
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.shape import MANY, guessing_runs

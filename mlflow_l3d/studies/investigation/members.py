@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from mlflow_l3d.analysis.consistency.choice import class_column
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.consistency.kinds import class_column
 from mlflow_l3d.analysis.cure.ensembles import Members, jackknifed
 from mlflow_l3d.analysis.importance.checks.evidence import Answers
 from mlflow_l3d.cells.factors import OF_NO_APPROACH
