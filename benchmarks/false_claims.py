@@ -28,7 +28,8 @@ from referee import CANDIDATES, Ended, Simulated, keep_if_better, referee, secon
 from scipy import stats
 
 from mlflow_l3d.analysis.comparison.compare import compare_systems
-from mlflow_l3d.analysis.comparison.system import Predictions, System, systems
+from mlflow_l3d.analysis.comparison.predictions import Predictions, systems
+from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.intervals import wilson_interval
 from mlflow_l3d.analysis.planning.spending import SequentialPlan, planned_looks
 from mlflow_l3d.metrics.known import named

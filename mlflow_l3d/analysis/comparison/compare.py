@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.covariance import Means, mean_scores
 from mlflow_l3d.analysis.comparison.difference import (
     POWERS,
     Spread,
@@ -24,9 +23,9 @@ from mlflow_l3d.analysis.comparison.difference import (
     spread,
 )
 from mlflow_l3d.analysis.comparison.families import joint_level, joint_p_values, over_tasks, ranks
-from mlflow_l3d.analysis.comparison.leave_out import check_effect
+from mlflow_l3d.analysis.comparison.predictions import check_effect
 from mlflow_l3d.analysis.comparison.results import UNDECIDED, Comparison, Difference, Rank, TaskMean, decide
-from mlflow_l3d.analysis.comparison.system import Pairing, System
+from mlflow_l3d.analysis.comparison.system import Means, Pairing, System, mean_scores
 from mlflow_l3d.analysis.comparison.wins import example_wins, pair_wins, run_wins
 from mlflow_l3d.analysis.importance.multiplicity import alike, holm, letters
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, check_level, wilson_interval

@@ -10,8 +10,8 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.covariance import Means
-from mlflow_l3d.analysis.comparison.leave_out import least_error
+from mlflow_l3d.analysis.comparison.predictions import least_error
+from mlflow_l3d.analysis.comparison.system import Means
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_p_value, t_quantile
 
 POWERS: Final = (0.80, 0.95)
@@ -46,7 +46,7 @@ class Spread:
     ----------
     of_runs, of_examples
         From runs (with the rest between a run and an example), and from test examples; they add up. Runs bring at
-        least the square of :func:`mlflow_l3d.analysis.comparison.leave_out.least_error`, and so do test examples if
+        least the square of :func:`mlflow_l3d.analysis.comparison.predictions.least_error`, and so do test examples if
         the two are alike on all of them.
     runs_raw
         What the spread of the runs alone says of `of_runs`.

@@ -10,8 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.analysis.comparison.covariance import same_cells
-from mlflow_l3d.analysis.comparison.system import Pairing, System, paired
+from mlflow_l3d.analysis.comparison.system import Pairing, System, paired, same_cells
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES, TEN, all_drawn
 from mlflow_l3d.analysis.intervals import (
     LEVEL,

@@ -10,7 +10,7 @@ from typing import Final, Unpack
 import numpy as np
 import pandas as pd
 
-from mlflow_l3d.analysis.comparison.system import ANSWERS
+from mlflow_l3d.analysis.comparison.predictions import ANSWERS
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.verdicts import joint_level
 from mlflow_l3d.analysis.intervals import LEVEL

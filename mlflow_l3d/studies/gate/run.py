@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.covariance import mean_scores
+from mlflow_l3d.analysis.comparison.system import mean_scores
 from mlflow_l3d.analysis.planning.spending import planned_looks
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import counted, percent, rough_duration

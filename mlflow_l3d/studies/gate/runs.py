@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.difference import Spread, examples_to_settle, runs_to_settle
-from mlflow_l3d.analysis.comparison.system import System, join_predictions, systems
+from mlflow_l3d.analysis.comparison.predictions import join_predictions, systems
+from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.gate.golden import GoldenRuns

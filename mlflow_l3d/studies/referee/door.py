@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.leave_out import check_effect
+from mlflow_l3d.analysis.comparison.predictions import check_effect
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature

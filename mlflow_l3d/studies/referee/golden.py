@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
-from mlflow_l3d.analysis.comparison.leave_out import metric_width
+from mlflow_l3d.analysis.comparison.predictions import metric_width
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import typed_name

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import interval, spread
-from mlflow_l3d.analysis.comparison.system import MOST_LOST, System, graded, join_predictions, systems
+from mlflow_l3d.analysis.comparison.predictions import graded, join_predictions, systems
+from mlflow_l3d.analysis.comparison.system import MOST_LOST, System, mean_scores
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.intervals import LEVEL, known
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
@@ -92,7 +92,7 @@ def compare_held_out(
     -------
     HeldOut
         With predictions, scores are of the test examples that scored no trial, and the interval counts configurations
-        and test examples (:func:`mlflow_l3d.analysis.comparison.covariance.mean_scores`). Else it counts configurations
+        and test examples (:func:`mlflow_l3d.analysis.comparison.system.mean_scores`). Else it counts configurations
         alone. Of equal scores it is 0 to 0.
     """
     pairs = np.array([found, default], dtype=float)

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import Spread, spread
-from mlflow_l3d.analysis.comparison.system import MOST_LOST, System
+from mlflow_l3d.analysis.comparison.system import MOST_LOST, System, mean_scores
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.analysis.planning.spending import Decision, Measured, SequentialPlan, decisions, limits
 from mlflow_l3d.metrics.base import Metric

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.comparison.leave_out import least_error
+from mlflow_l3d.analysis.comparison.predictions import least_error
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.planning.spending import FEWEST, Measured, SequentialPlan, decisions
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mlflow_l3d.analysis.comparison.leave_out import GROUPS, shares
+from mlflow_l3d.analysis.comparison.predictions import GROUPS, shares
 from mlflow_l3d.metrics.known import named, score
 
 RUNS, EXAMPLES, CLASSES = 3, 30, 4
