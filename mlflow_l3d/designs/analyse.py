@@ -27,8 +27,8 @@ from mlflow_l3d.designs import Design, design_of
 from mlflow_l3d.designs.advice import advise
 from mlflow_l3d.designs.base import Sizes
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.classification import unparsed_reasons
 from mlflow_l3d.metrics.known import as_metric
+from mlflow_l3d.metrics.numerical import unparsed_reasons
 
 
 @dataclass(frozen=True)

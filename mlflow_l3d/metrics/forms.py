@@ -12,8 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.metrics.classification import UNPARSED, class_numbers
-from mlflow_l3d.metrics.regression import numbers
+from mlflow_l3d.metrics.numerical import UNPARSED, Floats, Numbers
 
 Array = npt.NDArray[Any]
 
@@ -172,6 +171,57 @@ def check_tags(labels: Array, predictions: Array) -> None:
     if sizes and all(tokens != tags for tokens, tags in sizes):
         each = f"in every text, {sizes[0][1]} for {sizes[0][0]} in the first"
         raise ValueError(f"another number of tags than tokens {each}; give one tag per token (labels are JSON lists)")
+
+
+def class_numbers(values: npt.ArrayLike, what: str, lowest: int) -> Numbers:
+    """Return class numbers as int64.
+
+    Parameters
+    ----------
+    values
+        Shape (n,).
+    what
+        What they are, for the message.
+    lowest
+        The smallest number that is allowed.
+
+    Raises
+    ------
+    ValueError
+        If they have not one axis, are not whole numbers, or one is below `lowest`.
+    """
+    array: npt.NDArray[Any] = np.asarray(values)
+    whole = array.dtype.kind in "iub" or (array.dtype.kind == "f" and bool((array == np.trunc(array)).all()))
+    if array.ndim != 1 or not (whole or not array.size):
+        raise ValueError(f"{what} must be one axis of whole class numbers, got shape {array.shape} of {array.dtype}")
+    numbers: Numbers = array.astype(np.int64, copy=False)
+    if numbers.size and int(numbers.min()) < lowest:
+        raise ValueError(f"{what} must be {lowest} or above, got {int(numbers.min())}")
+    return numbers
+
+
+def numbers(values: npt.ArrayLike, what: str) -> Floats:
+    """Return numbers as a copy in float64.
+
+    Parameters
+    ----------
+    values
+        Shape (n,).
+    what
+        What they are, for the message.
+
+    Raises
+    ------
+    ValueError
+        If they have not one axis, or something is not a finite number.
+    """
+    array: npt.NDArray[Any] = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "iufb":
+        raise ValueError(f"{what} must be one axis of numbers, got shape {array.shape} of {array.dtype}")
+    copied: Floats = array.astype(np.float64)
+    if not np.isfinite(copied).all():
+        raise ValueError(f"{what} must be finite, {int((~np.isfinite(copied)).sum())} are not")
+    return copied
 
 
 CLASSES: Final = Form(

@@ -13,8 +13,7 @@ from mlflow_l3d.approaches.finetuning.head_session import HeadSession
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.stacked import chunks, stack
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.metrics.classification import f1_macro
-from mlflow_l3d.metrics.regression import pearson
+from mlflow_l3d.metrics.numerical import f1_macro, pearson
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split

@@ -11,8 +11,7 @@ from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.models.tokens import Tokens, tokenise
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.classification import F1_MACRO
-from mlflow_l3d.metrics.regression import PEARSON
+from mlflow_l3d.metrics.numerical import F1_MACRO, PEARSON
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 

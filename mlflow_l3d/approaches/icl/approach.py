@@ -24,7 +24,7 @@ from mlflow_l3d.approaches.shots import chosen_classes, equal_orders
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import ParameterError, renamed
 from mlflow_l3d.metrics.base import OF_TEXTS
-from mlflow_l3d.metrics.classification import unparsed_reasons
+from mlflow_l3d.metrics.numerical import unparsed_reasons
 from mlflow_l3d.tasks.base import Task
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from mlflow_l3d.approaches.stacked.chunks import StackedSession, cells_at_once
 from mlflow_l3d.approaches.stacked.stack import FloatArray
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import TASK_FACTORS
-from mlflow_l3d.metrics.classification import f1_macro
+from mlflow_l3d.metrics.numerical import f1_macro
 from mlflow_l3d.tasks.base import Task
 
 

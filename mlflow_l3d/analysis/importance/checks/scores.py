@@ -13,7 +13,7 @@ from mlflow_l3d.analysis.importance.shape import FEWEST, Tails, tails, tails_of_
 from mlflow_l3d.analysis.importance.tables import constant, uncollapsed
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import leave_out
-from mlflow_l3d.metrics.classification import hardly_tested
+from mlflow_l3d.metrics.numerical import hardly_tested
 
 COLLAPSE_WARNING: Final = 0.05
 """From this share of collapsed runs on, L3D005 is a warning."""

@@ -14,7 +14,7 @@ from mlflow_l3d.analysis.importance.tables import known_std, std_interval, usabl
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, t_quantile, with_interval
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.regression import unit_length
+from mlflow_l3d.metrics.numerical import unit_length
 
 
 @dataclass(frozen=True)
