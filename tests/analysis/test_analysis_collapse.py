@@ -37,7 +37,7 @@ def drawn(generator, rows=20, columns=10, *, nested=False):
 
 
 def planned(**more):
-    from mlflow_l3d.designs.analyse import Planned
+    from mlflow_l3d.designs import Planned
 
     return Planned(classes=2, **more)
 

@@ -20,7 +20,7 @@ from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.analysis.importance.shape import Collapse, single_run_limit
 from mlflow_l3d.analysis.importance.verdicts import Advice, verdict_of
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.designs.advice import advise
+from mlflow_l3d.designs.analyse import advise
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.source import Source

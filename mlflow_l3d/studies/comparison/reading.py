@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.comparison.predictions import Predictions, graded, join
 from mlflow_l3d.analysis.comparison.system import System, within_settings
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.intervals import IntArray
-from mlflow_l3d.designs.analyse import Planned
+from mlflow_l3d.designs import Planned
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.comparison.parents import Parent

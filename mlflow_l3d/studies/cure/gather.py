@@ -17,7 +17,8 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.shape import MANY, guessing_runs
 from mlflow_l3d.analysis.importance.tables import known_std, population_std, std_interval
 from mlflow_l3d.analysis.intervals import FloatArray
-from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.designs import Planned
+from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.designs.layout import SEED
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric

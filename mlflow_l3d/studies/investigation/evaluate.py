@@ -11,8 +11,7 @@ from typing import Any
 import pandas as pd
 
 from mlflow_l3d import registry
-from mlflow_l3d.designs import design_named
-from mlflow_l3d.designs.analyse import Planned
+from mlflow_l3d.designs import Planned, design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named, registered, typed_name

@@ -8,7 +8,7 @@ from typing import Unpack
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell
-from mlflow_l3d.designs.analyse import Planned
+from mlflow_l3d.designs import Planned
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import counted

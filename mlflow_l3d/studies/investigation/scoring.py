@@ -16,8 +16,8 @@ from mlflow_l3d.analysis.consistency.choice import AUTO, REGRESSION, choose, cla
 from mlflow_l3d.analysis.consistency.consistency import Stability
 from mlflow_l3d.analysis.consistency.scored import comparisons_by
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.designs import Design
-from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.designs import Design, Planned
+from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import score as score_of
@@ -70,7 +70,7 @@ def score(
     ----------
     cells
         One row per cell: ``phase``, ``factor``, ``row``, ``column``, ``index`` and the metric; as
-        :meth:`mlflow_l3d.designs.analyse.Planned.select` returns them.
+        :meth:`mlflow_l3d.designs.Planned.select` returns them.
     predictions
         A table for each row of `cells`, in its order, with ``example_id``, ``label``, ``prediction`` and, if there is
         a reference set, ``reference``; None for a cell without predictions. Read once, one at a time.

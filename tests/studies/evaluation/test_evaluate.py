@@ -19,7 +19,8 @@ from run_helpers import CELLS, Place, copied
 import mlflow_l3d
 from mlflow_l3d import cli
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.designs import Planned
+from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.metrics.known import score as score_of

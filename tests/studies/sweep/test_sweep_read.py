@@ -15,8 +15,8 @@ from run_helpers import sqlite_place
 from sweep_cases import drawn_sweep
 
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.designs import design_named
-from mlflow_l3d.designs.analyse import Planned, analyse
+from mlflow_l3d.designs import Planned, design_named
+from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.about import About
 from mlflow_l3d.studies.files import temporary_folder

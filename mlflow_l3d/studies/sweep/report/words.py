@@ -12,7 +12,7 @@ import pandas as pd
 
 from mlflow_l3d.analysis.importance.verdicts import DECIDED
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.designs.advice import advise
+from mlflow_l3d.designs.analyse import advise
 from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, probability, shorten
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of
