@@ -10,7 +10,6 @@ from typing import Final
 
 from mlflow_l3d.analysis.importance.estimators import TableModel
 from mlflow_l3d.analysis.importance.variances import VarianceComponents
-from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.analysis.planning.assurance import Outlook, half_width_of, optimal_columns
 
 MOST_ROWS: Final = 10_000
@@ -45,7 +44,6 @@ def runs_needed(
     *,
     columns: int | None = None,
     assurance: float | None = None,
-    level: float = LEVEL,
 ) -> RunsNeeded:
     """Return how many runs one factor needs for a wanted half-width of its interval.
 
@@ -62,8 +60,6 @@ def runs_needed(
         pilot of the same kind, or the optimum for its S_T.
     assurance
         Probability with which the interval is so narrow; None: it is expected to be.
-    level
-        Confidence level.
 
     Returns
     -------
@@ -74,7 +70,7 @@ def runs_needed(
     outlook = Outlook.of(pilot)
 
     def width(rows: int, columns: int) -> float:
-        return half_width_of(outlook, model, rows=rows, columns=columns, assurance=assurance, level=level)
+        return half_width_of(outlook, model, rows=rows, columns=columns, assurance=assurance)
 
     if model.shared_columns and columns is None:
         fewest = RunsNeeded(None, None, None, math.inf)
