@@ -73,7 +73,7 @@ def levels_components(table: FloatArray) -> LevelSquares | None:
     squares = crossed_components(_complete(table)) if table.shape[1] >= 2 else None
     if squares is None:
         return None
-    return LevelSquares(squares.rows, squares.columns, squares.of_rows, squares.residual, squares.of_columns)
+    return LevelSquares.complete(squares.rows, squares.columns, squares.of_rows, squares.residual, squares.of_columns)
 
 
 def levels_estimate(table: FloatArray) -> Estimate | None:
