@@ -6,6 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Final, Protocol
 
 import numpy as np
@@ -249,11 +250,9 @@ def _easiest(difference: float, smallest_effect: float) -> float:
 
 def contrasts(count: int) -> tuple[list[tuple[int, int]], FloatArray]:
     """Return all pairs of so many systems, and the matrix that makes their differences out of means."""
-    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
-    matrix = np.zeros((len(pairs), count))
-    for row, (i, j) in enumerate(pairs):
-        matrix[row, i], matrix[row, j] = 1.0, -1.0
-    return pairs, matrix
+    pairs = list(combinations(range(count), 2))
+    first, second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    return pairs, np.eye(count)[first] - np.eye(count)[second]
 
 
 def correlations(means: Means, spreads: Sequence[Spread]) -> FloatArray:

@@ -16,6 +16,10 @@ from mlflow_l3d.analysis.consistency.results import Consistency, PredictionImpor
 from mlflow_l3d.analysis.intervals import FloatArray, means_without
 from mlflow_l3d.errors import ParameterError, check_known, unknown_name
 
+GOLDEN: Final = "golden"
+BASE: Final = "base"
+Grouping: TypeAlias = Literal["rows", "levels", "tables", "pairs"]
+
 
 class Stability:
     """What the single predictions of an investigation say, whoever made them.
@@ -212,11 +216,6 @@ class Stability:
         sets = [(self._found(group), numbers) for group, numbers in self._rows_of_sets.items()]
         values = [[one.without(at.get(row)) for one, at in sets] for row in rows]
         return np.array([mean_of_known(each) for each in values], dtype=np.float64)
-
-
-GOLDEN: Final = "golden"
-BASE: Final = "base"
-Grouping: TypeAlias = Literal["rows", "levels", "tables", "pairs"]
 
 
 @dataclass
