@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -12,7 +13,6 @@ import numpy as np
 from mlflow_l3d.analysis.comparison.difference import (
     POWERS,
     Spread,
-    contrasts,
     correlations,
     examples_to_settle,
     interval,
@@ -78,7 +78,7 @@ def compare_systems(
                 )
             check_effect(smallest_effect, metric, system.scores, system.examples)
         means = mean_scores(systems)
-        pairs, _ = contrasts(len(systems))
+        pairs = [*combinations(range(len(systems)), 2)]
         gaps = [float(means.means[i] - means.means[j]) for i, j in pairs]
         measured.append((task, means, gaps, [spread(means, *pair) for pair in pairs]))
     alone = [p_value(*each) for _, _, gaps, spreads in measured for each in zip(gaps, spreads, strict=True)]
@@ -115,16 +115,12 @@ class _Rules(NamedTuple):
         self, task: str, means: Mapping[str, float], runs: Sequence[int], gaps: Sequence[float], p_values: FloatArray
     ) -> list[Rank]:
         """Return the ranks of systems, best mean first, from the differences of all pairs."""
-        names = list(means)
-        pairs, _ = contrasts(len(names))
-        ordered = sorted(names, key=lambda name: -self.metric.sign * means[name])
-        alpha = 1 - self.level
-        p_values = np.where([bool({names[i], names[j]} & {*self.lossy}) for i, j in pairs], 1.0, p_values)
-        apart = {frozenset((names[i], names[j])) for (i, j), p in zip(pairs, p_values, strict=True) if p <= alpha}
-        group = letters(ordered, alike(ordered, apart))
-        signs = self.metric.sign * np.array(gaps)
-        limits = dict(zip(names, ranks(pairs, signs, p_values, alpha, len(names)), strict=True))
-        of_runs = dict(zip(names, runs, strict=True))
+        alpha, pairs = 1 - self.level, zip(combinations(means, 2), gaps, p_values, strict=True)
+        apart = [(pair, gap) for pair, gap, p in pairs if p <= alpha and not {*pair} & {*self.lossy}]
+        ordered = sorted(means, key=lambda name: -self.metric.sign * means[name])
+        group = letters(ordered, alike(ordered, {frozenset(pair) for pair, _ in apart}))
+        claims = [pair if self.metric.sign * gap > 0 else pair[::-1] for pair, gap in apart if gap]
+        limits, of_runs = ranks(claims, ordered), dict(zip(means, runs, strict=True))
         return [Rank(task, name, means[name], of_runs[name], *limits[name], group[name]) for name in ordered]
 
 
