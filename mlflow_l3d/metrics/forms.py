@@ -105,8 +105,7 @@ def _reference(value: Any) -> str:
 
 def _tags(value: Any) -> str:
     wanted = "must be a list of tags"
-    tags = _members(_parsed(value, wanted), wanted)
-    return _json([_text(str(each) if _whole(each) else each) for each in tags])
+    return _json(_names(_parsed(value, wanted), wanted))
 
 
 def _ranking(value: Any) -> str:
@@ -132,11 +131,15 @@ def _relevant(value: Any) -> str:
 
 
 def _ids(value: Any) -> list[str]:
-    wanted = "must be a list of ids, best first"
-    ids = [_text(str(each) if _whole(each) else each) for each in _members(value, wanted)]
+    ids = _names(value, "must be a list of ids, best first")
     if len(set(ids)) < len(ids):
         raise ValueError("has an id twice")
     return ids
+
+
+def _names(value: Any, wanted: str) -> list[str]:
+    """Return the texts in a list; whole numbers become such."""
+    return [_text(str(each) if _whole(each) else each) for each in _members(value, wanted)]
 
 
 def _whole(value: Any) -> bool:
