@@ -214,6 +214,11 @@ def constant(values: FloatArray) -> bool:
     return float(np.ptp(values)) <= ROUNDING * float(np.abs(values).max())
 
 
+def are_equal(scores: FloatArray) -> bool:
+    """Return whether two scores or more are equal but for rounding."""
+    return len(scores) >= 2 and constant(scores)
+
+
 def rounding_variance(values: FloatArray) -> float:
     """Return the variance up to which rounding alone may make values differ."""
     return (ROUNDING * float(np.abs(values).max())) ** 2

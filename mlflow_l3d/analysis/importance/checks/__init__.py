@@ -6,29 +6,29 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Final
 
-from mlflow_l3d.analysis.importance.checks import cells, scores, tables
+from mlflow_l3d.analysis.importance.checks import runs, tables
 from mlflow_l3d.analysis.importance.checks.evidence import Evidence, FactorCheck, WholeCheck
 from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.cells.factors import REPLICATE
 
 WHOLE_CHECKS: Final[tuple[WholeCheck, ...]] = (
-    cells.searched_split,
-    cells.repeated_cells,
-    scores.pooled_golden_runs,
-    scores.missing_golden_runs,
-    partial(scores.constant_scores, None),
-    partial(scores.collapsed_runs, None),
-    scores.golden_tails,
+    runs.searched_split,
+    runs.repeated_cells,
+    runs.pooled_golden_runs,
+    runs.missing_golden_runs,
+    partial(runs.constant_scores, None),
+    partial(runs.collapsed_runs, None),
+    runs.golden_tails,
     tables.joint_product,
-    scores.rare_classes,
+    runs.rare_classes,
 )
 """Checks of the whole investigation."""
 TABLE_CHECKS: Final[tuple[FactorCheck, ...]] = (
-    scores.row_tails,
-    cells.missing_cells,
-    scores.constant_scores,
-    scores.collapsed_runs,
-    cells.selected_cells,
+    runs.row_tails,
+    runs.missing_cells,
+    runs.constant_scores,
+    runs.collapsed_runs,
+    runs.selected_cells,
     tables.duplicated_lines,
     tables.uneven_spread,
     tables.no_score_changes,
@@ -38,16 +38,16 @@ TABLE_CHECKS: Final[tuple[FactorCheck, ...]] = (
 )
 """Checks of a factor that has a table of rows and columns."""
 PAIR_CHECKS: Final[tuple[FactorCheck, ...]] = (
-    cells.selected_cells,
-    scores.row_tails,
-    cells.missing_cells,
-    scores.constant_scores,
-    scores.collapsed_runs,
+    runs.selected_cells,
+    runs.row_tails,
+    runs.missing_cells,
+    runs.constant_scores,
+    runs.collapsed_runs,
     tables.no_score_changes,
     tables.few_runs,
 )
 """Checks of a factor that has pairs of runs, which are golden runs themselves."""
-BASELINE_CHECKS: Final[tuple[FactorCheck, ...]] = (cells.missing_runs, scores.constant_scores, scores.collapsed_runs)
+BASELINE_CHECKS: Final[tuple[FactorCheck, ...]] = (runs.missing_runs, runs.constant_scores, runs.collapsed_runs)
 """Checks of a factor under a baseline strategy."""
 
 
