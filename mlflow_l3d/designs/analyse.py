@@ -84,10 +84,9 @@ def analyse(
     importances = design.importances(scores, chance=chance, missing=plan.missing, level=interval_level)
     if plan.sequential:
         importances = _sequential(design, scores, importances)
-    least, most = metric.range
     # Of few golden runs the interval has ends that no scores within the range can have.
     importances = {
-        name: replace(record, golden_std_ci_high=min(record.golden_std_ci_high, (most - least) / 2))
+        name: replace(record, golden_std_ci_high=min(record.golden_std_ci_high, metric.span / 2))
         for name, record in importances.items()
     }
     collapse = None if chance is None else _collapse(design, scores, chance, plan, interval_level)

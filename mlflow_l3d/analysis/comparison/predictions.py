@@ -144,8 +144,7 @@ def _check_examples(names: Sequence[str], codes: IntArray, known: Any, predictio
 
 def metric_width(metric: Metric) -> float:
     """Return the highest less the lowest value of a metric, 1 if it is read in percent; 0 if it has no bounds."""
-    width = metric.range[1] - metric.range[0]
-    return width if math.isfinite(width) else float(metric.percent)
+    return metric.span if math.isfinite(metric.span) else float(metric.percent)
 
 
 def least_error(step: float, draws: float) -> float:
