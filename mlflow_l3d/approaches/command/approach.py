@@ -24,7 +24,6 @@ from mlflow_l3d.approaches.command.scores import Printed, chosen_score, has_resu
 from mlflow_l3d.approaches.command.template import SETTING, EndedError, Output, Template, environment, listed, run
 from mlflow_l3d.approaches.command.written import CommandSession, Written, read, warn_once
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
-from mlflow_l3d.approaches.own_parameters import CommandParameters
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import is_share, registered, sounds_like_metric, split_direction
@@ -75,7 +74,7 @@ class Command(Approach):
         "Files that neither the command nor its scripts name are not compared: if one changed, name it, "
         "hyperparameters.files=NAME."
     )
-    parameters: tuple[str, ...] = (*CommandParameters.__annotations__, "metric")
+    parameters: tuple[str, ...] = ("command", "metric")
     brings_data = True
     task_kinds = ("classification", *OTHER_KINDS.values())
     hyperparameters: Mapping[str, Hyperparameter] = {

@@ -15,7 +15,6 @@ from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, OTHER_KINDS, Co
 from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of, listed, run
 from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, read, warn_once
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
-from mlflow_l3d.approaches.own_parameters import ProjectParameters
 from mlflow_l3d.approaches.project import store
 from mlflow_l3d.approaches.project.entry_points import EntryPoint, entry_point
 from mlflow_l3d.approaches.project.located import ENV_MANAGERS, LOCAL, Located, located
@@ -103,7 +102,7 @@ class Project(Command):
     what = "the project"
     otherwise = "log it"
     not_in_key = ""
-    parameters = (*ProjectParameters.__annotations__, "metric")
+    parameters = ("uri", "entry_point", "project_parameters", "metric")
     hyperparameters: Mapping[str, Hyperparameter] = {
         **Command.hyperparameters,
         "files": Hyperparameter("", "files and folders outside the project whose content decides results"),
