@@ -11,7 +11,7 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.values import Choice, Flag, Number, Registered, Values, Whole, as_text, check_names
+from mlflow_l3d.parameters.values import Choice, Flag, Number, Values, Whole, as_text, check_names
 
 F = TypeVar("F", bound=Callable[..., Any])
 Auto = Literal["auto"] | None
@@ -170,7 +170,7 @@ def _parameter(name: str, kind: Any, of: Of) -> Parameter:
     elif int in parts and str not in parts:
         values = Whole(of.low, of.high, words)
     elif of.registered:
-        values = Registered(name, words)
+        values = Choice(words, name)
     elif words and str not in parts:
         values = Choice(words)
     help_text = f"approach={of.approach}: {of.help}" if of.approach else of.help

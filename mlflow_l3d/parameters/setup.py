@@ -17,9 +17,9 @@ from mlflow_l3d.metrics.known import named, registered, split_direction
 from mlflow_l3d.parameters import checks
 from mlflow_l3d.parameters.cures import cured, text_of
 from mlflow_l3d.parameters.declaration import Arguments, Parameters, read_arguments
-from mlflow_l3d.parameters.search_document import Searches, Subject
+from mlflow_l3d.parameters.search_document import Origin, Searches, Subject
 from mlflow_l3d.parameters.shared import OWN_PARAMETERS
-from mlflow_l3d.parameters.sources import Origin, choose
+from mlflow_l3d.parameters.sources import choose
 from mlflow_l3d.parameters.values import Choice, public_name
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.privacy import public_value

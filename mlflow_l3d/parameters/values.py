@@ -22,17 +22,25 @@ from mlflow_l3d.privacy import HIDDEN, public_text, public_value
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One name of a closed list."""
+    """One name of a closed list, or, if `parameter` is a key of `mlflow_l3d.registry.GROUPS`, one that is installed."""
 
-    names: tuple[str, ...]
+    words: tuple[str, ...]
+    parameter: str = ""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that is allowed now."""
+        return (*self.words, *registry.names(self.parameter)) if self.parameter else self.words
+
+    @cache  # noqa: B019 - there are few
     def __str__(self) -> str:
-        return f"{', '.join(self.names[:-1])} or {self.names[-1]}"
+        *others, last = self.names
+        return f"{', '.join(others)} or {last}"
 
-    def read(self, name: str, value: object) -> str:
+    def read(self, name: str, value: object) -> Any:
         """Return the value of the parameter `name`, or raise a ParameterError."""
-        if value not in self.names:
-            raise unknown_name(name, as_text(name, value), self.names)
+        if value not in (names := self.names):
+            raise unknown_name(name, as_text(name, value), names)
         return str(value)
 
 
@@ -40,33 +48,12 @@ class Choice:
 class Flag(Choice):
     """True or false."""
 
-    names: tuple[str, ...] = ("true", "false")
+    words: tuple[str, ...] = ("true", "false")
 
     def read(self, name: str, value: object) -> Any:
         """Return the value of the parameter `name`, or raise a ParameterError."""
         word = str(value).lower() if isinstance(value, str | bool) else value
         return Choice.read(self, name, word) == "true"
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """The name of an entry point of the group of `parameter` (`mlflow_l3d.registry.GROUPS`), or one of `words`."""
-
-    parameter: str
-    words: tuple[str, ...] = ()
-
-    @cache  # noqa: B019 - there are few
-    def __str__(self) -> str:
-        return str(self.choice)
-
-    @property
-    def choice(self) -> Choice:
-        """What is installed now."""
-        return Choice((*self.words, *registry.names(self.parameter)))
-
-    def read(self, name: str, value: object) -> str:
-        """Return the value of the parameter `name`, or raise a ParameterError."""
-        return self.choice.read(name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +105,7 @@ class Whole(Number):
         return number
 
 
-Values = Choice | Registered | Number
+Values = Choice | Number
 
 
 def check_names(
