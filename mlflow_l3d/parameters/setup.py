@@ -23,9 +23,8 @@ from mlflow_l3d.parameters.sources import choose
 from mlflow_l3d.parameters.values import Choice, public_name
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.privacy import public_value
-from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.base import NoParts, Task
 from mlflow_l3d.tasks.kinds import Reading
-from mlflow_l3d.tasks.predefined_split import NoParts
 from mlflow_l3d.tasks.resolve import ReadTask, bind_task, load_task
 from mlflow_l3d.tasks.settings import SplitSettings
 

@@ -13,11 +13,10 @@ from mlflow_l3d import registry
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError, leave_out, unknown_name
 from mlflow_l3d.metrics.classification import hardly_tested
-from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.base import Task, evaluated_part, no_predefined_split, predefined_split
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES, load_data, load_file, load_folder, load_from_hub
 from mlflow_l3d.tasks.identity import OwnData, checked, is_whole, shorten, typed_path
 from mlflow_l3d.tasks.kinds import USUAL, Reading
-from mlflow_l3d.tasks.predefined_split import evaluated_part, no_predefined_split, predefined_split
 from mlflow_l3d.tasks.settings import IntArray, SplitSettings
 from mlflow_l3d.tasks.splits import DEFAULT_SIZE, Quotas, quotas
 
