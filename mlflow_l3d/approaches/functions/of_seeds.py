@@ -13,13 +13,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, Command
-from mlflow_l3d.approaches.command.folder import MOST_FILES, Stamps
-from mlflow_l3d.approaches.command.in_place import FirstRun
+from mlflow_l3d.approaches.command.approach import Command
+from mlflow_l3d.approaches.command.files import MOST_FILES, Stamps
+from mlflow_l3d.approaches.command.scores import FirstRun
 from mlflow_l3d.approaches.command.template import Output
 from mlflow_l3d.approaches.command.written import CommandSession, Written
-from mlflow_l3d.approaches.functions.tracked import own_mlflow
-from mlflow_l3d.approaches.functions.versions import BySource
+from mlflow_l3d.approaches.functions.versions import BySource, own_mlflow
 from mlflow_l3d.approaches.global_seeds import globally_seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -122,7 +121,7 @@ class SeedFunction(BySource, Command):
         L3DError
             If it fails, or gives anything else than scores or predictions.
         """
-        small = {name: seeds[name] % HIGHEST_SEED for name in self.factors}
+        small = self.small(seeds)
         seed = small[self.factors[0]]
         sources = str(self.texts) if self.texts else str(_OF_TORCH)
         needs_torch = any(name in sys.modules or name in sources for name in _OF_TORCH)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from mlflow_l3d.approaches.command.approach import HIGHEST_SEED, OTHER_KINDS, Command
+from mlflow_l3d.approaches.command.approach import OTHER_KINDS, Command
 from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, environment, factors_of, listed, run
 from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, read, warn_once
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
@@ -221,7 +221,7 @@ class Project(Command):
 
     def _values(self, seeds: Mapping[str, int], output: Path, point: EntryPoint) -> dict[str, str]:
         """Return the parameters of one run; files that are named from here have whole paths."""
-        places = {**{name: seeds[name] % HIGHEST_SEED for name in self.factors}, OUTPUT: output, HERE: self.here}
+        places = {**self.small(seeds), OUTPUT: output, HERE: self.here}
         values = {name: value.format_map(places) for name, value in self.given.items()}
         for name in point.paths & {*values}:
             if (path := (self.here / values[name]).resolve()).exists():

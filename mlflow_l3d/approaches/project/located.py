@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from mlflow_l3d.approaches.command.folder import Stamps, file_stamp, walk
+from mlflow_l3d.approaches.command.files import Stamps, file_stamp, walk
 from mlflow_l3d.approaches.command.template import run
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
