@@ -26,7 +26,7 @@ from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.tasks.identity import make_task
 from mlflow_l3d.testing import Trouble, bench_job, check_executor, design_cells, differences, one_cell
-from mlflow_l3d.testing.trouble import worker_processes
+from mlflow_l3d.testing.cells import worker_processes
 
 
 def alive(process):

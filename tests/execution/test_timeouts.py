@@ -13,7 +13,7 @@ from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.execution.sessions import JointApproach, JointCell, NoFurtherCellError
 from mlflow_l3d.execution.workers import Pool, Ready, Worker
 from mlflow_l3d.testing import Trouble, bench_job, design_cells
-from mlflow_l3d.testing.trouble import worker_processes
+from mlflow_l3d.testing.cells import worker_processes
 
 CELLS = list(design_cells(FACTORS, 12))
 JOB = bench_job(Trouble(), Path())

@@ -16,8 +16,7 @@ from mlflow_l3d.approaches.command.template import HERE, OUTPUT, Template, envir
 from mlflow_l3d.approaches.command.written import PREDICTIONS, Written, read, warn_once
 from mlflow_l3d.approaches.hyperparameters import AUTO, Hyperparameter, Value
 from mlflow_l3d.approaches.project import store
-from mlflow_l3d.approaches.project.entry_points import EntryPoint, entry_point
-from mlflow_l3d.approaches.project.located import ENV_MANAGERS, LOCAL, Located, located
+from mlflow_l3d.approaches.project.mlproject import ENV_MANAGERS, LOCAL, EntryPoint, Located, entry_point, located
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.paths import cache_folder

@@ -15,7 +15,7 @@ from mlflow_l3d.errors import L3DError, imported, logger
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.environment import WORKER_ENVIRONMENT, alive
 from mlflow_l3d.execution.processes import PoolExecutor, complete, pickled
-from mlflow_l3d.execution.ray.actor import CellActor, Here
+from mlflow_l3d.execution.worker import CellActor, Here
 from mlflow_l3d.execution.workers import Ended, Message, Pool, Worker
 
 if TYPE_CHECKING:
