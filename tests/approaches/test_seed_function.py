@@ -13,6 +13,7 @@ import pytest
 import mlflow_l3d
 from mlflow_l3d import SeedFunction
 from mlflow_l3d.approaches.base import resolve_hyperparameters
+from mlflow_l3d.approaches.command import files
 from mlflow_l3d.approaches.functions import of_seeds
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.testing import one_cell
