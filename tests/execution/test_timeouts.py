@@ -8,7 +8,7 @@ import pytest
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.execution import dispatch, workers
-from mlflow_l3d.execution.calls import FIRST_SECONDS, FLOOR_SECONDS, Limits
+from mlflow_l3d.execution.dispatch import FIRST_SECONDS, FLOOR_SECONDS, Limits
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.execution.sessions import JointApproach, JointCell, NoFurtherCellError
 from mlflow_l3d.execution.workers import Pool, Ready, Worker
