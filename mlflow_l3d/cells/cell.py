@@ -1,4 +1,4 @@
-"""A cell: one training and evaluation, with a configuration of every factor; its outcome, and that of half the tests."""
+"""A cell: one training and evaluation, with a configuration of every factor; its outcome, also on half the tests."""
 
 from __future__ import annotations
 

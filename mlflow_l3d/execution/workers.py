@@ -1,4 +1,4 @@
-"""What a dispatcher knows of workers: the protocol of a pool and of a worker, what it says, and the calls that it has."""
+"""What a dispatcher knows of workers: the protocol of a pool and of a worker, what they say, and their calls."""
 
 from __future__ import annotations
 

@@ -58,8 +58,7 @@ def load_task(
     if settings.source == "own":
         reading = replace(reading, predefined_split=True, numbered_choices=True)
     read = read or (read_task if data is None else partial(load_data, data))
-    task = replace(read(name, reading), settings=settings)
-    return replace(task, notes=(*task.notes, *(f"{task.name}: {note}" for note in _size_notes(task))))
+    return _bound(read(name, reading), settings)
 
 
 def bind_task(task: Task, settings: SplitSettings) -> Task:
@@ -74,7 +73,12 @@ def bind_task(task: Task, settings: SplitSettings) -> Task:
     L3DError
         As :func:`mlflow_l3d.tasks.identity.check`.
     """
-    bound = replace(_usable(checked(task), predefined_split=settings.source == "own"), settings=settings)
+    return _bound(_usable(checked(task), predefined_split=settings.source == "own"), settings)
+
+
+def _bound(task: Task, settings: SplitSettings) -> Task:
+    """Return a task with other settings, and the remarks that they bring."""
+    bound = replace(task, settings=settings)
     notes = [f"{task.name}: {note}" for note in _size_notes(bound)]
     return replace(bound, notes=(*task.notes, *(note for note in notes if note not in task.notes)))
 

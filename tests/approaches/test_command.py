@@ -63,7 +63,7 @@ def test_placeholders_are_factors_and_files_are_found_from_elsewhere(tmp_path):
     assert template.factors == ("b", "a")
     words = template.arguments({"a": 3, "b": 0}, Path("out"))
     assert words == [sys.executable, "train.py", "0", "--data=data", "--seed=3-0", "--out", "out", "{}", str(tmp_path)]
-    assert list(template.files()) == ["train.py"]
+    assert list(template.named()) == ["train.py"]
     before = template.more_files(["train.py", "data"])
     assert list(before) == ["train.py", "data/a.csv"]
     (tmp_path / "data" / "a.csv").write_text("2")

@@ -18,11 +18,11 @@ from typing import Final, TypeAlias
 
 from filelock import FileLock
 
-from mlflow_l3d.approaches.command.template import Output, Template, last_lines, run, small_text
+from mlflow_l3d.approaches.command.template import Output, Template, last_lines, run
 from mlflow_l3d.approaches.command.written import METRICS, PREDICTIONS
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.paths import cache_folder, file_hash, private_folder, read_notes, write_whole
+from mlflow_l3d.paths import cache_folder, file_hash, private_folder, read_notes, small_text, write_whole
 
 MOST_FILES: Final = 20_000
 """Files and folders that are looked at."""
@@ -121,7 +121,7 @@ def named_files(template: Template) -> dict[str, str]:
             if path.is_file():
                 is_small = status.st_size <= _SMALL
                 hashes[name] = file_hash(path) if is_small else f"{status.st_size} {status.st_mtime_ns}"
-    return {**hashes, **template.files()}
+    return {**hashes, **{word: file_hash(path) for word, path in template.named().items()}}
 
 
 def _names_in_scripts(template: Template) -> list[str]:

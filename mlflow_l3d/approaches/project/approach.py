@@ -19,7 +19,7 @@ from mlflow_l3d.approaches.project import store
 from mlflow_l3d.approaches.project.mlproject import ENV_MANAGERS, LOCAL, EntryPoint, Located, entry_point, located
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
-from mlflow_l3d.paths import cache_folder
+from mlflow_l3d.paths import cache_folder, file_hash
 from mlflow_l3d.privacy import public_text, public_value
 
 SEEDED: Final = ("random.seed", "numpy.random.seed", "torch.manual_seed")
@@ -144,7 +144,8 @@ class Project(Command):
             If the project, its entry point or a parameter of it is not there.
         """
         place, _ = self._project(hyperparameters)
-        named = {**self.template.files(), **self.template.more_files(listed(hyperparameters["files"]))}
+        named = {word: file_hash(path) for word, path in self.template.named().items()}
+        named |= self.template.more_files(listed(hyperparameters["files"]))
         files = {"project": place.files, "named": [(Path(name).name, content) for name, content in named.items()]}
         settings: dict[str, object] = {"entry_point": self.entry_point, "parameters": _public(self.given)}
         if names := listed(hyperparameters["environment"]):
