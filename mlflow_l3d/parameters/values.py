@@ -37,7 +37,7 @@ class Choice:
         *others, last = self.names
         return f"{', '.join(others)} or {last}"
 
-    def read(self, name: str, value: object) -> Any:
+    def read(self, name: str, value: object) -> str:
         """Return the value of the parameter `name`, or raise a ParameterError."""
         if value not in (names := self.names):
             raise unknown_name(name, as_text(name, value), names)
