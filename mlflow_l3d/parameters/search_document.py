@@ -271,15 +271,12 @@ def splits_of(
         One a configuration of the search: seed of each factor of the split. An empty one where no factor of the split
         has an effect: every cell then has this split.
     """
-    if document.get("task_fingerprint") != fingerprint or not _same_settings(document, settings):
+    recorded: Mapping[str, Any] = document.get("settings", {})
+    searched = {**asdict(settings), "reference_size": 0, **recorded}
+    are_same = recorded and all(searched[name] == getattr(settings, name) for name in _SETTINGS)
+    if document.get("task_fingerprint") != fingerprint or not are_same:
         return ()
     active = [name for name in TASK_FACTORS if name in factors]
     searched_on = [seeds for seeds in document.get("searched_on", []) if set(active) <= set(seeds)]
     found = dict.fromkeys(tuple((name, int(seeds[name])) for name in active) for seeds in searched_on)
     return tuple(map(dict, found))
-
-
-def _same_settings(document: Mapping[str, Any], settings: SplitSettings) -> bool:
-    recorded: Mapping[str, Any] = document.get("settings", {})
-    searched = {**asdict(settings), "reference_size": 0, **recorded}
-    return bool(recorded) and all(searched[name] == getattr(settings, name) for name in _SETTINGS)

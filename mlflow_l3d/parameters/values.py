@@ -198,12 +198,12 @@ def keep_whole(key: str, given: Mapping[str, str]) -> None:
     public = {name: public_parameter(name, value) for name, value in given.items()}
     whole = {name: value for name, value in given.items() if value != public[name] and HIDDEN not in public[name]}
     if whole:
-        write_whole(_file(key), json.dumps(whole))
+        write_whole(cache_folder() / "whole_paths" / f"{key}.json", json.dumps(whole))
 
 
 def kept_whole(key: str | None) -> dict[str, str]:
     """Return the parameters that were kept for this context key; nothing on another machine."""
-    return read_notes(_file(key)) if key else {}
+    return read_notes(cache_folder() / "whole_paths" / f"{key}.json") if key else {}
 
 
 def with_whole_paths(command: str, whole: str) -> str:
@@ -254,7 +254,3 @@ def _is_elsewhere(short: str, word: str) -> bool:
     """Return whether a path was shortened, and its last part names nothing else: a number, a credential, this file."""
     is_path = short not in ("", word) and not short.isdecimal() and HIDDEN not in short
     return is_path and Path(short).absolute() != Path(word).expanduser()
-
-
-def _file(key: str) -> Path:
-    return cache_folder() / "whole_paths" / f"{key}.json"
