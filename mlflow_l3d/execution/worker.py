@@ -22,7 +22,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.environment import forget_project_run, refuse_interrupts, share_device
 from mlflow_l3d.execution.outcomes import run_cells
-from mlflow_l3d.execution.sessions import cells_at_once, session_of, single_jobs
+from mlflow_l3d.execution.sessions import JointApproach, cells_at_once, session_of
 from mlflow_l3d.execution.workers import Busy, Ended, Message, Ready
 from mlflow_l3d.paths import cache_folder
 
@@ -176,8 +176,10 @@ def refusal(job: Job) -> str:
     Their keys name the device, its card, versions of libraries and the revision of the model (`job.numerics`,
     `job.model_revision`), found on another machine.
     """
+    joint = job.approach
+    jobs = [replace(each, device=job.device) for each in joint.jobs] if isinstance(joint, JointApproach) else [job]
     try:
-        return "; ".join(dict.fromkeys(filter(None, map(_difference, single_jobs(job)))))
+        return "; ".join(dict.fromkeys(filter(None, map(_difference, jobs))))
     except L3DError as error:
         return str(error)
 
