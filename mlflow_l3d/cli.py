@@ -20,11 +20,9 @@ from itertools import pairwise
 from typing import Any, Final, NoReturn
 
 from mlflow_l3d import __version__, registry
-from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.errors import L3DError, ParameterError, disk_line, unknown_name
-from mlflow_l3d.parameters.local_paths import with_typed_paths
-from mlflow_l3d.parameters.shared import DRY_RUN
-from mlflow_l3d.parameters.values import Flag
+from mlflow_l3d.parameters.shared import DRY_RUN, OWN_PARAMETERS
+from mlflow_l3d.parameters.values import Flag, with_typed_paths
 from mlflow_l3d.parameters.verbs import Verb, verbs
 from mlflow_l3d.privacy import public_text
 

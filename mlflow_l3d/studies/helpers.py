@@ -8,8 +8,7 @@ from textwrap import fill
 from typing import Annotated, Final, TypedDict
 
 from mlflow_l3d import registry
-from mlflow_l3d.annotations import Of
-from mlflow_l3d.parameters.declaration import Parameters, declared
+from mlflow_l3d.parameters.declaration import Of, Parameters, declared
 from mlflow_l3d.parameters.shared import PARENT
 from mlflow_l3d.parameters.verbs import Verb
 from mlflow_l3d.studies.shown import OnOneScreen

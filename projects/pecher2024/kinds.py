@@ -15,7 +15,7 @@ from standin import stand_in
 
 from mlflow_l3d.approaches.icl.prompts.formats import format_for
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.parameters.published import PUBLISHED
+from mlflow_l3d.parameters.sources import PUBLISHED
 from mlflow_l3d.tasks.sources.benchmark_set import BENCHMARKS
 
 if TYPE_CHECKING:

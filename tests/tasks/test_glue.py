@@ -15,10 +15,9 @@ import pytest
 from mlflow_l3d import registry
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tasks.pooling import content_id
 from mlflow_l3d.tasks.resolve import load_task
 from mlflow_l3d.tasks.settings import SplitSettings
-from mlflow_l3d.tasks.sources.benchmark_set import Benchmark
+from mlflow_l3d.tasks.sources.benchmark_set import Benchmark, content_id
 from mlflow_l3d.tasks.sources.glue import STUDY
 
 FOLDER = os.environ.get("L3D_TEST_DATA", "")

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.tasks.base import Task
+from mlflow_l3d.tasks.base import Task, _allotted, predefined_split
 from mlflow_l3d.tasks.identity import make_task
-from mlflow_l3d.tasks.predefined_split import _allotted, numbers_of_parts, predefined_split
 from mlflow_l3d.tasks.resolve import inactive_factors, load_task
 from mlflow_l3d.tasks.settings import SplitSettings
+from mlflow_l3d.tasks.table import numbers_of_parts
 
 OWN = SplitSettings(source="own")
 

@@ -1,11 +1,13 @@
-"""The version of a function: its content, without what its own runs change; workers get its variables."""
+"""The version of a function: its content, without what its own runs change there and in MLflow; workers get it all."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from mlflow_l3d.approaches.functions.content import Content
@@ -28,16 +30,11 @@ def _as_before(content: Content) -> dict[str, str]:
     return variables
 
 
-def _with_variables(function: Callable[..., Any]) -> Content:
-    """Return the content of a function, of whose large data only those in variables are read."""
-    return Content(function, hashed=False, variables_hashed=True)
-
-
 class OwnChanges(AbstractContextManager["OwnChanges"]):
     """What runs of functions change until :meth:`note`: counters, caches and loaded models do not count."""
 
     def __init__(self, *functions: Callable[..., Any]) -> None:
-        self.before = [(each, _as_before(_with_variables(each))) for each in functions]
+        self.before = [(each, _as_before(Content(each, hashed=False, variables_hashed=True))) for each in functions]
 
     def __exit__(self, *_: object) -> None:
         self.note()
@@ -45,7 +42,7 @@ class OwnChanges(AbstractContextManager["OwnChanges"]):
     def note(self) -> None:
         """Let the variables that changed count as they were before."""
         for function, before in self.before:
-            content = _with_variables(function)
+            content = Content(function, hashed=False, variables_hashed=True)
             now, changed = content.variables, {name for name, _ in before.items() ^ content.variables.items()}
             left = {name: (now.get(name, ""), before.get(name, "")) for name in changed}
             _LEFT[content.root] = left, content.unknown
@@ -127,3 +124,43 @@ class BySource:
             if (here.texts, here.variables) != (there.texts, there.variables):
                 setattr(place, last, value)
         vars(self).update(state)
+
+
+_SET_BY_MLFLOW: Final = ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_ID")
+
+
+@contextmanager
+def own_mlflow() -> Iterator[None]:
+    """Hide open runs from the block, end those that it leaves open, and put MLflow's server and experiment back.
+
+    Otherwise a study is recorded where its function logs, and the next call finds a run open.
+    """
+    variables = {name: os.environ[name] for name in _SET_BY_MLFLOW if name in os.environ}
+    chosen, hidden = _chosen(), [*_open_runs()]
+    _open_runs().clear()
+    try:
+        yield
+    finally:
+        while _open_runs():
+            sys.modules["mlflow"].end_run()
+        _open_runs().extend(hidden)
+        if chosen != _chosen():
+            sys.modules["mlflow"].set_tracking_uri(chosen[0])
+            vars(sys.modules["mlflow.tracking.fluent"])["_active_experiment_id"] = chosen[1]
+            for name in _SET_BY_MLFLOW:
+                os.environ.pop(name, None)
+            os.environ.update(variables)
+
+
+def _open_runs() -> list[Any]:
+    """Return MLflow's own list of the open runs of this thread; another one if nothing imported it."""
+    stack = getattr(sys.modules.get("mlflow.tracking.fluent"), "_active_run_stack", None)
+    return [] if stack is None else stack.get()
+
+
+def _chosen() -> tuple[Any, Any]:
+    """Return the server and the experiment that were set; None for what was not."""
+    loaded = [sys.modules.get(f"mlflow.tracking.{name}") for name in ("_tracking_service.utils", "fluent")]
+    names = ("_tracking_uri", "_active_experiment_id")
+    server, experiment = (getattr(module, name, None) for module, name in zip(loaded, names, strict=True))
+    return server, experiment

@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.cure.remedy import MEASURED, Prediction
 from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.parameters.published import PUBLISHED
+from mlflow_l3d.parameters.sources import PUBLISHED
 from mlflow_l3d.paths import cache_folder, write_whole
 from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.base import locked

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mlflow_l3d.approaches.command.options import changed_options
-from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
+from mlflow_l3d.approaches.command.template import changed_options
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.parameters.shared import OWN_PARAMETERS
 from mlflow_l3d.parameters.values import check_names, json_of, public_parameter
 from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRequest
 from mlflow_l3d.studies.investigation.parameters import MAIN

@@ -13,8 +13,8 @@ from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.cells.cell import Cell, Outcome, cell_key, content_key
 from mlflow_l3d.cells.factors import GOLDEN_BASE, RADIAL_BASE, configuration_seed
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.published import PUBLISHED, as_published
 from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
+from mlflow_l3d.parameters.sources import PUBLISHED, as_published
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.cells import CellStudy
 from mlflow_l3d.studies.files import temporary_folder, write_json

@@ -13,9 +13,8 @@ import pandas as pd
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import typed_name
-from mlflow_l3d.parameters.local_paths import kept_whole, with_whole_paths
 from mlflow_l3d.parameters.sources import OF_RUN, parse
-from mlflow_l3d.parameters.values import as_text
+from mlflow_l3d.parameters.values import as_text, kept_whole, with_whole_paths
 from mlflow_l3d.studies.gate.changes import differences_from, typed_changes
 from mlflow_l3d.studies.gate.golden import GoldenRequest, specify_golden
 from mlflow_l3d.studies.gate.numbers.power import MOST_AUTO

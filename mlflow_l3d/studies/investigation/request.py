@@ -16,9 +16,9 @@ from mlflow_l3d.cells.factors import OF_NO_APPROACH, TASK_FACTORS
 from mlflow_l3d.designs import Design, design_named
 from mlflow_l3d.designs.crossed import factor_members, joint_name
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.parameters.published import PUBLISHED, as_published
 from mlflow_l3d.parameters.search_document import Searches, overlap_remarks, splits_of
 from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
+from mlflow_l3d.parameters.sources import PUBLISHED, as_published
 from mlflow_l3d.parameters.values import check_names, names_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import versions

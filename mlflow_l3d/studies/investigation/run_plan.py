@@ -14,7 +14,7 @@ from mlflow_l3d.designs.layout import check_mitigation
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.declaration import Arguments
-from mlflow_l3d.parameters.published import PUBLISHED
+from mlflow_l3d.parameters.sources import PUBLISHED
 from mlflow_l3d.parameters.values import names_of
 from mlflow_l3d.studies.investigation.parameters import MAIN
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.command.template import EndedError
-from mlflow_l3d.approaches.own_parameters import OWN_PARAMETERS
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.parameters.published import PUBLISHED
 from mlflow_l3d.parameters.search_document import Searches
+from mlflow_l3d.parameters.shared import OWN_PARAMETERS
+from mlflow_l3d.parameters.sources import PUBLISHED
 from mlflow_l3d.parameters.values import as_text, public_parameter
 from mlflow_l3d.studies.base import specified
 from mlflow_l3d.studies.budget import Budget
