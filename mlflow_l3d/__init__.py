@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.evaluation.run import load as load
     from mlflow_l3d.studies.evaluation.view import Viewed as Viewed
     from mlflow_l3d.studies.evaluation.view import view as view
-    from mlflow_l3d.studies.gate.conduct import Gate as Gate
+    from mlflow_l3d.studies.gate.record import Gate as Gate
     from mlflow_l3d.studies.gate.run import GatePlan as GatePlan
     from mlflow_l3d.studies.gate.run import gate as gate
     from mlflow_l3d.studies.gate.run import plan_gate as plan_gate

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from mlflow_l3d.analysis.comparison.power import Forecast
 from mlflow_l3d.analysis.comparison.system import MOST_LOST
 from mlflow_l3d.analysis.sequential.spending import SequentialPlan
 from mlflow_l3d.metrics.base import Metric
@@ -16,8 +17,7 @@ from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table, verdict_cell
 from mlflow_l3d.report.text import Answer, Step, advice, advise
-from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, Look
-from mlflow_l3d.studies.gate.numbers.power import Forecast
+from mlflow_l3d.studies.gate.numbers import GateAnswer, Look
 
 
 @dataclass(frozen=True, kw_only=True)

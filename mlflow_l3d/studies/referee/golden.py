@@ -18,9 +18,8 @@ from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import shorten, unit_of
 from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.gate.golden import OF_A_PLAN, GoldenRuns
-from mlflow_l3d.studies.gate.request import metric_of
-from mlflow_l3d.studies.gate.runs import check_examples
-from mlflow_l3d.studies.gate.sides import Side, changed_side, check_comparable, paired, recorded_side
+from mlflow_l3d.studies.gate.request import check_comparable, check_examples, metric_of, paired
+from mlflow_l3d.studies.gate.sides import Side, changed_side, recorded_side
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.referee.halves import Halves
 from mlflow_l3d.studies.referee.source import LONGEST, Candidate, check_measured, measured_elsewhere

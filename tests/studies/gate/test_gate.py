@@ -17,15 +17,15 @@ import pytest
 from run_helpers import Place, copied, sqlite_place, wait_until
 
 from mlflow_l3d import FunctionApproach, Hyperparameter, cli, compare, evaluate, investigate, referee, seeds
+from mlflow_l3d.analysis.comparison.power import power
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.local_paths import with_whole_paths
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.evaluation.deletion import delete
-from mlflow_l3d.studies.gate.conduct import Gate
 from mlflow_l3d.studies.gate.golden import GoldenRuns, specify_golden
-from mlflow_l3d.studies.gate.numbers.power import power
+from mlflow_l3d.studies.gate.record import Gate
 from mlflow_l3d.studies.gate.run import gate, plan_gate
 from mlflow_l3d.tracking.opening import open_recorder
 

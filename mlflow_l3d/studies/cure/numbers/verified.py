@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.importance.checks.shape import guessing_runs
 from mlflow_l3d.analysis.importance.tables import std_interval
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, ratio_interval, t_quantile
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.studies.gate.numbers.gate import measure
+from mlflow_l3d.studies.gate.numbers import measure
 
 Verdict: TypeAlias = Literal["verified", "open", "refuted"]
 

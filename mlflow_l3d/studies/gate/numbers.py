@@ -11,12 +11,12 @@ import numpy as np
 
 from mlflow_l3d.analysis.comparison.covariance import mean_scores
 from mlflow_l3d.analysis.comparison.difference import Spread, spread
+from mlflow_l3d.analysis.comparison.power import Forecast
 from mlflow_l3d.analysis.comparison.system import MOST_LOST, System
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.analysis.sequential.spending import Decision, Measured, SequentialPlan, decisions, limits
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import unit_of
-from mlflow_l3d.studies.gate.numbers.power import Forecast
 
 
 @dataclass(frozen=True)
