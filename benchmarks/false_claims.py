@@ -32,8 +32,7 @@ from mlflow_l3d.analysis.comparison.system import Predictions, System, systems
 from mlflow_l3d.analysis.importance.checks.shape import wilson_interval
 from mlflow_l3d.analysis.sequential.spending import SequentialPlan, planned_looks
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.pytest_luck.case import Case
-from mlflow_l3d.pytest_luck.memory import Record
+from mlflow_l3d.pytest_luck.case import Case, Record
 from mlflow_l3d.pytest_luck.requirement import Requirement
 from mlflow_l3d.studies.gate.numbers import look_at, measure
 from mlflow_l3d.studies.referee.numbers.judge import Rules

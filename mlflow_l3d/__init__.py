@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.ablation.run import ablation as ablation
     from mlflow_l3d.studies.comparison.results import ComparedRuns as ComparedRuns
     from mlflow_l3d.studies.comparison.run import compare as compare
-    from mlflow_l3d.studies.cure.results import Cure as Cure
+    from mlflow_l3d.studies.cure.run import Cure as Cure
     from mlflow_l3d.studies.cure.run import cure as cure
     from mlflow_l3d.studies.cure.run import plan_cure as plan_cure
     from mlflow_l3d.studies.dry_run import StudyPlan as StudyPlan
