@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.referee.door import Referee as Referee
     from mlflow_l3d.studies.referee.door import referee as referee
     from mlflow_l3d.studies.referee.numbers.judge import Judgement as Judgement
-    from mlflow_l3d.studies.referee.results import RefereeSession as RefereeSession
+    from mlflow_l3d.studies.referee.record import RefereeSession as RefereeSession
     from mlflow_l3d.studies.referee.trials import RefereedStudy as RefereedStudy
     from mlflow_l3d.studies.search.engine import plan_search as plan_search
     from mlflow_l3d.studies.search.run import HyperparameterSearch as HyperparameterSearch

@@ -12,18 +12,22 @@ import numpy as np
 from mlflow_l3d.analysis.sequential.spending import FEWEST
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.referee.existing import Source, existing_runs
+from mlflow_l3d.studies.files import save_report, temporary_folder
+from mlflow_l3d.studies.referee.existing import RunSource, existing_runs
 from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Judgement, Rules, runs_left
 from mlflow_l3d.studies.referee.numbers.session import Course, Session, SystemRecord
-from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder
-from mlflow_l3d.studies.referee.source import Candidate, check_scores
+from mlflow_l3d.studies.referee.record import ROLE, RefereeSession, SessionRecorder
+from mlflow_l3d.studies.referee.source import Candidate, check_baseline, check_scores
+from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
-from mlflow_l3d.tracking.parent import set_tags
+from mlflow_l3d.tracking.pages import runs_page
+from mlflow_l3d.tracking.parent import log_metrics, log_results, set_tags
 
 
 class Conduct:
@@ -37,7 +41,7 @@ class Conduct:
         Reads and writes the records of the session.
     """
 
-    def __init__(self, source: Source, recorder: SessionRecorder) -> None:
+    def __init__(self, source: RunSource, recorder: SessionRecorder) -> None:
         self.source, self.recorder = source, recorder
         self.session: Session = recorder.session()
         self._spent = 0
@@ -45,7 +49,7 @@ class Conduct:
     @classmethod
     def start(
         cls,
-        source: Source,
+        source: RunSource,
         rules: Rules,
         *,
         baseline_runs: int = 20,
@@ -85,7 +89,7 @@ class Conduct:
                 baseline = recorder.begin(source.describe(None), source.metric)
                 conduct._run(baseline, source.describe(None), range(baseline_runs))
                 scores = np.array([score for score in baseline.scores.values() if math.isfinite(score)])
-                _check_baseline(scores, source.metric, rules.effect)
+                check_baseline(scores, source.metric, rules.effect)
                 if math.isnan(rules.effect):
                     recorder.rules = replace(rules, effect=float(scores.std(ddof=1)))
                     content = json.dumps({**asdict(recorder.rules), **about})
@@ -95,7 +99,7 @@ class Conduct:
         return conduct
 
     @classmethod
-    def resume(cls, source: Source, recorder: SessionRecorder) -> Conduct:
+    def resume(cls, source: RunSource, recorder: SessionRecorder) -> Conduct:
         """Return a session that was begun.
 
         Raises
@@ -133,6 +137,9 @@ class Conduct:
         self._spent = 0
         with entry_point(), self.recorder.held():
             self.session = self.recorder.session()
+            if isinstance(self.source, GoldenSource):
+                self.source.run_id, champion = self.run_id, self.session.champion
+                self.source.champion = champion.content if champion.number else None
             described = self._existing(candidate) or self.source.describe(candidate)
             self._confirm()
             if described.key == self.recorder.systems[0].key:
@@ -174,12 +181,32 @@ class Conduct:
             notes=notes,
         )
 
-    def status(self) -> Course:
-        """Return where the session stands; of a judgement that is under way, what it has recorded."""
+    def status(self) -> RefereeSession:
+        """Return the session as it is now; of a judgement that is under way, what it has recorded."""
+        source, run_id = self.source, self.run_id
         with self.recorder.recorded() as (records, is_judging):
             systems, path = tuple(records.systems), tuple(records.session().path)
-            metric, rules = self.source.metric, records.rules
-            return Course(self.run_id, records.title, metric, rules, systems, path, is_judging=is_judging)
+            course = Course(run_id, records.title, source.metric, records.rules, systems, path, is_judging=is_judging)
+        address, date = runs_page(self.recorder.client, self.recorder.experiment_id), heading(run_id)["date"][:10]
+        about = Source(run_id=run_id, address=address, date=date)
+        if isinstance(source, GoldenSource):
+            course = replace(course, luck_of_examples=source.luck_of_examples)
+            task = str(source.baseline.task.get("name", ""))
+            about = replace(about, task=task, approach=source.approach, given={"referee": run_id})
+        return RefereeSession(run_id, course, about)
+
+    def publish(self) -> None:
+        """Write the report, the result and the numbers of the session as it is now to its run."""
+        session, client = self.status(), self.recorder.client
+        course, report = session.course, session.report()
+        numbers = {"judged": float(course.judged), "kept": float(len(course.path)), "runs_used": float(course.spent)}
+        for last in course.path[-1:]:
+            numbers |= {"gain": last.confirmed, "gain_ci_low": last.low, "gain_ci_high": last.high}
+        log_metrics(client, session.run_id, {course.judged: numbers})
+        with temporary_folder() as folder:
+            write_result(folder, session)
+            save_report(folder, names.REPORT, report)
+            log_results(client, session.run_id, folder, {names.NOTE: report.description()}, ())
 
     def _decide(self, record: SystemRecord, candidate: Candidate, most_runs: int | None) -> None:
         """Run and look until there is a verdict, or no more runs are allowed."""
@@ -267,16 +294,3 @@ class Conduct:
             check_scores({number: score}, self.source.metric, {})
             self.recorder.note_score(record, self.source.metric, number, score)
             self._spent += candidate.paired
-
-
-def _check_baseline(scores: np.ndarray[tuple[int], np.dtype[np.float64]], metric: Metric, effect: float) -> None:
-    """Raise L3DError if the noise of a baseline cannot be learned, or is out of proportion to the smallest effect."""
-    if len(scores) < 2:
-        raise L3DError(f"{len(scores)} runs of the baseline have a score, and a referee learns the noise from them.")
-    if np.ptp(scores) == 0:
-        same = f"All {len(scores)} runs of the baseline have {metric.name}={scores[0]:.6g}"
-        raise L3DError(f"{same}: the seed has no effect. Pass the seed on, or compare single runs.")
-    if abs(math.log10(effect / scores.std(ddof=1))) > 6:
-        raise L3DError(
-            f"smallest_effect={effect:g}: runs of the baseline vary by {scores.std(ddof=1):g}. Check its unit."
-        )

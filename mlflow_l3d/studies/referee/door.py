@@ -20,8 +20,7 @@ from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.numbers.judge import Judgement, Rules
 from mlflow_l3d.studies.referee.parameters import OF_ACTION, REFEREE, RULES, RefereeOptions, RefereeRules
-from mlflow_l3d.studies.referee.record import ROLE, SessionRecorder, lock_of
-from mlflow_l3d.studies.referee.results import RefereeSession, publish, session_of
+from mlflow_l3d.studies.referee.record import ROLE, RefereeSession, SessionRecorder, lock_of
 from mlflow_l3d.studies.referee.source import FunctionSource
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
@@ -100,7 +99,7 @@ class Referee:
                     return
             taken = project_run.take()
             self.conduct = Conduct.start(source, asked, baseline_runs=planned, project_run=taken, client=client)
-            publish(self.conduct)
+            self.conduct.publish()
 
     @classmethod
     def start(cls, **options: Unpack[RefereeOptions]) -> Referee:
@@ -123,7 +122,7 @@ class Referee:
             taken = project_run.take()
             with source.training():
                 conduct = Conduct.start(source, rules, baseline_runs=planned, project_run=taken, client=client)
-            publish(conduct)
+            conduct.publish()
         return cls._of(conduct)
 
     @classmethod
@@ -156,9 +155,6 @@ class Referee:
     def _of(cls, conduct: Conduct) -> Referee:
         referee = cls.__new__(cls)
         referee.conduct = conduct
-        if isinstance(source := conduct.source, GoldenSource):
-            source.run_id = conduct.run_id
-            source.champion = lambda: conduct.session.champion.content if conduct.session.champion.number else None
         return referee
 
     @property
@@ -181,12 +177,12 @@ class Referee:
             most_runs = REFEREE["most_runs"].read(most_runs)
         with self.conduct.source.training():
             judgement = self.conduct.judge(candidate, most_runs=most_runs)
-        publish(self.conduct)
+        self.conduct.publish()
         return judgement
 
     def status(self) -> RefereeSession:
         """Return the session as it is now, without waiting for a judgement of another thread or process."""
-        return session_of(self.conduct)
+        return self.conduct.status()
 
 
 @with_signature(RefereeOptions)

@@ -29,12 +29,14 @@ from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation
 from mlflow_l3d.tracking.existing import EXPERIMENT, read_runs
 
-Source: TypeAlias = FunctionSource | GoldenSource
+RunSource: TypeAlias = FunctionSource | GoldenSource
 """What runs the baseline and the candidates of a session."""
 _FILTER: Final = re.compile(r"(params?|parameters?|tags?|metrics?|attributes?|attr|run)\.")
 
 
-def existing_runs(candidate: object, source: Source, client: Client, baseline: Mapping[int, float]) -> Candidate | None:
+def existing_runs(
+    candidate: object, source: RunSource, client: Client, baseline: Mapping[int, float]
+) -> Candidate | None:
     """Return a candidate of runs that exist, oldest first; None if it is something else.
 
     Parameters
@@ -133,7 +135,7 @@ def _evaluations(client: Client, run_ids: Sequence[str], metric: Metric) -> tupl
     return frame.assign(score=frame["name"].map(counts.groupby("run_id")["value"].mean())), [*judged.notes]
 
 
-def _runs_of_study(client: Client, run_id: str, source: Source) -> pd.DataFrame:
+def _runs_of_study(client: Client, run_id: str, source: RunSource) -> pd.DataFrame:
     """Return name, status and score of the seeds of a study, or of the golden runs of an investigation."""
     cells = read_investigation(run_id, client, parameter="candidate").cells
     document, metric = known_document(client, run_id, names.INVESTIGATION), source.metric.name

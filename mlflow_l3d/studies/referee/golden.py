@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -53,7 +53,7 @@ class GoldenSource:
     Attributes
     ----------
     champion
-        Returns the content of the champion that changes are relative to; None if it is the baseline.
+        Content of the champion that changes are relative to; None if it is the baseline.
     run_id
         Of the session.
     examples
@@ -95,7 +95,7 @@ class GoldenSource:
             **({"fresh_half": True} if fresh_half else {}),
             **side.identity,
         }
-        self.champion: Callable[[], Mapping[str, Any] | None] = lambda: None
+        self.champion: Mapping[str, Any] | None = None
         self.run_id = ""
         self._sides: dict[str, Side] = {}
         self._measured: dict[str, Mapping[int, float]] = {}
@@ -128,7 +128,7 @@ class GoldenSource:
         if (elsewhere := measured_elsewhere(candidate, **how)) is not None:
             self._measured[elsewhere.key] = elsewhere.measured or {}
             return elsewhere
-        content = self.champion()
+        content = self.champion
         champion = self.baseline if content is None else self._side(content)
         side = changed_side(candidate, champion, self.client, **self.machine)
         # Its judgement was interrupted, or is asked again
