@@ -33,7 +33,7 @@ from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import finished_cells
-from mlflow_l3d.tracking.connection import Client, connect
+from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.opening import spooled_cells
 
 
@@ -118,15 +118,15 @@ def cure(parent_run_id: Any = "latest", *, progress: bool | None = None, **optio
         client = connect()
         request = specify_cure(parent_run_id, options, client)
         gathered, texts = request.gathered, request.arguments.texts
-        planned, notes = plan_remedies(client, request)
+        planned, notes = plan_remedies(request)
         done = [*(each.remedy for each in request.tried), *(each.prediction.remedy for each in planned)]
         earlier = [remedy_words(each.prediction.remedy) for each in planned if not each.trainings]
         say([*(f"{words}: trained before." for words in earlier), *notes])
         with auxiliary_run(client, opened.take(), role="cure", title=request.title, parameters=texts) as run:
             shown = shows_progress(progress)
-            verified = tuple(verify_remedies(client, request, planned, run.run_id, progress=shown)) if planned else ()
+            verified = tuple(verify_remedies(request, planned, run.run_id, progress=shown)) if planned else ()
             if any(each.is_line for each in planned):
-                request = specify_cure(parent_run_id, options, client)
+                request = replace(request)  # it predicts anew, from these runs, too
             answer = CureAnswer(
                 metric=gathered.metric,
                 std=gathered.spread.value,
@@ -190,7 +190,7 @@ def plan_cure(parent_run_id: Any = "latest", **options: Unpack[CureOptions]) -> 
     with entry_point() as opened:
         client = connect()
         request = specify_cure(parent_run_id, options, client)
-        planned, notes = plan_remedies(client, request)
+        planned, notes = plan_remedies(request)
         seconds = request.gathered.seconds / request.each
         rows = [(each.request.side, each.done + each.trainings, each.done, each.trainings, seconds) for each in planned]
         plan = replace(study_plan(request.title, rows, request.workers, (*notes, *request.reasons)), unit="training")
@@ -220,7 +220,7 @@ class Planned:
     is_line: bool = False
 
 
-def plan_remedies(client: Client, request: CureRequest) -> tuple[list[Planned], list[str]]:
+def plan_remedies(request: CureRequest) -> tuple[list[Planned], list[str]]:
     """Return the first remedies, at most so many, that are trained within the budget, and why others are not."""
     planned: list[Planned] = []
     notes: list[str] = []
@@ -243,7 +243,7 @@ def plan_remedies(client: Client, request: CureRequest) -> tuple[list[Planned], 
             continue
         stored = request.each * prediction.remedy.trainings * (prediction.remedy.members > 1)
         each = prediction.trainings - stored  # the stored run is a member
-        done = {*finished_cells(client, golden.context_key), *spooled_cells(client, golden.key)}
+        done = {*finished_cells(request.client, golden.context_key), *spooled_cells(request.client, golden.key)}
         missing = [cell.key not in done for cell in golden.cells()]
         affordable = next((at for at in range(len(missing), 0, -1) if sum(missing[:at]) * each <= left), 0)
         if affordable < min(FEWEST, request.golden.runs):
@@ -258,16 +258,16 @@ def plan_remedies(client: Client, request: CureRequest) -> tuple[list[Planned], 
 
 
 def verify_remedies(
-    client: Client, request: CureRequest, planned: Sequence[Planned], run_id: str, *, progress: bool
+    request: CureRequest, planned: Sequence[Planned], run_id: str, *, progress: bool
 ) -> Iterator[Verified]:
     """Train the planned remedies one after the other, and yield what came of each that was trained itself."""
     side, metric = request.side, request.gathered.metric
     level = 1 - (1 - LEVEL) / len(planned)
-    plain_agreement = cache(lambda runs: agreement(side.predictions(client, runs)))
+    plain_agreement = cache(lambda runs: agreement(side.predictions(request.client, runs)))
     for each in planned:
         runs = each.request.runs
         if each.prediction.remedy.members > 1:
-            fetch_members(client, each.request)
+            fetch_members(request.client, each.request)
         training = GoldenRuns(replace(each.request, gate=run_id), progress=progress)
         waiting = f"Another process trains the {each.request.side}. Waiting for it."  # then its runs are done
         with locked(cache_folder("members") / f"{each.request.key}.lock", waiting), training.opened():

@@ -266,7 +266,7 @@ class Conduct:
 
     def _existing(self, candidate: object) -> Candidate | None:
         """Return a candidate of runs that exist already; None if it is none."""
-        return existing_runs(candidate, self.source, self.recorder.client, self.session.baseline.scores)
+        return existing_runs(candidate, self.source, self.recorder.client)
 
     def _numbered(self, record: SystemRecord, candidate: Candidate) -> Candidate:
         """Return a candidate whose existing runs have numbers: recorded ones their own, others the next, by time."""

@@ -112,10 +112,10 @@ class Referee:
         """
         with entry_point() as project_run:
             client, typed = connect(), read_arguments({**options, "action": "start"}, REFEREE)
-            machine = {name: typed.texts[name] for name in PLACE}
-            baseline, metric, planned = typed.texts["baseline"], typed.texts["metric"], typed["baseline_runs"]
-            how = {name: typed[name] for name in ("shared_seeds", "fresh_half")}
-            source = GoldenSource(client, baseline, metric, **how, machine=machine)
+            how: dict[str, Any] = {name: typed.texts[name] for name in PLACE}
+            how |= {name: typed[name] for name in ("shared_seeds", "fresh_half")}
+            source = GoldenSource(client, typed.texts["baseline"], typed.texts["metric"], **how)
+            planned = typed["baseline_runs"]
             rules = _rules(typed, unit_of(source.metric).scale)
             scores = source.baseline.scores(source.metric.name, planned)
             check_effect(rules.effect, source.metric, scores[np.isfinite(scores)], source.examples)
@@ -147,8 +147,8 @@ class Referee:
             if "function" in (begun := recorder.identity):
                 fix = "Use mlflow_l3d.Referee in Python, with the same function."
                 raise ParameterError("referee", "", "must be a session of golden runs, and is one of a function", fix)
-            how = {"shared_seeds": begun["shares_seeds"], "fresh_half": "fresh_half" in begun}
-            source = GoldenSource(client, begun["baseline"], begun["metric"], **how, machine=machine)
+            how: dict[str, Any] = {"shared_seeds": begun["shares_seeds"], "fresh_half": "fresh_half" in begun}
+            source = GoldenSource(client, begun["baseline"], begun["metric"], **how, **machine)
             return cls._of(Conduct.resume(source, recorder))
 
     @classmethod

@@ -50,6 +50,11 @@ class Candidate:
     measured: Mapping[int, float] | None = None
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if (size := len(json.dumps(self.content))) > LONGEST:
+            allowed = f"has {size:,} characters, and a session records {LONGEST:,} at most"
+            raise ParameterError("candidate", shorten(self.title, 60), allowed, "Name a file or a revision instead.")
+
     @property
     def paired(self) -> bool:
         """Whether its runs share their seeds with the runs of others that have equal numbers."""
@@ -116,7 +121,7 @@ class FunctionSource:
             "metric": typed_name(self.metric),
             "baseline": baseline,
         }
-        content_key(self._content(baseline))
+        self.describe(None)
 
     def describe(self, candidate: object) -> Candidate:
         """Return a candidate: the value that the function is called with."""
@@ -148,9 +153,6 @@ class FunctionSource:
         except (TypeError, ValueError):
             allowed = "must be of JSON types: finite numbers, texts, lists, mappings"
             raise ParameterError("candidate", type(candidate).__name__, allowed) from None
-        if len(text) > LONGEST:
-            allowed = f"has {len(text):,} characters, and a session records {LONGEST:,} at most"
-            raise ParameterError("candidate", _title(candidate)[:60], allowed, "Name a file instead.")
         _check_secrets(candidate)
         return {"candidate": json.loads(text)}
 

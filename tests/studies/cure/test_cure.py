@@ -31,7 +31,6 @@ from mlflow_l3d.studies import base
 from mlflow_l3d.studies.cure import remedies, request
 from mlflow_l3d.studies.cure.gather import Gathered
 from mlflow_l3d.studies.cure.numbers import CureAnswer
-from mlflow_l3d.studies.cure.request import _trainings
 from mlflow_l3d.studies.cure.run import Cure
 from mlflow_l3d.studies.investigation.members import chosen_by_other
 from mlflow_l3d.studies.investigation.run import Investigation
@@ -239,13 +238,13 @@ def test_the_latest_finished_investigation_counts_without_its_deleted_cells(
 
 
 def test_trainings_of_a_cured_parent_count_as_often_as_each_of_its_runs_has_them() -> None:
+    trainings: Any = request.CureRequest.each.fget  # type: ignore[attr-defined]
     parent: Any = SimpleNamespace(data=SimpleNamespace(params={"cure": text_of(Remedy("vote", ("data_order",), 7))}))
-    assert _trainings(SimpleNamespace(parent=parent), None) == 7  # type: ignore[arg-type]
+    assert trainings(SimpleNamespace(gathered=SimpleNamespace(parent=parent), golden=None)) == 7
     plain: Any = SimpleNamespace(data=SimpleNamespace(params={"cure": "none"}))
-    assert _trainings(SimpleNamespace(parent=plain), None) == 1  # type: ignore[arg-type]
+    assert trainings(SimpleNamespace(gathered=SimpleNamespace(parent=plain), golden=None)) == 1
     setup = SimpleNamespace(approach=cured("synthetic", {"kind": "vote", "over": ["data_order"], "members": 5}))
-    golden: Any = SimpleNamespace(setup=setup)
-    assert _trainings(SimpleNamespace(parent=plain), golden) == 5  # type: ignore[arg-type]
+    assert trainings(SimpleNamespace(gathered=None, golden=SimpleNamespace(setup=setup))) == 5
 
 
 def test_only_the_score_that_chooses_among_runs_predicts_the_best_of_several() -> None:
