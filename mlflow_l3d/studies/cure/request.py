@@ -206,8 +206,7 @@ def specify_cure(parent: object, options: Mapping[str, Any], client: Client) -> 
     request = CureRequest(
         client=client, arguments=arguments, gathered=gathered, side=side, golden=golden, budget=budget
     )
-    if typed["remedy"] != "auto":
-        request.chosen()
+    request.chosen()  # before any run starts
     return request
 
 

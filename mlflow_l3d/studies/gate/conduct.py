@@ -27,7 +27,6 @@ from mlflow_l3d.studies.gate.record import PROGRESS, RESUMED, Gate, append_summa
 from mlflow_l3d.studies.gate.report import GateSource, advice_on, gate_markdown, look_line
 from mlflow_l3d.studies.gate.request import GateRequest, check_examples
 from mlflow_l3d.studies.gate.sides import Side
-from mlflow_l3d.studies.loop import State
 from mlflow_l3d.studies.request import is_typed
 from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import shows_progress
@@ -53,7 +52,8 @@ class Conduct:
             plan=request.plan,
             before=before,
         )
-        self.training: dict[str, GoldenRuns] = {}
+        self.training: dict[str, GoldenRuns] = {}  # what trains more runs of a side
+        self.begun: dict[str, GoldenRuns] = {}  # those of them that are open, and know all runs of their side
         self._stack = ExitStack()
 
     def run(self, project_run: str | None, earlier: GateAnswer | None) -> Gate:
@@ -73,10 +73,9 @@ class Conduct:
                     self._note(run)
                     if self._is_over:
                         self._conclude()
-                trained = [runs for side in self.request.sides if (runs := self._begun(side))]
-                for runs in trained:
+                for runs in self.begun.values():
                     runs.finish(self.answer.looks[-1].runs)
-            return self._write(run, sum(runs.computed for runs in trained))
+            return self._write(run, sum(runs.computed for runs in self.begun.values()))
 
     @property
     def _is_over(self) -> bool:
@@ -107,26 +106,22 @@ class Conduct:
             if is_left:  # its process was killed at its end: what it left is ended, too
                 self._is_missing(side, self.request.plan.looks[-1])
 
-    def _begun(self, side: Side) -> GoldenRuns | None:
-        """Return what trains more runs of a side, if that has begun: it then knows all of them."""
-        training = self.training.get(side.name)
-        return training if training and training.state is not State.PLANNED else None
-
     def _is_missing(self, side: Side, runs: int) -> bool:
         """Return whether some of the first `runs` are still to be trained, and find those of earlier commands first."""
-        training = self.training.get(side.name)
-        if training and not self._begun(side) and not np.isfinite(self._scores(side, runs)).all():
-            self._stack.enter_context(training.opened())
-        return bool((begun := self._begun(side)) and begun.missing_runs(runs))
+        name = side.name
+        if name in self.training.keys() - self.begun and not np.isfinite(self._scores(side, runs)).all():
+            self._stack.enter_context(self.training[name].opened())
+            self.begun[name] = self.training[name]
+        return name in self.begun and self.begun[name].missing_runs(runs) > 0
 
     def _scores(self, side: Side, runs: int) -> FloatArray:
         """Return the scores of the first `runs` of a side, nan if there is none; shape (runs,)."""
-        begun = self._begun(side)
+        begun = self.begun.get(side.name)
         return begun.scores[:runs] if begun else side.scores(self.request.metric.name, runs)
 
     def _predictions(self, side: Side, runs: int) -> Iterator[pd.DataFrame | None]:
         """Yield the predictions of the first `runs` of a side."""
-        begun = self._begun(side)
+        begun = self.begun.get(side.name)
         return begun.predictions(runs) if begun else side.predictions(self.client, runs)
 
     def _systems(self, runs: int, *, predictions: bool) -> tuple[System, System]:
@@ -200,7 +195,7 @@ class Conduct:
         for side in self.request.sides:
             if side.run_id:
                 parents[side.name] = side.run_id, side.experiment_id
-            elif begun := self._begun(side):
+            elif begun := self.begun.get(side.name):
                 parents[side.name] = begun.recorder.parent.run_id, begun.recorder.parent.experiment_id
         return parents
 

@@ -154,16 +154,16 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
         document={**document, "parameters": parameters},
         phase=phase,
     )
+    reason = "its data, files, model, hyperparameters or versions of libraries are not those of this machine"
     try:
         recorded = {**parameters, "hyperparameters": document["hyperparameters"]}
         request = specify_golden(name, recorded, phase=phase, **machine)
+        if request.context_key == context:
+            return replace(side, request=request, task=_task_of(request) if is_pilot else side.task)
     except KeyError:
-        return replace(side, reason="it does not say how it was made")
+        reason = "it does not say how it was made"
     except L3DError as error:
-        return replace(side, reason=str(error))
-    if request.context_key == context:
-        return replace(side, request=request, task=_task_of(request) if is_pilot else side.task)
-    reason = "its data, files, model, hyperparameters or versions of libraries are not those of this machine"
+        reason = str(error)
     return replace(side, reason=reason)
 
 

@@ -25,7 +25,7 @@ from mlflow_l3d.studies.referee.source import Candidate, check_baseline, check_s
 from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
-from mlflow_l3d.tracking.connection import Client, connect
+from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.parent import log_metrics, log_results, set_tags
 
@@ -54,7 +54,6 @@ class Conduct:
         *,
         baseline_runs: int = 20,
         project_run: str | None = None,
-        client: Client | None = None,
     ) -> Conduct:
         """Begin a session: run the baseline, and learn what runs vary by.
 
@@ -68,8 +67,6 @@ class Conduct:
             How often the baseline is run.
         project_run
             The run that `mlflow run` made, if there is one.
-        client
-            The tracking server; None for that of MLflow's settings.
 
         Raises
         ------
@@ -78,7 +75,7 @@ class Conduct:
         """
         rules = replace(rules, sign=source.metric.sign, step=source.step, fresh_half=source.has_fresh_half)
         about = {"baseline_runs": baseline_runs, "shares_seeds": source.shares_seeds, "identity": source.identity}
-        client = client or connect()
+        client = connect()
         with auxiliary_run(client, project_run, role=ROLE, title=f"referee: {source.title}", parameters={}) as run:
             content, key = json.dumps({**asdict(rules), **about}), content_key({"identity": source.identity})
             tags = {names.REFEREE_RULES: content, names.REFEREE_KEY: key, names.STATE: "running"}

@@ -25,9 +25,9 @@ from mlflow_l3d.studies.referee.source import Candidate, check_scores, check_uni
 from mlflow_l3d.studies.result_file import LEFT_OUT
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import children_of, found
+from mlflow_l3d.tracking.children import children_of, condition, found, search
 from mlflow_l3d.tracking.connection import Client, Run, error_line
-from mlflow_l3d.tracking.parent import end_early, log_metrics, log_params, set_tags
+from mlflow_l3d.tracking.parent import current_experiment_id, end_early, log_metrics, log_params, set_tags
 
 ROLE: Final = "referee"
 _COUNT: Final = "l3d.referee_count"
@@ -40,6 +40,11 @@ _NUMBERS: Final = {
     "order": "l3d.referee_order",
 }
 """Attribute of a system -> tag of its run, as JSON."""
+
+
+def sessions(client: Client, tags: Mapping[str, str]) -> list[Run]:
+    """Return the runs of the sessions of the current experiment that have these tags, the latest one last."""
+    return list(search(client, [current_experiment_id(client)], condition({names.ROLE: ROLE, **tags})))
 
 
 def lock_of(name: str, *, waits: bool = True) -> AbstractContextManager[bool]:
