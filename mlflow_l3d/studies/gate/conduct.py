@@ -238,9 +238,7 @@ class Conduct:
 
 
 def systems_of(
-    request: GateRequest,
-    scores: Mapping[str, FloatArray],
-    tables: Mapping[str, Iterable[pd.DataFrame | None]] | None,
+    request: GateRequest, scores: Mapping[str, FloatArray], tables: Mapping[str, Iterable[pd.DataFrame | None]] | None
 ) -> dict[str, System]:
     """Return sides as systems that can be compared, by name.
 

@@ -48,12 +48,7 @@ class Conduct:
 
     @classmethod
     def start(
-        cls,
-        source: RunSource,
-        rules: Rules,
-        *,
-        baseline_runs: int = 20,
-        project_run: str | None = None,
+        cls, source: RunSource, rules: Rules, *, baseline_runs: int = 20, project_run: str | None = None
     ) -> Conduct:
         """Begin a session: run the baseline, and learn what runs vary by.
 
