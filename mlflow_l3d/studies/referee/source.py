@@ -22,8 +22,8 @@ from mlflow_l3d.parameters.values import file_text, json_of, public_parameter
 from mlflow_l3d.privacy import HIDDEN, public_text
 from mlflow_l3d.report.numbers import shorten
 
-LONGEST: Final = 5900
-"""Characters of a recorded candidate."""
+LONGEST: Final = 5920
+"""Characters of a recorded candidate: MLflow keeps 6,000 of a parameter."""
 
 
 @dataclass(frozen=True)
