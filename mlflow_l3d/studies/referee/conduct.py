@@ -79,7 +79,7 @@ class Conduct:
             conduct = cls(source, recorder)
             with recorder.held():
                 baseline = recorder.begin(source.describe(None), source.metric)
-                conduct._run(baseline, source.describe(None), range(baseline_runs))
+                conduct._run(baseline, range(baseline_runs))
                 scores = np.array([score for score in baseline.scores.values() if math.isfinite(score)])
                 check_baseline(scores, source.metric, rules.effect)
                 if math.isnan(rules.effect):
@@ -132,7 +132,7 @@ class Conduct:
             if isinstance(self.source, GoldenSource):
                 self.source.run_id, champion = self.run_id, self.session.champion
                 self.source.champion = champion.content if champion.number else None
-            described = self._existing(candidate) or self.source.describe(candidate)
+            described = existing_runs(candidate, self.source, self.recorder.client) or self.source.describe(candidate)
             self._confirm()
             if described.key == self.recorder.systems[0].key:
                 return self._judgement(self.recorder.systems[0], replace(self.session.look({}), verdict="reject"))
@@ -206,7 +206,7 @@ class Conduct:
         while True:
             scores = {number: score for number, score in record.scores.items() if number >= first}
             if candidate.paired and session.champion.paired:
-                self._run_champion([*scores])
+                self._run(session.champion, [*scores])
             if len(record.looks) < len(record.scores):  # a look after each run, also if the process was killed between
                 look = session.look(scores, record.number, paired=candidate.paired)
                 if not candidate.paired and len(scores) < FEWEST:  # more of them may be there already
@@ -224,19 +224,19 @@ class Conduct:
             if most_runs is not None and made >= most_runs:
                 return
             if session.champion.paired:
-                self._run_champion([number])
+                self._run(session.champion, [number])
             elif not session.fresh():  # nothing to compare with
                 return
-            self._run(record, candidate, [number])
+            self._run(record, [number], candidate)
             made += 1
 
     def _confirm(self) -> None:
         """Make the fresh runs that the champion lacks."""
         session = self.session
         if session.path and math.isnan(session.path[-1].confirmed):
-            self._run_champion(session.to_confirm)
+            self._run(session.champion, session.to_confirm)
             if {*session.to_confirm} <= session.champion.scores.keys():  # else they are measured elsewhere, later
-                self._run(session.baseline, self.source.describe(None), session.to_confirm)
+                self._run(session.baseline, session.to_confirm)
                 if self.recorder.rules.fresh_half and isinstance(self.source, GoldenSource):
                     for record in (session.champion, session.baseline):
                         if missing := [number for number in session.to_confirm if number not in record.fresh_half]:
@@ -244,21 +244,11 @@ class Conduct:
                             self.recorder.note(record, {})
                 session.confirm()
 
-    def _run_champion(self, numbers: Sequence[int]) -> None:
-        """Make those runs of the champion that are not there."""
-        champion = self.session.champion
-        if missing := [number for number in numbers if number not in champion.scores]:
-            self._run(champion, self._described(champion), missing)
-
     def _described(self, record: SystemRecord) -> Candidate:
         """Return a system that was recorded, so that it can be run."""
-        if not record.paired and (existing := self._existing(record.content)):
+        if not record.paired and (existing := existing_runs(record.content, self.source, self.recorder.client)):
             return self._numbered(record, existing)
         return self.source.restore(record.content) if record.number else self.source.describe(None)
-
-    def _existing(self, candidate: object) -> Candidate | None:
-        """Return a candidate of runs that exist already; None if it is none."""
-        return existing_runs(candidate, self.source, self.recorder.client)
 
     def _numbered(self, record: SystemRecord, candidate: Candidate) -> Candidate:
         """Return a candidate whose existing runs have numbers: recorded ones their own, others the next, by time."""
@@ -276,10 +266,14 @@ class Conduct:
             left.remove(score)
         return replace(candidate, measured=record.scores | dict(enumerate(left, max([*record.scores, first - 1]) + 1)))
 
-    def _run(self, record: SystemRecord, candidate: Candidate, numbers: Sequence[int]) -> None:
-        """Make runs of a system, and record each."""
+    def _run(self, record: SystemRecord, numbers: Sequence[int], candidate: Candidate | None = None) -> None:
+        """Make those runs of a system that are not there, and record each; None for what the record describes."""
+        missing = [number for number in numbers if number not in record.scores]
+        if not missing:
+            return
+        candidate = candidate or self._described(record)
         if candidate.paired:
-            made = self.source.run(candidate, [number for number in numbers if number not in record.scores])
+            made = self.source.run(candidate, missing)
         else:  # all that exist, as they cost nothing
             made = iter(sorted((candidate.measured or {}).items() - record.scores.items()))
         for number, score in made:
