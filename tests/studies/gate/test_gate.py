@@ -63,13 +63,13 @@ def test_a_lower_loss_of_the_candidate_is_better(
     shifts = {"shift": Hyperparameter(0.0, "of the loss", -1.0, 1.0)}
     given: dict[str, Any] = {"factors": ["data_order", "data_split"], "metrics": [name], "hyperparameters": shifts}
     approach = FunctionApproach(loss, name="loss", version="1", **given)
-    sizes: dict[str, Any] = {"mitigation_runs": 2, "investigation_runs": 2, "golden_runs": 12, "self_test": "skip"}
+    sizes: dict[str, Any] = {"mitigation_runs": 2, "investigation_runs": 2, "golden_runs": 6, "self_test": "skip"}
     with place.entered():
         for value in (0.0, shift):
             more = {"approach": approach, "hyperparameters": {"shift": value}, "executor": "inline"}
             runs.append(investigate(factor="data_order", **more, **sizes))
         sides: dict[str, Any] = {"baseline": runs[0].run_id, "candidate": runs[1].run_id}
-        sides |= {"smallest_effect": 0.01, "most_runs": 12}
+        sides |= {"smallest_effect": 0.01, "most_runs": 6}
         assert gate(metric=metric, **sides).answer.decision == decision
         turned = {**sides, "baseline": runs[1].run_id, "candidate": runs[0].run_id}
         assert gate(metric=metric, **turned).answer.decision == OPPOSITE[decision]
