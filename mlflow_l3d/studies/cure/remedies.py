@@ -40,21 +40,19 @@ FEWEST = 5
 """Fewer golden runs than these verify no remedy."""
 
 
-def has_labels(task: Task, num_labelled: int) -> bool:
-    """Return whether so many examples of a task can be labelled."""
-    try:
-        replace(task, settings=replace(task.settings, num_labelled=num_labelled)).split(dict.fromkeys(TASK_FACTORS, 0))
-    except L3DError:
-        return False
-    return True
-
-
 def trained(plain: GoldenRequest, remedy: Remedy) -> Remedy:
     """Return what is trained to know a remedy: half as many labels if the task has no more; else the remedy itself."""
-    if remedy.kind != "more_data" or has_labels(plain.setup.task, int(remedy.changes["num_labelled"])):
-        return remedy
-    now = int(remedy.changes["num_labelled"]) // 2
-    return other_labels(now, max(1, now // 2))
+    if remedy.kind == "more_data":
+        size = int(remedy.changes["num_labelled"])
+        try:
+            _with_labels(plain.setup.task, size).split(dict.fromkeys(TASK_FACTORS, 0))
+        except L3DError:
+            return other_labels(size // 2, max(1, size // 4))
+    return remedy
+
+
+def _with_labels(task: Task, num_labelled: int) -> Task:
+    return replace(task, settings=replace(task.settings, num_labelled=num_labelled))
 
 
 def cured_request(plain: GoldenRequest, remedy: Remedy) -> GoldenRequest:
@@ -68,7 +66,7 @@ def cured_request(plain: GoldenRequest, remedy: Remedy) -> GoldenRequest:
     setup, key, remedy = plain.setup, cured_key(plain, remedy), trained(plain, remedy)
     if remedy.kind == "more_data":
         size = int(remedy.changes["num_labelled"])
-        task = replace(setup.task, settings=replace(setup.task.settings, num_labelled=size))
+        task = _with_labels(setup.task, size)
         plain = replace(plain, given={**plain.given, "num_labelled": str(size)})
         setup = replace(setup, task=task, fixed_factors=setup.approach.fixed_factors(task, setup.hyperparameters))
     else:

@@ -1,4 +1,4 @@
-"""The two sides of a gate: investigations that are there, and what it takes to train more golden runs of them."""
+"""The two sides of a gate: investigations that are there, or changes of one, and what it takes to train golden runs."""
 
 from __future__ import annotations
 
