@@ -159,15 +159,11 @@ def limits(answer: GateAnswer, low: float, high: float, digits: int = 2) -> str:
 def bound_table(plan: SequentialPlan, metric: Metric) -> Table:
     """Return the looks that are planned, with their levels."""
     rows = [
-        {
-            "look": str(number),
-            "runs of either": str(runs),
-            "level, better or worse": plain(level.difference, 5),
-            "level, equivalence": plain(level.equivalence, 5),
-        }
+        (str(number), str(runs), plain(level.difference, 5), plain(level.equivalence, 5))
         for number, (runs, level) in enumerate(zip(plan.looks, plan.levels, strict=True), 1)
     ]
-    return Table.of(rows, title=f"Looks and one-sided levels ({metric})")
+    heads = ("look", "runs of either", "level, better or worse", "level, equivalence")
+    return Table(heads, tuple(rows), title=f"Looks and one-sided levels ({metric})")
 
 
 def first_table(answer: GateAnswer) -> Table:
