@@ -21,8 +21,7 @@ from typing import Final
 import numpy as np
 from _common import machine, table
 
-from mlflow_l3d.pytest_luck.case import PATIENCE, Case
-from mlflow_l3d.pytest_luck.memory import Record
+from mlflow_l3d.pytest_luck.case import PATIENCE, Case, Record
 from mlflow_l3d.pytest_luck.requirement import Requirement
 
 CASES: Final = 100

@@ -57,5 +57,5 @@ VERB = Verb(
     usual="parent_run_id verify budget runs metric",
     order=55,
     plans="mlflow_l3d.studies.cure.run:plan_cure",
-    returns=("mlflow_l3d.studies.cure.results:Cure",),
+    returns=("mlflow_l3d.studies.cure.run:Cure",),
 )

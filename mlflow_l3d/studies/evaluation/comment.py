@@ -18,7 +18,7 @@ from mlflow_l3d.studies.comparison.report.pairs import change, judged, limits
 from mlflow_l3d.studies.comparison.results import ComparedRuns
 from mlflow_l3d.studies.evaluation.run import result_of
 from mlflow_l3d.studies.gate import report as gate_report
-from mlflow_l3d.studies.gate.conduct import Gate
+from mlflow_l3d.studies.gate.record import Gate
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.results import Analysed
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy

@@ -69,5 +69,5 @@ VERB = Verb(
     usual="baseline candidate smallest_effect alpha power most_runs metric",
     order=50,
     plans="mlflow_l3d.studies.gate.run:plan_gate",
-    returns=("mlflow_l3d.studies.gate.conduct:Gate", "mlflow_l3d.studies.gate.run:GatePlan"),
+    returns=("mlflow_l3d.studies.gate.record:Gate", "mlflow_l3d.studies.gate.run:GatePlan"),
 )

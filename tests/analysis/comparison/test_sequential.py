@@ -8,6 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from mlflow_l3d.analysis.comparison.power import (
+    MOST_AUTO,
+    Noise,
+    measured_pairs,
+    outlook,
+    power,
+    runs_for_power,
+    simulate,
+)
 from mlflow_l3d.analysis.planning.spending import (
     Measured,
     SequentialPlan,
@@ -16,15 +25,6 @@ from mlflow_l3d.analysis.planning.spending import (
     limits,
     nominal_levels,
     planned_looks,
-)
-from mlflow_l3d.studies.gate.numbers.power import (
-    MOST_AUTO,
-    Noise,
-    measured_pairs,
-    outlook,
-    power,
-    runs_for_power,
-    simulate,
 )
 
 SPENDINGS = ("pocock", "obrien_fleming")

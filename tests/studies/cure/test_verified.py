@@ -12,9 +12,8 @@ from mlflow_l3d.analysis.cure.examples import other_labels
 from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, Verified, against_collapse, spread_ratio, verify
-from mlflow_l3d.studies.cure.report.achieved import trained_table, verified_table
-from mlflow_l3d.studies.cure.report.page import cure_document, headline
+from mlflow_l3d.studies.cure.numbers import CureAnswer, Verified, against_collapse, spread_ratio, verify
+from mlflow_l3d.studies.cure.report import cure_document, headline, trained_table, verified_table
 
 NOTHING = Verified(prediction=Prediction(remedy=Remedy("vote", ("a",), 5), basis="exact"), run_id="r", runs=0)
 

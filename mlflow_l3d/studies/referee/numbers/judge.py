@@ -75,10 +75,6 @@ class Assessment:
         E-value against "no gain".
     needed
         Evidence that a claim takes.
-    survival
-        Log-likelihood ratio of a gain of `effect` against none; below `floor` the candidate is rejected.
-    floor
-        See `survival`.
     verdict
         ``undecided`` if another run is to be made.
     """

@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import pandas as pd
 
 from mlflow_l3d.analysis.comparison.system import System
+from mlflow_l3d.analysis.consistency.consistency import Stability
 from mlflow_l3d.analysis.cure.remedy import CHANGING, UNKNOWN, Prediction, Range, Remedy, helping, simplest
 from mlflow_l3d.analysis.importance.shape import guessing_runs
 from mlflow_l3d.analysis.importance.tables import std_interval
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known, ratio_interval, t_quantile
+from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.studies.gate.numbers.gate import measure
+from mlflow_l3d.report.numbers import counted
+from mlflow_l3d.studies.gate.numbers import measure
 
 Verdict: TypeAlias = Literal["verified", "open", "refuted"]
 
@@ -59,6 +63,11 @@ class Verified:
     mean_change: Range = UNKNOWN
     consistency: float = math.nan
     plain_consistency: float = math.nan
+
+    @property
+    def pairs(self) -> str:
+        """How many pairs are compared, and how many have a run without a score."""
+        return counted(self.runs, "pair") + f", {self.failed} failed" * bool(self.failed)
 
     @property
     def over_predicted(self) -> Range:
@@ -144,6 +153,19 @@ def verify(
         ratio=spread_ratio(plain, cured, level),
         mean_change=Range(change, change - half, change + half),
     )
+
+
+def agreement(tables: Iterable[pd.DataFrame | None]) -> float:
+    """Return the share of predictions on which two golden runs agree; nan if it is not known."""
+    stability = Stability(design_named("crossed").comparable(()))
+    for number, table in enumerate(tables):
+        if table is None or table["prediction"].dtype.kind not in "iu":
+            return math.nan
+        place: dict[str, Any] = {"phase": "golden", "factor": None, "row": None, "column": None, "index": number}
+        ids, labels, predictions = (table[name].to_numpy() for name in ("example_id", "label", "prediction"))
+        stability.add(**place, example_ids=ids, labels=labels, predictions=predictions)
+    golden = stability.consistencies().get("golden")
+    return math.nan if golden is None else golden.consistency
 
 
 @dataclass(frozen=True, kw_only=True)

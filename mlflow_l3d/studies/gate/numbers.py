@@ -10,12 +10,12 @@ from typing import Any, Final
 import numpy as np
 
 from mlflow_l3d.analysis.comparison.difference import Spread, spread
+from mlflow_l3d.analysis.comparison.power import Forecast
 from mlflow_l3d.analysis.comparison.system import MOST_LOST, System, mean_scores
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.analysis.planning.spending import Decision, Measured, SequentialPlan, decisions, limits
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import unit_of
-from mlflow_l3d.studies.gate.numbers.power import Forecast
 
 
 @dataclass(frozen=True)

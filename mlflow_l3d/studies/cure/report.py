@@ -1,35 +1,31 @@
-"""A cure as people read it."""
+"""A cure as people read it: what is predicted of remedies, and what trained ones achieved next to that."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
 from functools import partial
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from mlflow_l3d.analysis.cure.remedy import CHANGING, ENOUGH, MEASURED, MOST_PAIRS, SEVERAL, Range
-from mlflow_l3d.analysis.intervals import with_interval
-from mlflow_l3d.report.draw import Axis
-from mlflow_l3d.report.numbers import between, counted, duration, listed, points, share_text, unit_of
-from mlflow_l3d.report.page import Document, Drawing, Item, Section
+from mlflow_l3d.report.numbers import between, counted, duration, listed, points, share_text, unit_of, with_limits
+from mlflow_l3d.report.page import Document, Item, Section
 from mlflow_l3d.report.remedies import (
     beginning,
     factor_words,
+    labels_note,
     less_text,
     plain_words,
+    range_text,
     remedy_bars,
+    remedy_front,
     remedy_table,
     remedy_words,
 )
-from mlflow_l3d.report.scatter import scatter
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer, Step
-from mlflow_l3d.studies.cure.numbers.verified import CureAnswer, against_collapse
-from mlflow_l3d.studies.cure.report.achieved import achieved, trained_table, verified_note, verified_table, worse
+from mlflow_l3d.studies.cure.numbers import CureAnswer, Verified, against_collapse
 
 _ROWS: Final = 4
 """Remedies on the first screen."""
@@ -64,7 +60,7 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
         about=source.about(answer.metric),
         place=source.place(f"{len(answer.predictions)} remedies"),
         answers=[_helping(answer), _cost(answer), _luck(answer)],
-        drawing=front(answer),
+        drawing=remedy_front(answer.predictions, answer.std, answer.metric),
         table=table,
         steps=list(_steps(answer, source, run_id)),
         lines=[f"Cure of run {source.run_id}; report.html is among the artifacts of MLflow run {run_id}."],
@@ -95,7 +91,7 @@ def headline(answer: CureAnswer) -> str:
         if (best := answer.best) is None:
             return f"{beginning(answer.ranked[0].prediction.remedy, 1)}. {achieved(answer.ranked[0], answer)}"
         what, before, after = f"Verified: {plain_words(best.prediction.remedy, 1)} leaves", best.plain, best.cured
-        end = f"; whether the mean is {worse(answer)} is open." if answer.mean_kept(best) == "open" else end
+        end = f"; whether the mean is {_worse(answer)} is open." if answer.mean_kept(best) == "open" else end
     elif answer.collapsed:
         return f"First beat guessing: {answer.collapsed} of {answer.runs} runs are no better."
     elif helping:
@@ -126,7 +122,7 @@ def _helping(answer: CureAnswer) -> Answer:
         lead = f"**{beginning(helping[0].remedy)}**: mean **{shift}**{unit.behind}{more}."
     elif any(each.remedy.kind in SEVERAL for each in answer.shown()):
         left = f"less than {100 * ENOUGH:.3g} % of the spread"
-        lead = f"No change of the training is established to leave {left} without a {worse(answer)} mean."
+        lead = f"No change of the training is established to leave {left} without a {_worse(answer)} mean."
         data = (each for each in answer.shown() if each.remedy.kind == "more_data" and each.ratio.high < 1)
         lead += "".join(f" {beginning(each.remedy)} {less_text(each, unit)}." for each in data)
     else:
@@ -158,32 +154,6 @@ def _luck(answer: CureAnswer) -> Answer:
     if not math.isfinite(std):
         return Answer("What stays luck?", "", ("Unknown: fewer than two independent runs have a score.",))
     return Answer("What stays luck?", "", (f"**{unit.typical(std)}**{unit.behind}{more}",))
-
-
-def front(answer: CureAnswer) -> Drawing | None:
-    """Return every remedy as a dot, over its trainings, and the line of those that no cheaper one beats."""
-    remedies = [each for each in answer.predictions if math.isfinite(each.std.value) and each.remedy.kind != "fix"]
-    if not remedies:
-        return None
-    unit, remedies = unit_of(answer.metric), sorted(remedies, key=lambda each: (each.trainings, -each.std.value))
-    most = max(2, remedies[-1].trainings)
-    stds = unit.scale * np.array([answer.std, *(each.std.value for each in remedies)])
-    names = ["without a remedy", *(remedy_words(each.remedy, each.also) for each in remedies)]
-    html = scatter(
-        np.array([0.0, *(math.log(each.trainings, most) for each in remedies)]),
-        stds,
-        Axis.over(stds),
-        [(math.log(count, most), str(count)) for count in (1, 2, 3, 5, 10, 20, 50, 100) if count <= most],
-        f"Remaining standard deviation of {len(remedies)} remedies over their trainings",
-        names=[f"{name}: ± {unit.written(float(std))}" for name, std in zip(names, stds, strict=True)],
-        line=np.minimum.accumulate(stds),
-        hollow=[at for at, each in enumerate(remedies, 1) if each.also or each.remedy.kind == "report_mean"],
-    )
-    caption = (
-        f"A dot: one remedy; hollow: the mean of several results. Up: remaining std ({unit.short}). Right: trainings "
-        "behind one result. Line: the least that remains for the price."
-    )
-    return Drawing(html, caption)
 
 
 def remaining_table(answer: CureAnswer) -> Table | None:
@@ -240,18 +210,88 @@ def _verification(answer: CureAnswer, cure: Callable[..., str]) -> Iterator[Step
         yield Step(f"{'. '.join(said)}:", cure(verify=len(answer.tried) + len(new)))
 
 
-def prediction_rows(answer: CureAnswer) -> list[dict[str, Any]]:
-    """Return one row per remedy: what is predicted, and achieved if it was verified."""
-    achieved = {repr(each.prediction.remedy): each for each in answer.verified}
-    rows = []
-    for each in answer.predictions:
-        row: dict[str, Any] = {"remedy": remedy_words(each.remedy, each.also), **asdict(each.remedy)}
-        del row["words"]
-        for name in ("std", "mean_change", "consistency", "fragile"):
-            row |= dict(zip(with_interval(name), getattr(each, name), strict=True))
-        row |= {name: getattr(each, name) for name in ("trainings", "seconds", "basis", "reason")}
-        if (trained := achieved.get(repr(each.remedy))) is not None and not each.also:
-            row |= {"achieved_std": trained.cured.value, "achieved_mean_change": trained.mean_change.value}
-            row |= {"less_spread": trained.less_spread, "mean_kept": answer.mean_kept(trained)}
-        rows.append(row)
-    return rows
+_SHOWN: Final = {"verified": "shown", "open": "not shown", "refuted": "refuted"}
+
+
+def _worse(answer: CureAnswer) -> str:
+    """Return what a worse mean is."""
+    return "lower" if answer.metric.sign > 0 else "higher"
+
+
+def percent_text(share: float) -> str:
+    """Return a share in %, with as many digits as tell it from 100."""
+    digits = next((each for each in range(6) if round(100 * share, each) != 100), 0)
+    return points(share, digits)
+
+
+def achieved(each: Verified, answer: CureAnswer) -> str:
+    """Return what a trained remedy shows of the spread and the mean."""
+    low = min(answer.metric.sign * end for end in each.mean_change[1:])
+    is_limited = answer.mean_kept(each) == "verified" and low <= 0
+    limit = f" by more than {unit_of(answer.metric).size(answer.smallest_effect)}" * is_limited
+    ratio = f"{percent_text(each.ratio.value)} %, {between(*each.ratio[1:], percent_text)}"
+    kept = f"Mean not {_worse(answer)}{limit}: {_SHOWN[answer.mean_kept(each)]}."
+    spread = "; ".join(filter(None, (ratio, each.roughness)))
+    return f"Less spread: {_SHOWN[each.less_spread]} ({spread}). {kept}"
+
+
+def verified_table(each: Verified, answer: CureAnswer) -> Table:
+    """Return what was predicted of a verified remedy, and what was achieved."""
+    unit, prediction = unit_of(answer.metric), each.prediction
+    ratio = with_limits(percent_text(each.ratio.value), between(*each.ratio[1:], percent_text), "({})")
+    rows = [
+        ("std", range_text(each.plain, unit), range_text(prediction.std, unit), range_text(each.cured, unit)),
+        ("std (%)", "100", percent_text(prediction.std.value / answer.std), ratio),
+        ("change of mean", "", *(range_text(one.mean_change, unit, sign=True) for one in (prediction, each))),
+        (
+            "agree (%)",
+            *(points(one, 1) for one in (each.plain_consistency, prediction.consistency.value, each.consistency)),
+        ),
+    ]
+    verdicts = f"less spread {_SHOWN[each.less_spread]}, mean not {_worse(answer)} {_SHOWN[answer.mean_kept(each)]}"
+    title = f"{remedy_words(prediction.remedy)}: {verdicts} ({each.pairs})"
+    return Table((unit.name, "without", "predicted", "achieved"), tuple(rows), title=title)
+
+
+def trained_table(answer: CureAnswer) -> Table:
+    """Return what was predicted of each trained remedy next to what was achieved."""
+    unit, first = unit_of(answer.metric), answer.verified[0]
+    scale = first.plain.value / answer.std
+    rows = [
+        {
+            "remedy": plain_words(each.prediction.remedy, 1),
+            "std (predicted)": f"{unit.text(each.cured.value)} ({unit.text(scale * each.prediction.std.value)})",
+            "mean (predicted)": f"{unit.change(each.mean_change.value)} "
+            f"({unit.change(each.prediction.mean_change.value)})",
+            "golden runs": each.pairs,
+        }
+        for each in answer.verified
+    ]
+    runs = f"in these {first.runs} golden runs, which predictions are scaled to"
+    note = f"Without a remedy {unit.typical(first.plain.value)} {runs}. A pair: golden runs without and with it."
+    note += labels_note([each.prediction.remedy for each in answer.verified])
+    return Table.of(rows, " ".join([note, *map(_surprise, answer.verified)]))
+
+
+def _surprise(each: Verified) -> str:
+    """Return whether what was achieved is as far from what was predicted as luck explains; empty if unknown."""
+    over = each.over_predicted
+    if not math.isfinite(over.high):
+        return ""
+    far = "luck alone rarely explains that: predict it again from more runs"
+    held = "luck alone may explain that" if over.low <= 1 <= over.high else far
+    times = f"{over.value:.2f} times ({between(*over[1:], '{:.2f}'.format)}) the predicted one"
+    return f"{beginning(each.prediction.remedy, 1)}: the std that it leaves is {times}; {held}."
+
+
+def verified_note(answer: CureAnswer) -> str | None:
+    """Return how the tables of verified remedies are read; None if there are none."""
+    if not answer.verified:
+        return None
+    limit = unit_of(answer.metric).size(answer.smallest_effect)
+    return (
+        "Golden runs with and without the remedy have the same configurations and test examples. Interval of the std "
+        f"in %: jackknife over pairs. Less spread: it lies below 100 %. Mean not {_worse(answer)}: by less than "
+        f"{limit}. Not shown: the interval holds both. Level each interval: {100 * answer.level:.3g} %, so that of all "
+        "trained remedies together it is 95 %. Times the predicted one: of the std in %, with the errors of both."
+    )
