@@ -16,7 +16,7 @@ from pandas.util import hash_array, hash_pandas_object
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.report.examples import MOST
+from mlflow_l3d.report.html import MOST_EXAMPLES
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.seeds.numbers.compared import Kind, compare_seeds
 from mlflow_l3d.tasks.table import roles_of
@@ -100,7 +100,7 @@ def agreement_in_groups(
         if still := len(compared.constant()):
             notes.append(f"{counted(still, 'run')} of {name} with one answer for every example: collapsed (L3D005).")
         if fragile is None and (votes := compared.votes()) is not None:
-            fragile = votes.most_fragile(MOST)
+            fragile = votes.most_fragile(MOST_EXAMPLES)
     measures = *with_interval("consistency"), *SHARES, *with_interval("absolute_difference")
     columns = ["group", "compared", "examples", *measures]
     return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], float)), fragile

@@ -16,8 +16,8 @@ from mlflow_l3d.analysis.comparison.self_check import SelfCheck
 from mlflow_l3d.report.draw import Axis, difference_cell
 from mlflow_l3d.report.numbers import counted, metric_text, percent, points, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Section
+from mlflow_l3d.report.plots import marks_text, strip
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.strip import marks_text, strip
 from mlflow_l3d.report.table import Drawn, Table, verdict_cell
 from mlflow_l3d.studies.comparison.report import pairs as of
 from mlflow_l3d.studies.comparison.report import tables

@@ -16,6 +16,7 @@ from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.report.draw import Axis
 from mlflow_l3d.report.numbers import between, counted, duration, listed, points, share_text, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
+from mlflow_l3d.report.plots import scatter
 from mlflow_l3d.report.remedies import (
     beginning,
     factor_words,
@@ -25,7 +26,6 @@ from mlflow_l3d.report.remedies import (
     remedy_table,
     remedy_words,
 )
-from mlflow_l3d.report.scatter import scatter
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer, Step

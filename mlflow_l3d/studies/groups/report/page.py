@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_l3d.report.draw import Axis, dot, drawn_line, svg, text, whisker
-from mlflow_l3d.report.examples import fragile_examples
+from mlflow_l3d.report.html import fragile_examples
 from mlflow_l3d.report.numbers import UNITS, cell_of, counted, metric_text, plain, points, probability, shorten, unit_of
 from mlflow_l3d.report.page import Document, Drawing, Section
 from mlflow_l3d.report.source import Source

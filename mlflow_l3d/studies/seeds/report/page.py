@@ -13,12 +13,11 @@ import pandas as pd
 from markupsafe import Markup
 
 from mlflow_l3d.report.draw import WIDTH, sheet, short, text
-from mlflow_l3d.report.examples import MOST, fragile_examples, shares_bar
-from mlflow_l3d.report.html import Snippet, prose
+from mlflow_l3d.report.html import MOST_EXAMPLES, Snippet, fragile_examples, prose, shares_bar
 from mlflow_l3d.report.numbers import between, counted, plain, probability, shorten
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
+from mlflow_l3d.report.plots import score_strip
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.strip import score_strip
 from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed, normalised
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
@@ -66,7 +65,7 @@ def seeds_document(
     """
     source, unit = source or Source(), study.unit
     short = [*words.short_notes(study, failed)]
-    worst = None if study.examples is None else study.examples.most_fragile(MOST)
+    worst = None if study.examples is None else study.examples.most_fragile(MOST_EXAMPLES)
     fragile = fragile_examples(worst, classes=source.classes, runs=f"{unit}s", are_rows=source.are_numbered)
     first_notes = [shorten(note, 200) for note in notes[:3]]
     first_notes += [f"{counted(len(notes) - 3, 'more note')} in the report."] if len(notes) > 3 else []

@@ -14,10 +14,9 @@ from mlflow_l3d.analysis.importance.luck import single_run_limit
 from mlflow_l3d.analysis.intervals import unseen_share
 from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.report.draw import nice_step
-from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import MISSING, UNITS, between, counted, plain, points, unit_of
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import RETRY, Answer, Step, few_runs, may_be_luck
+from mlflow_l3d.report.text import RETRY, Answer, Step, changed_predictions, few_runs, may_be_luck
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
