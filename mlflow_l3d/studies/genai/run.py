@@ -27,8 +27,8 @@ from mlflow_l3d.studies.shown import progress_bar, shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.earlier.judgements import write_assessment
 from mlflow_l3d.tracking.earlier.reader import parent_run
-from mlflow_l3d.tracking.evaluating import write_assessment
 from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.parent import current_experiment_id
 

@@ -24,7 +24,8 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.children import found
 from mlflow_l3d.tracking.connection import Client, connect
-from mlflow_l3d.tracking.judged import Judged, is_evaluation, read_judged
+from mlflow_l3d.tracking.earlier.evaluations import is_evaluation, read_judged
+from mlflow_l3d.tracking.earlier.judgements import Judged
 from mlflow_l3d.tracking.pages import link_of, runs_page
 
 Runs: TypeAlias = str | Sequence[str]

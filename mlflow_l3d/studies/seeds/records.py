@@ -17,8 +17,8 @@ from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, 
 from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.earlier.predictions import read_rows
 from mlflow_l3d.tracking.recorder import RunRecorder
+from mlflow_l3d.tracking.records import read_rows
 
 
 def recorded_cells(recorder: RunRecorder[Any], cells: Iterable[Cell]) -> tuple[pd.DataFrame, pd.DataFrame | None]:
