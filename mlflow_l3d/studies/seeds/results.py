@@ -19,7 +19,8 @@ from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tas
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.parameters import SEEDS
 from mlflow_l3d.studies.seeds.records import recorded_study, write_scores
-from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document
+from mlflow_l3d.studies.seeds.report.over_tasks import over_tasks_document
+from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run

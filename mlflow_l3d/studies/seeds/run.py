@@ -22,9 +22,8 @@ from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.parameters import RepeatsOptions, SeedsOptions
 from mlflow_l3d.studies.seeds.records import finishing, recorded_cells, recorded_study, write_scores
-from mlflow_l3d.studies.seeds.report import cite
-from mlflow_l3d.studies.seeds.report.page import seeds_document
-from mlflow_l3d.studies.seeds.report.tables import seed_frame
+from mlflow_l3d.studies.seeds.report.page import seed_frame, seeds_document
+from mlflow_l3d.studies.seeds.report.words import citation
 from mlflow_l3d.studies.seeds.request import RepeatsRequest, SeedsRequest, specify_seeds
 from mlflow_l3d.studies.self_test import SelfTest
 from mlflow_l3d.studies.shown import built_once, under_way
@@ -57,7 +56,7 @@ class SeedsRun(CellStudyResult[SeedsRequest]):
 
     def cited(self) -> str:
         """Return what a paper says of it: a sentence, a LaTeX table and the literature."""
-        return "\n\n".join(text for _, text in cite.parts(self.study, self.about.source))
+        return "\n\n".join(text for _, text in citation(self.study, self.about.source))
 
     @built_once
     def report(self) -> Document:

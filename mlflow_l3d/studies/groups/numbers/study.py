@@ -24,7 +24,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.groups.numbers.grouping import Grouping, short_names
 from mlflow_l3d.studies.groups.numbers.settings import JOINED, SettingsStudy, settings_study, varying_settings
 from mlflow_l3d.studies.groups.numbers.units import averaged, hidden_settings, known_seeds, seed_axes, systems
-from mlflow_l3d.studies.seeds.numbers.spread import metric_spread
+from mlflow_l3d.studies.seeds.numbers.scores import metric_spread
 
 MOST_GROUPS: Final = 30
 """Of more groups each is compared with the best one alone."""
