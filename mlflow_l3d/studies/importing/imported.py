@@ -29,7 +29,7 @@ from mlflow_l3d.studies.groups.scores import bounded
 from mlflow_l3d.studies.importing.formats import FORMATS
 from mlflow_l3d.studies.importing.recorded import RecordedRun
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
-from mlflow_l3d.studies.seeds.records import write_runs, write_scores
+from mlflow_l3d.studies.seeds.results import write_runs, write_scores
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.records import CellRecord

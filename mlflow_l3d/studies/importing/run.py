@@ -24,9 +24,8 @@ from mlflow_l3d.studies.importing.imported import Import, grouped_runs, write_st
 from mlflow_l3d.studies.investigation.evaluate import rewritten
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
-from mlflow_l3d.studies.seeds.records import finishing, recorded_study
 from mlflow_l3d.studies.seeds.report.page import seeds_document
-from mlflow_l3d.studies.seeds.results import read_parent
+from mlflow_l3d.studies.seeds.results import finishing, read_parent, recorded_study
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress, under_way
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
