@@ -17,10 +17,10 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import About, heading
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
+from mlflow_l3d.studies.groups.numbers import GroupsStudy, groups_study
 from mlflow_l3d.studies.groups.numbers.grouping import chosen_runs, group_runs
-from mlflow_l3d.studies.groups.numbers.study import GroupsStudy, groups_study
 from mlflow_l3d.studies.groups.predictions import agreement_in_groups, matched_predictions
-from mlflow_l3d.studies.groups.report.page import groups_document
+from mlflow_l3d.studies.groups.report import groups_document
 from mlflow_l3d.studies.groups.scores import read_scores
 from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress, under_way
@@ -58,7 +58,7 @@ class GroupsEvaluation(OnOneScreen):
 
     @property
     def groups(self) -> pd.DataFrame:
-        """One row per group, best mean first; see :class:`~mlflow_l3d.studies.groups.numbers.study.GroupsStudy`."""
+        """One row per group, best mean first; see :class:`~mlflow_l3d.studies.groups.numbers.GroupsStudy`."""
         return self.study.groups
 
     def to_frame(self, *, full: bool = False) -> pd.DataFrame:

@@ -20,9 +20,9 @@ from mlflow_l3d.metrics.known import typed_name
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.about import class_words
+from mlflow_l3d.studies.groups.numbers import GroupsStudy, groups_study
 from mlflow_l3d.studies.groups.numbers.grouping import AUTO, NONE, Grouping, group_runs, params_of
 from mlflow_l3d.studies.groups.numbers.settings import varying_settings
-from mlflow_l3d.studies.groups.numbers.study import GroupsStudy, groups_study
 from mlflow_l3d.studies.groups.predictions import agreement_in_groups
 from mlflow_l3d.studies.groups.run import write_groups
 from mlflow_l3d.studies.groups.scores import bounded

@@ -16,8 +16,8 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import About, heading, version_words
 from mlflow_l3d.studies.base import ProjectRun, Study, say
 from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
-from mlflow_l3d.studies.groups.report.page import groups_document
+from mlflow_l3d.studies.groups.numbers import GroupsStudy
+from mlflow_l3d.studies.groups.report import groups_document
 from mlflow_l3d.studies.importing.checking import checked, chosen, read_runs
 from mlflow_l3d.studies.importing.formats import tool_of
 from mlflow_l3d.studies.importing.imported import Import, grouped_runs, write_study
