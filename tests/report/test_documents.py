@@ -34,7 +34,7 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import WIDTH, marked
-from mlflow_l3d.studies.comparison.report.page import comparison_document
+from mlflow_l3d.studies.comparison.report import comparison_document
 from mlflow_l3d.studies.comparison.report.words import ComparedParent
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult
