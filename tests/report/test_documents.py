@@ -41,8 +41,8 @@ from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult
 from mlflow_l3d.studies.search.report import search_report
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks
+from mlflow_l3d.studies.seeds.report import seeds_document
 from mlflow_l3d.studies.seeds.report.over_tasks import over_tasks_document
-from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 from mlflow_l3d.studies.sweep.report.page import sweep_document

@@ -26,8 +26,8 @@ from mlflow_l3d.studies.groups.numbers.settings import varying_settings
 from mlflow_l3d.studies.groups.predictions import agreement_in_groups
 from mlflow_l3d.studies.groups.run import write_groups
 from mlflow_l3d.studies.groups.scores import bounded
+from mlflow_l3d.studies.importing import RecordedRun
 from mlflow_l3d.studies.importing.formats import FORMATS
-from mlflow_l3d.studies.importing.recorded import RecordedRun
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.results import write_runs, write_scores
 from mlflow_l3d.tracking import names

@@ -24,7 +24,7 @@ from mlflow_l3d.studies.importing.imported import Import, grouped_runs, write_st
 from mlflow_l3d.studies.investigation.evaluate import rewritten
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
-from mlflow_l3d.studies.seeds.report.page import seeds_document
+from mlflow_l3d.studies.seeds.report import seeds_document
 from mlflow_l3d.studies.seeds.results import finishing, read_parent, recorded_study
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress, under_way
 from mlflow_l3d.tracking import names

@@ -21,8 +21,8 @@ from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.seeds.parameters import SEEDS
+from mlflow_l3d.studies.seeds.report import seeds_document
 from mlflow_l3d.studies.seeds.report.over_tasks import over_tasks_document
-from mlflow_l3d.studies.seeds.report.page import seeds_document
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run

@@ -22,7 +22,7 @@ from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.parameters import RepeatsOptions, SeedsOptions
-from mlflow_l3d.studies.seeds.report.page import seed_frame, seeds_document
+from mlflow_l3d.studies.seeds.report import seed_frame, seeds_document
 from mlflow_l3d.studies.seeds.report.words import citation
 from mlflow_l3d.studies.seeds.request import RepeatsRequest, SeedsRequest, specify_seeds
 from mlflow_l3d.studies.seeds.results import finishing, recorded_study, write_scores

@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.importing import RecordedRun, flat
 from mlflow_l3d.studies.importing.checking import _scored, read_runs, with_kinds
 from mlflow_l3d.studies.importing.formats import FORMATS, apps, csv_file, tool_of
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 from mlflow_l3d.studies.seeds.report.words import study_answers
 

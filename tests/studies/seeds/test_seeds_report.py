@@ -22,6 +22,7 @@ from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks, study_rows
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 from mlflow_l3d.studies.seeds.parameters import SEEDS as PARAMETERS
+from mlflow_l3d.studies.seeds.report import metric_table, pair_table, seed_table, seeds_document
 from mlflow_l3d.studies.seeds.report.over_tasks import (
     better_sentences,
     over_answers,
@@ -32,7 +33,6 @@ from mlflow_l3d.studies.seeds.report.over_tasks import (
     seed_heatmap,
     tasks_table,
 )
-from mlflow_l3d.studies.seeds.report.page import metric_table, pair_table, seed_table, seeds_document
 from mlflow_l3d.studies.seeds.report.words import (
     citation,
     headline,

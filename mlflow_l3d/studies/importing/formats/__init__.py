@@ -1,4 +1,4 @@
-"""Readers of what other tools write; each returns :class:`~mlflow_l3d.studies.importing.recorded.RecordedRun`."""
+"""Readers of what other tools write; each returns :class:`~mlflow_l3d.studies.importing.RecordedRun`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.importing import RecordedRun
 from mlflow_l3d.studies.importing.formats import apps, csv_file, lm_eval
-from mlflow_l3d.studies.importing.recorded import RecordedRun
 
 
 @dataclass(frozen=True, slots=True)

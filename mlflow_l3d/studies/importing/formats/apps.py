@@ -11,7 +11,7 @@ from typing import Any
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import public_name
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_each, read_json
+from mlflow_l3d.studies.importing import RecordedRun, flat, graded, read_each, read_json
 
 
 def read_inspect(path: Path, _columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun | L3DError]:

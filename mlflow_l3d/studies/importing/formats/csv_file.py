@@ -18,7 +18,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import sounds_like_metric
 from mlflow_l3d.parameters.values import check_names, pairs, public_name
 from mlflow_l3d.studies.groups.numbers.grouping import is_seed
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, read_json, texts
+from mlflow_l3d.studies.importing import RecordedRun, flat, read_json, texts
 from mlflow_l3d.tasks.answers import Classes, labels_of, plain_number, text_of
 from mlflow_l3d.tasks.table import read_columns, roles_of
 

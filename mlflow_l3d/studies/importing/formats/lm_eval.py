@@ -15,7 +15,7 @@ import pandas as pd
 from mlflow_l3d.analysis.intervals import known
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import pairs, public_name
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_json
+from mlflow_l3d.studies.importing import RecordedRun, flat, graded, read_json
 
 LOG_SAMPLES: Final = "Use lm_eval --log_samples and name the folder of samples_*.jsonl, or write a CSV: seed,acc."
 _DATE: Final = -len("2026-11-23T03-12-47.657677.jsonl")

@@ -32,7 +32,7 @@ from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, table_7, task_rows
 from mlflow_l3d.studies.seeds.numbers.scores import BetterSeed, normalised
-from mlflow_l3d.studies.seeds.report.page import NOTE, SOURCES
+from mlflow_l3d.studies.seeds.report import NOTE, SOURCES
 from mlflow_l3d.studies.seeds.report.words import investigate_command
 
 _COLUMNS: Final = {
