@@ -17,8 +17,8 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import entry_point, say
 from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.genai import specify
 from mlflow_l3d.studies.genai.contents import own_functions
-from mlflow_l3d.studies.genai.request import specify
 from mlflow_l3d.studies.genai.results import GenaiInvestigation, concluded
 from mlflow_l3d.studies.genai.work import Work
 from mlflow_l3d.studies.judged.results import finish_judged

@@ -54,7 +54,7 @@ class GroupsStudy:
         values counts: runs that share it are averaged), ``mean`` and ``std`` with their 95 % intervals (nan if seeds
         are crossed; of std if runs are averaged), ``lowest``, ``highest``, ``luck`` (two of its runs lie further apart
         one time in twenty), ``verdict`` (of the best against it) and ``runs_needed`` (that settle this with 80 % if the
-        difference is the one found). :mod:`mlflow_l3d.studies.groups.predictions` adds columns.
+        difference is the one found). :func:`mlflow_l3d.studies.groups.run.with_agreement` adds columns.
     pairs
         One row per pair of groups with three independent runs or more, the better mean first: ``difference`` with its
         interval, ``p`` and ``p_holm`` (for all pairs), ``shared`` (seeds that both have, which are paired),
