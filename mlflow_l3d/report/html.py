@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from jinja2 import Environment
 
-
 TERMS: Final = MappingProxyType(
     {
         "std": "Standard deviation: the typical distance of one run from the mean. About two runs in three lie within "
@@ -59,6 +58,10 @@ TERMS: Final = MappingProxyType(
     }
 )
 """Term -> what it means, in one or two sentences."""
+MOST_EXAMPLES: Final = 40
+"""Examples on a page."""
+_CLASSES: Final = 8
+"""Classes that have a colour of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +127,6 @@ def environment() -> Environment:
     )
     templates.filters.update(minus=minus, prose=prose, name=_name, command=_command, plain=_plain)
     return templates
-
-
-MOST_EXAMPLES: Final = 40
-"""Examples on a page."""
-_CLASSES: Final = 8
-"""Classes that have a colour of their own."""
 
 
 def fragile_examples(

@@ -22,6 +22,19 @@ from mlflow_l3d.report.numbers import shorten
 from mlflow_l3d.report.table import Part, Table, document
 from mlflow_l3d.report.text import Answer, Step, marked, wrap
 
+_HEIGHTS: Final = "▁▂▃▄▅▆▇█"
+_BINS: Final = 24
+_ENTITIES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", "[": "&#91;", "@": "@&#8203;", "#": "#&#8203;"})
+_COLOURS: Final = {"better": "#1a7f37", "equivalent": "#1a7f37", "worse": "#b34700", "undecided": "#59626d"}
+_LETTER: Final = 6.6
+"""Width of a letter of a badge, in pixels."""
+_BADGE: Final = Markup(
+    '<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{0}: {1}" width="{4}" height="20">'
+    '<title>{0}: {1}</title><rect width="{4}" height="20" fill="{5}"/><rect width="{6}" height="20" fill="#3d444d"/>'
+    '<g fill="#ffffff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
+    '<text x="6" y="14" textLength="{2}">{0}</text><text x="{7}" y="14" textLength="{3}">{1}</text></g></svg>\n'
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
@@ -179,20 +192,6 @@ class Document:
         (folder / name).write_text(self.to_html(), encoding="utf-8")
         for picture in self.pictures:
             (folder / f"{picture.name}.svg").write_text(f"{as_file(picture.html)}\n", encoding="utf-8")
-
-
-_HEIGHTS: Final = "▁▂▃▄▅▆▇█"
-_BINS: Final = 24
-_ENTITIES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", "[": "&#91;", "@": "@&#8203;", "#": "#&#8203;"})
-_COLOURS: Final = {"better": "#1a7f37", "equivalent": "#1a7f37", "worse": "#b34700", "undecided": "#59626d"}
-_LETTER: Final = 6.6
-"""Width of a letter of a badge, in pixels."""
-_BADGE: Final = Markup(
-    '<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{0}: {1}" width="{4}" height="20">'
-    '<title>{0}: {1}</title><rect width="{4}" height="20" fill="{5}"/><rect width="{6}" height="20" fill="#3d444d"/>'
-    '<g fill="#ffffff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
-    '<text x="6" y="14" textLength="{2}">{0}</text><text x="{7}" y="14" textLength="{3}">{1}</text></g></svg>\n'
-)
 
 
 def comment_markdown(document: Document, rows: Sequence[Mapping[str, str]], footer: str) -> str:

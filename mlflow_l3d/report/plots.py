@@ -25,6 +25,13 @@ _HEIGHT: Final = 150
 """Room for the highest stack, in pixels."""
 _LETTER: Final = 2.1
 """Width of a letter in per cent of a narrow screen."""
+_LEFT: Final = 14.0
+_WIDTH: Final = 82.0
+_BOTTOM: Final = 110.0
+"""Places of the first and of the last dot in per cent, and of the lowest in pixels; the highest is 100 above."""
+_PATH: Final = Markup(
+    '<svg class="path" role="img" aria-label="{}" viewBox="0 0 100 80" preserveAspectRatio="none">{}</svg>'
+)
 
 
 def score_strip(
@@ -170,15 +177,6 @@ def _levels(scores: FloatArray, sides: Sequence[tuple[float, float]]) -> list[in
         levels[at] = next((level for level, taken in enumerate(ends) if taken <= start), len(ends))
         ends[levels[at] : levels[at] + 1] = [end]
     return levels
-
-
-_LEFT: Final = 14.0
-_WIDTH: Final = 82.0
-_BOTTOM: Final = 110.0
-"""Places of the first and of the last dot in per cent, and of the lowest in pixels; the highest is 100 above."""
-_PATH: Final = Markup(
-    '<svg class="path" role="img" aria-label="{}" viewBox="0 0 100 80" preserveAspectRatio="none">{}</svg>'
-)
 
 
 def scatter(

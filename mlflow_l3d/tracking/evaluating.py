@@ -42,6 +42,11 @@ _SETTINGS: Final = {
 }
 _NO_TRIAL: Final = "MLFLOW_GENAI_EVAL_SKIP_TRACE_VALIDATION"
 """Without it MLflow calls the app once more, with the first row, to see whether it makes traces; ours always does."""
+_PROMPT: Final = "prompts:/"
+_LOADS: Final = ("load_prompt", "get_prompt_version", "get_prompt_version_by_alias", "search_prompt_versions")
+"""Methods of MLflow's client that every way to load a prompt calls."""
+_CONTENT: Final = ("template", "is_text_prompt", "variables", "model_config", "response_format")
+_active: ContextVar[App | None] = ContextVar("active", default=None)
 
 
 @contextmanager
@@ -158,13 +163,6 @@ def _evaluating(workers: int | None) -> Iterator[dict[str, set[str]]]:
             if hasattr(place, name):
                 changes.enter_context(patch.object(place, name, new))
         yield loaded
-
-
-_PROMPT: Final = "prompts:/"
-_LOADS: Final = ("load_prompt", "get_prompt_version", "get_prompt_version_by_alias", "search_prompt_versions")
-"""Methods of MLflow's client that every way to load a prompt calls."""
-_CONTENT: Final = ("template", "is_text_prompt", "variables", "model_config", "response_format")
-_active: ContextVar[App | None] = ContextVar("active", default=None)
 
 
 class App:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mlflow_l3d.cells.cell import Cell, Logged, Outcome
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, logger
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import error_line, public_path, public_uri
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
+_ANSWERS: Final = ("example_id", "label", "prediction")
+_ROWS: Final = 1 << 16
 _PATH = re.compile(r'File "([^"]+)"')
 
 
@@ -185,11 +184,6 @@ def without_private_paths(traceback: str) -> str:
     return public_path(public_uri(_PATH.sub(shorten, traceback)))
 
 
-_logger = logging.getLogger("mlflow_l3d")
-_ANSWERS: Final = ("example_id", "label", "prediction")
-_ROWS: Final = 1 << 16
-
-
 class UnreadableError(L3DError, ValueError):
     """A file that a run holds is damaged."""
 
@@ -232,7 +226,7 @@ def warn_of_missing(present: Mapping[str, bool]) -> None:
     if 0 < len(lost) < len(present):
         first, more = ", ".join(lost[:3]), ", ..." * (len(lost) > 3)
         text = "%d of %d finished cells have no %s (%s%s), and no part in consistency. Delete them to train them again."
-        _logger.warning(text, len(lost), len(present), names.PREDICTIONS, first, more)
+        logger.warning(text, len(lost), len(present), names.PREDICTIONS, first, more)
 
 
 def has_reference(schema: pa.Schema) -> bool:

@@ -19,8 +19,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.values import check_names
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import heading
+from mlflow_l3d.studies.about import origin
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.comparison.parameters import COMPARE, CompareOptions
 from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, requests
@@ -34,7 +33,6 @@ from mlflow_l3d.studies.sweep.results import choices_among
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
-from mlflow_l3d.tracking.pages import runs_page
 
 _Matched = tuple[Metric, Mapping[str, Mapping[str, Parent]]]
 
@@ -187,8 +185,7 @@ def compare_parents(client: Client, parents: _Matched, arguments: Arguments, run
     importances = pd.concat(of_differences, ignore_index=True)
     typed = {name: text for name, text in arguments.texts.items() if text != COMPARE[name].default}
     typed["runs"] = ",".join(parent.run_id for parent in compared)
-    address = runs_page(client, str(client.get_run(run_id).info.experiment_id))
-    source = Source(run_id=run_id, address=address, given=typed, date=heading(run_id)["date"][:10])
+    source = origin(client, str(client.get_run(run_id).info.experiment_id), run_id, given=typed)
     return ComparedRuns(run_id, tuple(compared), comparison, _scores(tasks), importances, tuple(checks), source)
 
 

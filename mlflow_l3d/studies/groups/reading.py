@@ -29,6 +29,8 @@ from mlflow_l3d.tasks.table import roles_of
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.existing import ExistingRuns, histories, read_table
 
+_FILES: Final = ("predictions.parquet", "predictions.csv")
+
 
 @dataclass(frozen=True, slots=True)
 class Scored:
@@ -178,13 +180,10 @@ def _in_fractions(scores: FloatArray, metric: Metric, run_ids: pd.Series) -> Flo
     return scores
 
 
-_FILES: Final = ("predictions.parquet", "predictions.csv")
-
-
 def matched_predictions(
     client: Client, groups: Mapping[str, pd.DataFrame], notes: list[str]
 ) -> Iterator[tuple[str, Kind, pd.DataFrame]]:
-    """Yield the predictions of each group, as :func:`~mlflow_l3d.studies.groups.run.with_agreement` has them; add notes.
+    """Yield the predictions of each group for :func:`~mlflow_l3d.studies.groups.run.with_agreement`, and add notes.
 
     Parameters
     ----------

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import ChildWriter, condition, forget_lost_run, own_metrics, search
+from mlflow_l3d.tracking.children import ChildWriter, Parent, condition, forget_lost_run, own_metrics, search
 from mlflow_l3d.tracking.connection import file_of, is_outage
-from mlflow_l3d.tracking.parent import end_early, source_tags
+from mlflow_l3d.tracking.parent import end_early
 from mlflow_l3d.tracking.records import CellRecord, read_rows
 from mlflow_l3d.tracking.spool import Spool, cells_in
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from mlflow_l3d.cells.cell import Cell
     from mlflow_l3d.tracking.recorder import RunRecorder
-
 
 _PAUSE: Final = 10.0
 """Seconds between two looks, and at least so many times as long as a look takes: looks take 1 % of the time at most."""
@@ -159,8 +158,7 @@ def _upload(recorder: RunRecorder[Any], folder: Path, on_server: Container[str])
     [*_, parent] = [None, *search(client, [experiment_id], theirs)]
     if parent is None:
         return False
-    shared = work.context_key, work.shared_params, source_tags(parent)
-    writer = ChildWriter(client, experiment_id, parent.info.run_id, *shared)
+    writer = ChildWriter(client, Parent.of(parent), work.context_key, work.shared_params)
     for key in spool:
         is_finished = key not in on_server and spool.has(key) and spool.record(key).status == "FINISHED"
         if is_finished and recorder.claims.take(key, alone=True):

@@ -31,6 +31,7 @@ _OF_EXAMPLES: Final = "id|gold|target|answer|output|response|reference|truth|y_?
 _SETTING: Final = re.compile(r"(?i).*(seed|rate|decay|lr|dropout|temperature|momentum|alpha|beta).*")
 """Names of settings, also of those with decimals."""
 Runs = list[tuple[dict[str, str], pd.DataFrame]]
+_NOT_SCORES: Final = ("runtime", "samples", "samples_per_second", "steps_per_second", "model_preparation_time")
 
 
 def read(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:
@@ -189,9 +190,6 @@ def _run(path: Path, settings: Mapping[str, str], rows: pd.DataFrame) -> Recorde
         labels=texts(labels_of(value or None for value in rows["label"])),
         predictions=texts([value or None for value in rows["prediction"]]),
     )
-
-
-_NOT_SCORES: Final = ("runtime", "samples", "samples_per_second", "steps_per_second", "model_preparation_time")
 
 
 def read_trainer(path: Path, columns: Mapping[str, str], metric: str = "auto") -> list[RecordedRun]:

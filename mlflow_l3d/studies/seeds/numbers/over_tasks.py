@@ -21,6 +21,15 @@ from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.studies.seeds.numbers.scores import BetterSeed, better_seed
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
+TABLE_7: Final = {
+    "P": ("precision", "precision_std"),
+    "R": ("recall", "recall_std"),
+    "F1": ("f1", "f1_std"),
+    "score": ("metric_mean", "var"),
+    "CON": ("con", "con_std"),
+    "CCON": ("ccon", "ccon_std"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ModelOverTasks:
@@ -202,16 +211,6 @@ def task_rows(models: Sequence[ModelOverTasks]) -> list[dict[Any, Any]]:
             rows.append({**row, "name": name, "metric": metric, "around": around, "size": size})
     rows = [row for row in rows if not math.isnan(row["var"])]
     return sorted(rows, key=lambda row: (not row["metric"].percent, -row["var"]))
-
-
-TABLE_7: Final = {
-    "P": ("precision", "precision_std"),
-    "R": ("recall", "recall_std"),
-    "F1": ("f1", "f1_std"),
-    "score": ("metric_mean", "var"),
-    "CON": ("con", "con_std"),
-    "CCON": ("ccon", "ccon_std"),
-}
 
 
 def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:

@@ -15,6 +15,8 @@ from mlflow_l3d.analysis.importance.tables import known_std, std_interval, usabl
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, jackknife_variance, known, t_quantile, with_interval
 from mlflow_l3d.metrics.base import Metric
 
+MOST_ORDERS: Final = 20_000
+
 
 @dataclass(frozen=True)
 class MetricSpread:
@@ -101,9 +103,6 @@ def mean_interval(scores: FloatArray, level: float = LEVEL) -> tuple[float, floa
         return math.nan, math.nan
     half = t_quantile(count - 1, level) * spread / math.sqrt(count)
     return float(scores.mean()) - half, float(scores.mean()) + half
-
-
-MOST_ORDERS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,11 @@ PAIR_NOTE: Final = (
     "are rough."
 )
 
+SOURCES: Final = (
+    "Zhou, Savova, Wang 2025: Assessing the Macro and Micro Effects of Random Seeds on Fine-Tuning Large Language "
+    "Models."
+)
+
 
 def in_unit(study: SeedsStudy, text: str) -> str:
     """Return a text about seeds as one about runs, if these differ in more than a seed."""
@@ -137,12 +142,6 @@ def seed_frame(study: SeedsStudy) -> pd.DataFrame:
     for name, spread in study.spreads.items():
         frame = unit_of(spread.metric).heads(frame, {name: name}, {})
     return POINTS.heads(frame, {name: f"{NAMES[name]} with the others" for name in NAMES}, {})
-
-
-SOURCES: Final = (
-    "Zhou, Savova, Wang 2025: Assessing the Macro and Micro Effects of Random Seeds on Fine-Tuning Large Language "
-    "Models."
-)
 
 
 def seeds_document(
