@@ -128,8 +128,7 @@ def joined(runs: Sequence[RunJudgements]) -> Judged:
     factors = [name for name in every if name not in ("answer", "row", "tagged", "time", "failed")]
     factors = [name for name in factors if every[name].nunique() > 1]
     every = every.sort_values(["tagged", "time", "answer"], kind="stable")
-    of_row = every.groupby(["row", *factors], sort=False, dropna=False)
-    counted = of_row.cumcount()
+    counted = every.groupby(["row", *factors], sort=False, dropna=False).cumcount()
     whole = every["tagged"].notna() & ~every.duplicated(["row", *factors, "tagged"], keep=False)
     is_tagged = whole.groupby([every[name] for name in ("row", *factors)], dropna=False).transform("all")
     every["repeat"] = counted.where(~is_tagged, every["tagged"].fillna(0)).astype(int)

@@ -121,8 +121,7 @@ def groups_study(run_ids: pd.Series, scores: FloatArray, grouping: Grouping, met
     """
     group, numbers = pd.Series(grouping.group), range(len(scores))
     seeds = grouping.known_seeds
-    labels = group.map(dict(enumerate(grouping.names)))
-    runs = pd.DataFrame({"run_id": run_ids, "group": labels, "score": scores})
+    runs = pd.DataFrame({"run_id": run_ids, "group": group.map(dict(enumerate(grouping.names))), "score": scores})
     runs["repeated"] = pd.concat([group, seeds], axis=1).duplicated() & bool(len(seeds.columns))
     runs["seeds"] = [", ".join(row) for row in grouping.seed_values.to_numpy()]
     axes = seed_axes(group, seeds)

@@ -145,8 +145,7 @@ def _example(row: Mapping[str, Any]) -> str:
 def _expected(row: Mapping[str, Any]) -> str:
     """Return the text that the first assertion expects; `pass` if it expects no text."""
     asserted = (row.get("testCase") or {}).get("assert") or []
-    value = next((each.get("value") for each in asserted if isinstance(each.get("value"), str)), None)
-    return value or "pass"
+    return next((each.get("value") for each in asserted if isinstance(each.get("value"), str)), None) or "pass"
 
 
 def read_tau_bench(path: Path, _columns: Mapping[str, str], _metric: str = "auto") -> list[RecordedRun | L3DError]:

@@ -86,8 +86,7 @@ def _with_samples(
             own_names[with_numbers[0]] = usual
     scores = {own_names.get(name, name): mean for name, mean in means.items()}
     # Of mcc or f1 the tool has one number for all samples.
-    whole = {name: _number(results.get(name)) for name in metrics if name not in means}
-    scores |= known(whole)
+    scores |= known({name: _number(results.get(name)) for name in metrics if name not in means})
     if not scores:
         raise L3DError(f"{run.source}: no metric has a number for each sample, or for all ({', '.join(metrics)}).")
     run, targets, likely = replace(run, scores=scores), samples["target"], None
