@@ -78,10 +78,7 @@ class FilesEvaluation(OnOneScreen):
         """Return the result as people read it."""
         left_out = len(self.problems)
         advice = f"; {left_out} left out, see above: the same command after the fix writes only these" * bool(left_out)
-        lines = [
-            f"{self.written} runs written, {self.skipped} there before{advice}",
-            f"MLflow run {self.run_id}; report.html is among its artifacts",
-        ]
+        lines = [f"{self.written} runs written, {self.skipped} there before{advice}", *self.about.source.lines]
         if isinstance(self.study, GroupsStudy):
             counts = dict.fromkeys(("found", "used"), len(self.study.runs))
             return groups_document(self.study, counts, self.examples, **vars(self.about), lines=lines)
