@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from mlflow_l3d.tracking.records import RunRecord
     from mlflow_l3d.tracking.spool import Spool
 
-_SOURCE_TAGS: Final = ("mlflow.user", "mlflow.source.name", "mlflow.source.type", "mlflow.source.git.commit")
+_SOURCE_TAGS: Final[tuple[str, ...]] = (
+    "mlflow.user",
+    "mlflow.source.name",
+    "mlflow.source.type",
+    "mlflow.source.git.commit",
+)
 _RUNS_A_PAGE = 500  # a run takes tens of kilobytes of memory; each page is sorted anew by the server
 
 

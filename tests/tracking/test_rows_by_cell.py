@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mlflow_l3d.tracking.records import rows_by_cell
+from mlflow_l3d.tracking.earlier.predictions import rows_by_cell
 
 
 def test_row_groups_are_read_when_their_cells_are_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

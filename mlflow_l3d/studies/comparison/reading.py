@@ -27,8 +27,8 @@ from mlflow_l3d.studies.importing.imported import recorded_grouping
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
+from mlflow_l3d.tracking.earlier.predictions import rows_by_cell
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact, fetch_frame, read_investigation, read_predictions
-from mlflow_l3d.tracking.records import rows_by_cell
 
 if TYPE_CHECKING:
     import pyarrow as pa

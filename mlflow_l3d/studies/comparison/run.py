@@ -19,7 +19,6 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.values import check_names
-from mlflow_l3d.studies.about import origin
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.comparison.parameters import COMPARE, CompareOptions
 from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, requests
@@ -33,6 +32,7 @@ from mlflow_l3d.studies.sweep.results import choices_among
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
+from mlflow_l3d.tracking.pages import origin
 
 _Matched = tuple[Metric, Mapping[str, Mapping[str, Parent]]]
 

@@ -13,7 +13,6 @@ import pandas as pd
 from mlflow_l3d.analysis.judged.judges import unstable_rows
 from mlflow_l3d.approaches.functions.versions import OwnChanges
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.about import origin
 from mlflow_l3d.studies.base import entry_point, say
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.genai import specify
@@ -28,6 +27,7 @@ from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
 from mlflow_l3d.tracking.earlier.judgements import write_assessment
 from mlflow_l3d.tracking.earlier.reader import parent_run
+from mlflow_l3d.tracking.pages import origin
 from mlflow_l3d.tracking.parent import current_experiment_id
 
 

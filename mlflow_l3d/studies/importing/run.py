@@ -12,7 +12,7 @@ from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import pairs
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.studies.about import About, heading, origin, version_words
+from mlflow_l3d.studies.about import About, heading, version_words
 from mlflow_l3d.studies.base import ProjectRun, Study, say
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.groups.numbers import GroupsStudy
@@ -31,6 +31,7 @@ from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.reader import fetch_document, known_document
 from mlflow_l3d.tracking.opening import open_recorder
+from mlflow_l3d.tracking.pages import origin
 from mlflow_l3d.tracking.parent import current_experiment_id, log_metrics
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import CellRecord

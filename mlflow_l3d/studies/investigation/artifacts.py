@@ -18,7 +18,7 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.files import save_report, write_json, write_tables
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.records import read_rows
+from mlflow_l3d.tracking.earlier.predictions import read_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

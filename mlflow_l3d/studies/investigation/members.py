@@ -21,7 +21,7 @@ from mlflow_l3d.designs import Design
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import pseudo_values, registered
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.records import has_reference
+from mlflow_l3d.tracking.earlier.predictions import has_reference
 
 if TYPE_CHECKING:
     import pyarrow as pa

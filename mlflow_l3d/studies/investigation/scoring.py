@@ -25,7 +25,7 @@ from mlflow_l3d.metrics.known import score as score_of
 from mlflow_l3d.studies.investigation.members import Form, MemberRows, chosen_by_other, drawn_factors, run_predictions
 from mlflow_l3d.studies.investigation.remedies import foresee
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.records import has_reference, test_rows, warn_of_missing
+from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows, warn_of_missing
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,6 @@ import pandas as pd
 from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named, split_direction
-from mlflow_l3d.studies.about import origin
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.judged.numbers import adjusted, pair_of, score_scorer, without_verdict
 from mlflow_l3d.studies.judged.results import JudgedComparison, JudgedEvaluation, finish_judged
@@ -25,7 +24,7 @@ from mlflow_l3d.tracking.children import found
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.evaluations import is_evaluation, read_judged
 from mlflow_l3d.tracking.earlier.judgements import Judged
-from mlflow_l3d.tracking.pages import link_of
+from mlflow_l3d.tracking.pages import link_of, origin
 
 Runs: TypeAlias = str | Sequence[str]
 """The evaluation runs of a system."""

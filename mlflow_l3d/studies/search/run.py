@@ -37,11 +37,12 @@ from mlflow_l3d.studies.self_test import tested
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, progress_bar
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.earlier.predictions import read_rows
 from mlflow_l3d.tracking.earlier.reader import fetch_artifact
 from mlflow_l3d.tracking.opening import open_recorder
 from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
-from mlflow_l3d.tracking.records import TrialRecord, read_rows
+from mlflow_l3d.tracking.records import TrialRecord
 
 
 @dataclass(frozen=True, repr=False)

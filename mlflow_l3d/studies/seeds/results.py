@@ -28,10 +28,10 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import Client, Run, connect
 from mlflow_l3d.tracking.earlier.past import own_parameter
+from mlflow_l3d.tracking.earlier.predictions import warn_of_missing
 from mlflow_l3d.tracking.earlier.reader import known_document, read_investigation, read_predictions
 from mlflow_l3d.tracking.parent import log_metrics, set_tags
 from mlflow_l3d.tracking.recorder import RunRecorder
-from mlflow_l3d.tracking.records import warn_of_missing
 
 
 @dataclass(frozen=True, repr=False)

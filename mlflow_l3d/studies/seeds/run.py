@@ -30,9 +30,9 @@ from mlflow_l3d.studies.self_test import SelfTest
 from mlflow_l3d.studies.shown import built_once, under_way
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.earlier.predictions import read_rows
 from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.recorder import RunRecorder
-from mlflow_l3d.tracking.records import read_rows
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import ChildWriter, Parent, condition, forget_lost_run, own_metrics, search
 from mlflow_l3d.tracking.connection import file_of, is_outage
+from mlflow_l3d.tracking.earlier.predictions import read_rows
 from mlflow_l3d.tracking.parent import end_early
-from mlflow_l3d.tracking.records import CellRecord, read_rows
+from mlflow_l3d.tracking.records import CellRecord
 from mlflow_l3d.tracking.spool import Spool, cells_in
 
 if TYPE_CHECKING:

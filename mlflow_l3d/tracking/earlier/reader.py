@@ -17,7 +17,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import batches, children_of, found, own_metrics, runs_named, search, whole_id
 from mlflow_l3d.tracking.connection import error_line, file_of
-from mlflow_l3d.tracking.records import read_rows, rows_by_cell, undamaged
+from mlflow_l3d.tracking.earlier.predictions import read_rows, rows_by_cell, undamaged
 
 if TYPE_CHECKING:
     import pyarrow as pa
