@@ -16,12 +16,12 @@ import pandas as pd
 from _common import machine, table
 
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.studies.groups.numbers import groups_study
 from mlflow_l3d.studies.groups.numbers.grouping import Grouping
-from mlflow_l3d.studies.groups.numbers.study import groups_study
 
 SIZES = ((2,) * 5, (3,) * 5, (5,) * 5, (10,) * 5, (30,) * 5, (2, 3, 5, 10, 30), (3, 6, 6, 12, 12))
 SCORES = ("normal", "gamma, skewness 0.8", "exponential, skewness 2")
-NEVER = mock.patch("mlflow_l3d.studies.groups.numbers.study.runs_to_settle", return_value=math.inf)
+NEVER = mock.patch("mlflow_l3d.studies.groups.numbers.runs_to_settle", return_value=math.inf)
 
 
 def main() -> None:

@@ -109,7 +109,7 @@ def main() -> None:
         from mlflow_l3d.studies.judged.numbers import score_scorer
         from mlflow_l3d.studies.judged.run import evaluate_judged
         from mlflow_l3d.tracking.connection import connect
-        from mlflow_l3d.tracking.judged import read_judged
+        from mlflow_l3d.tracking.earlier.evaluations import read_judged
 
         os.chdir(folder)
         for inputs, question in (("short", "QUESTION"), ("long", "x" * 1000 + " QUESTION")):

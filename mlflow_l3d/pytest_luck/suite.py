@@ -60,7 +60,7 @@ def sum_up(cases: Sequence[Mapping[str, Any]], alpha: float, *, is_whole: bool =
 
 def markdown_of(summary: Mapping[str, Any]) -> str:
     """Return the suite as the comment of a pull request: first the cases that did not pass."""
-    from mlflow_l3d.report.comment import escaped
+    from mlflow_l3d.report.page import escaped
 
     ordered = sorted(summary["cases"], key=lambda case: _ORDER.index(case["verdict"]))
     lines = [f"- {case['verdict']}: {case['case']}: {line_of(case)}" for case in ordered]

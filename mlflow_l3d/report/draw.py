@@ -10,8 +10,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from mlflow_l3d.report.html import minus
-from mlflow_l3d.report.numbers import plain
+from mlflow_l3d.report.numbers import minus, plain
 from mlflow_l3d.report.table import Drawn
 
 WIDTH: Final = 860

@@ -1,9 +1,9 @@
-"""Sentences, names and parts of a page as HTML, and the terms that a page explains on the spot."""
+"""Parts of a page as HTML: sentences with terms that it explains on the spot, snippets, and bars of test examples."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup, escape
 
+from mlflow_l3d.report.draw import parts_bar
+from mlflow_l3d.report.numbers import minus, points, shorten
 from mlflow_l3d.report.text import marked
 
 if TYPE_CHECKING:
+    import pandas as pd
     from jinja2 import Environment
-
 
 TERMS: Final = MappingProxyType(
     {
@@ -56,6 +58,10 @@ TERMS: Final = MappingProxyType(
     }
 )
 """Term -> what it means, in one or two sentences."""
+MOST_EXAMPLES: Final = 40
+"""Examples on a page."""
+_CLASSES: Final = 8
+"""Classes that have a colour of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +79,6 @@ class Snippet:
 def chip(kind: str, text: str) -> Markup:
     """Return a short word on a coloured ground, for a cell of a table; `kind` is a class of the style sheet."""
     return Markup('<span class="chip {}">{}</span>').format(kind, text)
-
-
-def minus(text: str) -> str:
-    """Return a text with a true minus sign, which is as wide as a plus, before its numbers."""
-    return re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text)
 
 
 def prose(text: str) -> Markup:
@@ -126,3 +127,78 @@ def environment() -> Environment:
     )
     templates.filters.update(minus=minus, prose=prose, name=_name, command=_command, plain=_plain)
     return templates
+
+
+def fragile_examples(
+    worst: pd.DataFrame | None,
+    *,
+    classes: Sequence[str] = (),
+    texts: Mapping[object, str] | None = None,
+    runs: str = "runs",
+    opens: bool = False,
+    are_rows: bool = False,
+) -> Snippet | None:
+    """Return the examples whose votes differ most; None if there are none.
+
+    Parameters
+    ----------
+    worst
+        From :meth:`mlflow_l3d.analysis.consistency.examples.ExampleVotes.most_fragile`.
+    classes
+        Name of each class; class numbers stand for names that are not known.
+    texts
+        Example id -> text, if the user asked for them.
+    runs
+        What votes.
+    opens
+        Whether the page can say what every run predicts.
+    are_rows
+        Whether ids are places in the data, from 0; people count rows from 1.
+    """
+    if worst is None or worst.empty:
+        return None
+    names = list(classes) or [str(number) for number in range(max(map(len, worst["votes"])))]
+    rows: list[dict[str, Any]] = []
+    linked: set[str] = set()
+    for row in worst.head(MOST_EXAMPLES).to_dict("records"):
+        votes = [*row["votes"], *[0] * (len(names) - len(row["votes"]))]
+        shown = [*zip(votes, names, strict=False), *([(int(row["unparsed"]), "no class")] if row["unparsed"] else [])]
+        label, name = int(row["label"]), re.sub(r"[^\w-]", "-", str(row["example_id"]))
+        rows.append(
+            {
+                "id": shorten(str(row["example_id"] + 1 if are_rows else row["example_id"]), 40),
+                "link": "" if name in linked else f"example-{name}",
+                "text": shorten((texts or {}).get(row["example_id"], ""), 240),
+                "label": names[label] if 0 <= label < len(names) else str(label),
+                "votes": parts_bar(*zip(*shown, strict=True)),
+                "wrong": f"{points(1 - float(row['share_right']), 0)} %",
+                "entropy": f"{float(row['entropy']):.3f}",
+            }
+        )
+        linked.add(name)
+    values = {
+        "rows": rows,
+        "classes": sorted({row["label"] for row in rows}),
+        "legend": [(number % _CLASSES, name) for number, name in enumerate(names)][:20],
+        "runs": runs,
+        "opens": opens,
+        "head": "row of the data, from 1" if are_rows else "example",
+        "has_texts": bool(texts),
+    }
+    return Snippet("examples.html", values)
+
+
+def shares_bar(shares: Sequence[tuple[str, float]]) -> Markup:
+    """Return how many examples are right in every run, in some and in none, as one bar with its legend."""
+    kinds = ("robust", "fragile", "never")
+    bar = Markup("").join(
+        Markup('<span class="{}" style="width:{}%"></span>').format(kind, f"{100 * share:.3f}")
+        for kind, (_, share) in zip(kinds, shares, strict=True)
+    )
+    key = Markup("").join(
+        Markup('<span><i class="{}"></i>{} {}\N{NO-BREAK SPACE}%</span>').format(kind, name, points(share, 1))
+        for kind, (name, share) in zip(kinds, shares, strict=True)
+    )
+    label = ", ".join(f"{name} {points(share, 1)} %" for name, share in shares)
+    picture = Markup('<div class="parts" role="img" aria-label="{}">{}</div><p class="legend">{}</p>')
+    return picture.format(label, bar, key)

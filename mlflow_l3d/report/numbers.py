@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +30,11 @@ def plain(value: float, digits: int = 2, sign: str = "") -> str:
 def points(value: float, digits: int = 2) -> str:
     """Return a fraction (0..1) in percentage points."""
     return plain(100 * value, digits)
+
+
+def minus(text: str) -> str:
+    """Return a text with a true minus sign, which is as wide as a plus, before its numbers."""
+    return re.sub(r"(?<![\w.])-(?=\d)", "\N{MINUS SIGN}", text)
 
 
 def roughly(count: float) -> str:

@@ -25,7 +25,7 @@ from mlflow_l3d.report.numbers import (
     with_limits,
 )
 from mlflow_l3d.report.page import Drawing
-from mlflow_l3d.report.scatter import scatter
+from mlflow_l3d.report.plots import scatter
 from mlflow_l3d.report.table import Drawn, Table
 
 _MOST_NAMES: Final = 2

@@ -5,12 +5,15 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from markupsafe import Markup
 
-from mlflow_l3d.report.numbers import MISSING, shorten
+from mlflow_l3d.report.numbers import MISSING, plain, shorten
 from mlflow_l3d.report.text import WIDTH, ascii_text, heading, marked, wrap
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _NAME: Final = 60
 """Most characters of a line of a first cell; half of it if the other columns need the room."""
@@ -166,6 +169,22 @@ class Table:
         rows = [line(self.head), line(["---"] * len(self.head)), *map(line, self.rows)]
         title = f"**{self.title}**" if self.title else ""
         return "\n\n".join(filter(None, [title, "\n".join(rows), marked(self.note)]))
+
+
+def frame_table(frame: pd.DataFrame, note: str, most: int = 50) -> Table | None:
+    """Return the first rows of a frame as a table; None if it has none."""
+    if frame.empty:
+        return None
+    heads = [str(name).replace("_", " ") for name in frame]
+    rows = frame.head(most).to_numpy(object)
+    texts = frozenset(at for at, value in enumerate(rows[0]) if isinstance(value, str))
+    return Table.of([dict(zip(heads, map(_cell, row), strict=True)) for row in rows], note, texts=texts - {0})
+
+
+def _cell(value: object) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.2g}" if 0 < abs(value) < 1e-3 else plain(value, 0 if value.is_integer() else 3)
 
 
 def _broken(row: list[str], width: int) -> Iterator[list[str]]:

@@ -90,6 +90,18 @@ def may_be_luck(two: str, size: str, collapsed: str = "") -> str:
     return f"{between}, a difference below {size} may be [[luck|luck]]."
 
 
+def changed_predictions(share: float, unit: str = "seed") -> str:
+    """Return how many predictions change if a run is repeated, as the end of a sentence on how often two runs agree."""
+    if share == 0:
+        return ": none changes"
+    if share < 0.001:
+        return ": almost none changes"
+    number = round(1 / share)
+    # One in so many if that is right within a tenth.
+    words = f"one in {number:,} changes" if abs(number * share - 1) <= 0.1 else f"{10 * share:.0f} in 10 change"
+    return f": **about {words}** with the {unit}" if share <= 0.4 else ""
+
+
 def effect_step(ends: Sequence[float], unit: Unit, command: Callable[[str], str]) -> Iterator[Step]:
     """Yield the step that names a smallest effect: the least one, in two digits, for which the interval suffices."""
     width = unit.scale * max(map(abs, ends))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
@@ -23,7 +23,28 @@ if TYPE_CHECKING:
     from mlflow_l3d.tracking.records import RunRecord
     from mlflow_l3d.tracking.spool import Spool
 
+_SOURCE_TAGS: Final[tuple[str, ...]] = (
+    "mlflow.user",
+    "mlflow.source.name",
+    "mlflow.source.type",
+    "mlflow.source.git.commit",
+)
 _RUNS_A_PAGE = 500  # a run takes tens of kilobytes of memory; each page is sorted anew by the server
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A parent run that was opened; `source_tags` are user and commit, as MLflow gives them to it."""
+
+    run_id: str
+    experiment_id: str
+    source_tags: Mapping[str, str]
+
+    @classmethod
+    def of(cls, run: Run) -> Parent:
+        """Return a run as a parent."""
+        tags = {name: run.data.tags[name] for name in _SOURCE_TAGS if name in run.data.tags}
+        return cls(str(run.info.run_id), str(run.info.experiment_id), tags)
 
 
 @dataclass(frozen=True)
@@ -32,22 +53,18 @@ class ChildWriter:
 
     Attributes
     ----------
-    client, experiment_id, parent_run_id
+    client, parent
         Where the runs go.
     context_key
         Tag of everything that the children share.
     shared_params
         Parameters that every child has: task, approach, model; of cells also the hyperparameters.
-    source_tags
-        User and commit, as MLflow gives them to the parent.
     """
 
     client: Client
-    experiment_id: str
-    parent_run_id: str
+    parent: Parent
     context_key: str
     shared_params: Mapping[str, str]
-    source_tags: Mapping[str, str]
 
     def write(self, spool: Spool[Any], key: str, *, repeated: bool) -> str:
         """Write one cell of the spool and return its run id. May be called again after any failure.
@@ -90,17 +107,17 @@ class ChildWriter:
     def _create(self, record: RunRecord) -> Run:
         tags = {
             **record.tags_logged,
-            names.PARENT_RUN_ID: self.parent_run_id,
+            names.PARENT_RUN_ID: self.parent.run_id,
             names.SCHEMA_TAG: names.SCHEMA,
             names.CONTEXT_KEY: self.context_key,
-            **self.source_tags,
+            **self.parent.source_tags,
             **record.tags(),
             **({names.ERROR: record.error[:5000]} if record.error else {}),
             **{f"{names.METRIC_NAME}.{number}": own for number, own in enumerate(renamed(record).values())},
         }
         tags = {names.accepted(name): value[:8000] for name, value in tags.items()}
         start_time = record.end_time - round(1000 * record.metrics.get("duration_seconds", 0.0))
-        return self.client.create_run(self.experiment_id, start_time=start_time, tags=tags, run_name=record.name)
+        return self.client.create_run(self.parent.experiment_id, start_time=start_time, tags=tags, run_name=record.name)
 
     def _log(self, run_id: str, record: RunRecord) -> None:
         from mlflow.entities import Metric, Param
@@ -118,8 +135,8 @@ class ChildWriter:
             self.client.log_batch(run_id, metrics=some, params=others)
 
     def _begun(self, key: str) -> Run | None:
-        wanted = condition({names.CELL_KEY: key, names.PARENT_RUN_ID: self.parent_run_id})
-        return next(search(self.client, [self.experiment_id], wanted), None)
+        wanted = condition({names.CELL_KEY: key, names.PARENT_RUN_ID: self.parent.run_id})
+        return next(search(self.client, [self.parent.experiment_id], wanted), None)
 
 
 def _metrics(record: RunRecord) -> list[Metric]:

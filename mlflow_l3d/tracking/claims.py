@@ -22,6 +22,9 @@ except ImportError:  # Windows: cells may be trained twice there
 
 _PRESENT: Final = 1 << 62
 """The byte that everybody holds who has the file open."""
+_SHARED: Final[dict[Path, list[int]]] = {}
+"""Path -> handle, and how many recorders of this process use it."""
+_SHARING: Final = threading.Lock()
 
 
 class Claims:
@@ -47,7 +50,7 @@ class Claims:
         self._read, self._rest = 0, b""
         self._file = -1
         with suppress(OSError):  # without a file that can be locked everything is free
-            self._file = _Shared.open(path)
+            self._file = _share(path)
 
     def take(self, key: str, *, alone: bool = False) -> bool:
         """Claim a cell; return whether nobody else trains it, and nobody has since this was opened."""
@@ -108,36 +111,30 @@ class Claims:
             self.release(key)
         file, self._file = self._file, -1
         if file >= 0:
-            _Shared.close(self._path, file)
+            _give_up(self._path, file)
 
 
-class _Shared:
-    """Files that are open once a process: its locks on a file are gone when any of its handles is closed."""
+def _share(path: Path) -> int:
+    """Return the handle of a file, which is open once a process: its locks go when any of its handles is closed."""
+    if fcntl is None:
+        return -1
+    with _SHARING:
+        if path not in _SHARED:
+            private_folder(path.parent, ours=True)
+            _SHARED[path] = [_opened(path), 0]
+        _SHARED[path][1] += 1
+        return _SHARED[path][0]
 
-    _guard = threading.Lock()
-    _open: ClassVar[dict[Path, list[int]]] = {}
-    """Path -> handle, and how many recorders use it."""
 
-    @classmethod
-    def open(cls, path: Path) -> int:
-        if fcntl is None:
-            return -1
-        with cls._guard:
-            if path not in cls._open:
-                private_folder(path.parent, ours=True)
-                cls._open[path] = [_opened(path), 0]
-            cls._open[path][1] += 1
-            return cls._open[path][0]
-
-    @classmethod
-    def close(cls, path: Path, file: int) -> None:
-        with cls._guard, suppress(OSError):
-            cls._open[path][1] -= 1
-            if not cls._open[path][1]:
-                del cls._open[path]
-                if _locked(file, _PRESENT):  # nobody else is there
-                    path.unlink(missing_ok=True)
-                os.close(file)
+def _give_up(path: Path, file: int) -> None:
+    """Close a shared file if no other recorder uses it."""
+    with _SHARING, suppress(OSError):
+        _SHARED[path][1] -= 1
+        if not _SHARED[path][1]:
+            del _SHARED[path]
+            if _locked(file, _PRESENT):  # nobody else is there
+                path.unlink(missing_ok=True)
+            os.close(file)
 
 
 def _opened(path: Path) -> int:

@@ -5,23 +5,27 @@ MLflow evaluates in threads of its own and is not safe to be called from several
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import inspect
 import json
 import os
+import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
+from functools import partial, update_wrapper, wraps
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from unittest.mock import patch
 
 import pandas as pd
 
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.execution.environment import deferred_interrupts, variables
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.connection import Client, error_line
-from mlflow_l3d.tracking.judged.app import App, prompt_changes
 
 if TYPE_CHECKING:
     from mlflow.entities import Trace
@@ -38,7 +42,11 @@ _SETTINGS: Final = {
 }
 _NO_TRIAL: Final = "MLFLOW_GENAI_EVAL_SKIP_TRACE_VALIDATION"
 """Without it MLflow calls the app once more, with the first row, to see whether it makes traces; ours always does."""
-_RUN: Final = "mlflow.assessment.sourceRunId"
+_PROMPT: Final = "prompts:/"
+_LOADS: Final = ("load_prompt", "get_prompt_version", "get_prompt_version_by_alias", "search_prompt_versions")
+"""Methods of MLflow's client that every way to load a prompt calls."""
+_CONTENT: Final = ("template", "is_text_prompt", "variables", "model_config", "response_format")
+_active: ContextVar[App | None] = ContextVar("active", default=None)
 
 
 @contextmanager
@@ -129,35 +137,6 @@ def answers_of(experiment_id: str, run_id: str, key: str, *, spans: bool = False
     return {(trace.info.tags[names.ROW], trace.info.tags[names.REPEAT]): trace for trace in of_cell}
 
 
-def check_judgements(traces: Iterable[Trace], run_id: str, scorer: str) -> None:
-    """Raise an L3DError if a run has no judgement of any answer, or the scorer always failed."""
-    every = [each for trace in traces for each in trace.info.assessments if each.feedback and _is_of(each, run_id)]
-    if not every:
-        raise L3DError(f"scorers={scorer}: returned nothing for all answers. Return a value or a Feedback.")
-    errors = [each.error for each in every if each.error is not None]
-    if len(errors) == len(every):
-        message = str(errors[0].error_message)[:300]
-        fix = "Return bool(...) of it." if "Got bool" in message else "Correct the scorer."
-        raise L3DError(f"scorers={scorer}: failed on all {len(every)} answers ({message}). {fix}")
-
-
-def _is_of(assessment: Any, run_id: str) -> bool:
-    return bool((assessment.metadata or {}).get(_RUN) == run_id)
-
-
-def write_assessment(trace_id: str, name: str, value: bool | float, run_id: str) -> bool:
-    """Write our own assessment in the name of a run, and return True, unless the run has made it already."""
-    import mlflow
-    from mlflow.entities import AssessmentSource
-
-    trace = mlflow.get_trace(trace_id)
-    if trace is None or any(each.name == name and _is_of(each, run_id) for each in trace.info.assessments):
-        return False
-    source = AssessmentSource(source_type="CODE", source_id="mlflow-l3d")
-    mlflow.log_feedback(trace_id=trace_id, name=name, value=value, source=source, metadata={_RUN: run_id})
-    return True
-
-
 @contextmanager
 def _evaluating(workers: int | None) -> Iterator[dict[str, set[str]]]:
     """Let MLflow evaluate in silence, alone, with settings that lose nothing; all is as before afterwards.
@@ -184,3 +163,136 @@ def _evaluating(workers: int | None) -> Iterator[dict[str, set[str]]]:
             if hasattr(place, name):
                 changes.enter_context(patch.object(place, name, new))
         yield loaded
+
+
+class App:
+    """An app with its arguments beyond the inputs of a row.
+
+    Parameters
+    ----------
+    function, passed
+        Called with the inputs of a row, by their names, and with further arguments.
+    tags
+        Of its traces: written with each, while those of a row cost a call each.
+    prompts
+        Factor -> the version that takes the place of others of its name while the app answers, in its own context.
+
+    Attributes
+    ----------
+    unused
+        Factors whose prompt has not yet taken the place of another: as long as there are any, rows are asked singly.
+    refused
+        The error of an output that cannot be stored, or of a prompt that is not loaded; nobody is asked after it.
+    """
+
+    refused: L3DError | None = None
+
+    def __init__(
+        self, function: Callable[..., Any], passed: Mapping[str, Any], prompts: Mapping[str, Any], tags: dict[str, str]
+    ) -> None:
+        self.function, self.passed, self.prompts, self.tags = function, passed, prompts, tags
+        self.unused, self._alone = {*prompts}, threading.Lock()
+
+    def get(self, name: str) -> Any:
+        """Return the prompt of this name, which is used then; None if there is none."""
+        for factor, prompt in self.prompts.items():
+            if prompt.name == name:
+                self.unused.discard(factor)
+                return prompt
+        return None
+
+    def traced(self) -> Callable[..., Any]:
+        """Return the app as MLflow calls it: one trace per call, with the inputs of the row."""
+        import mlflow
+
+        name = getattr(self.function, "__name__", "predict_fn")
+
+        def answer(**inputs: Any) -> Any:
+            with self._alone if self.unused else nullcontext(), mlflow.start_span(name=name) as span:
+                span.set_inputs(inputs)
+                mlflow.update_current_trace(tags=self.tags)
+                if self.refused is not None:
+                    raise self.refused
+                token = _active.set(self)
+                try:
+                    output = self.function(**inputs, **self.passed)
+                    output = asyncio.run(output) if inspect.iscoroutine(output) else output
+                finally:
+                    _active.reset(token)
+                self._check(output, name)
+                span.set_outputs(output)
+                span.set_attribute(names.OUTPUT, {"output": output})  # on its own, '{"a": 1}' is read as a dict
+                return output
+
+        return update_wrapper(answer, self.function)
+
+    def _check(self, output: Any, name: str) -> None:
+        """Raise an L3DError if an output is another one when it was stored, as JSON, and read, or needed no prompt."""
+        for factor in self.unused:
+            prompt = self.prompts[factor]
+            why = f"has no effect: {name} neither has a parameter {factor} nor loads this prompt to answer a row"
+            fix = f"Load it in the thread that calls {name}, or write def {name}(..., {factor})."
+            self.refused = ParameterError(f"factors={factor}", f"{prompt.name}/{prompt.version}", why, fix)
+            raise self.refused
+        with suppress(TypeError, ValueError, RecursionError):
+            read = json.loads(json.dumps(output, ensure_ascii=False).encode())
+            if read == output or repr(read) == repr(output):  # nan is not equal to itself
+                return
+        fix = "Return text, numbers, lists, or dicts with texts as keys; of a stream its whole text."
+        self.refused = L3DError(f"predict_fn: returned what JSON cannot represent ({type(output).__name__}). {fix}")
+        raise self.refused
+
+
+def prompt_changes(loaded: dict[str, set[str]]) -> dict[tuple[Any, str], Any]:
+    """Return class and name -> what takes its place while apps answer: all that loads a prompt or reads one.
+
+    Loading adds the prompt to `loaded`: URI with an alias -> versions.
+    """
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import PromptVersion
+
+    loads = [name for name in _LOADS if hasattr(MlflowClient, name)]
+    return {
+        **{(MlflowClient, name): _loading(getattr(MlflowClient, name), loaded) for name in loads},
+        (PromptVersion, "__init__"): _marking(PromptVersion.__init__),
+        **{(PromptVersion, name): property(partial(_read, vars(PromptVersion)[name].fget)) for name in _CONTENT},
+    }
+
+
+def _loading(load: Callable[..., Any], loaded: dict[str, set[str]]) -> Callable[..., Any]:
+    """Return a method that loads prompts, with those of an app; a search finds none but these."""
+    from mlflow.store.entities import PagedList
+
+    is_search = load.__name__ == "search_prompt_versions"
+
+    @wraps(load)
+    def load_prompt(*args: Any, **kwargs: Any) -> Any:
+        _, uri, *version = inspect.signature(load).bind(*args, **kwargs).args
+        name, *which = re.split("[/@]", uri.removeprefix(_PROMPT))
+        app = _active.get()
+        if prompt := app and app.get(name):
+            return PagedList([prompt], None) if is_search else prompt
+        prompt = load(*args, **kwargs)
+        latest = max(prompt, key=lambda each: int(each.version), default=None) if is_search else prompt
+        alias = "latest" if is_search else str([*which, *version, None][0] or "latest")
+        if not alias.isdigit():
+            loaded.setdefault(f"{_PROMPT}{name}@{alias}", set()).add(str(latest and latest.version))
+        return prompt
+
+    return load_prompt
+
+
+def _marking(init: Callable[..., None]) -> Callable[..., None]:
+    """Return the constructor of prompts, which marks those that an app makes: a prompt that it has filled in part."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        self._is_of_app = _active.get() is not None
+
+    return __init__
+
+
+def _read(read: Callable[[Any], Any], prompt: Any) -> Any:
+    """Return a property of a prompt, or of the one that takes its place if it was loaded before the app was called."""
+    app = None if getattr(prompt, "_is_of_app", False) else _active.get()
+    return read((app and app.get(prompt.name)) or prompt)

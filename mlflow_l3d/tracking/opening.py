@@ -18,8 +18,7 @@ from mlflow_l3d.tracking import children, names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.claims import Claims
 from mlflow_l3d.tracking.connection import Client, Run, connect, error_line, is_outage, outage_line
-from mlflow_l3d.tracking.earlier.abandoned import upload_abandoned
-from mlflow_l3d.tracking.earlier.elsewhere import take_finished
+from mlflow_l3d.tracking.earlier.elsewhere import take_finished, upload_abandoned
 from mlflow_l3d.tracking.pages import link_of
 from mlflow_l3d.tracking.recorder import Recovered, RunRecorder, Work, patience_seconds
 from mlflow_l3d.tracking.records import TrialRecord

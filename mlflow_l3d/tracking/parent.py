@@ -19,17 +19,15 @@ from typing import TYPE_CHECKING, Final
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.values import public_name
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import batches, condition, found, search
+from mlflow_l3d.tracking.children import Parent, batches, condition, found, search
 from mlflow_l3d.tracking.connection import STRANGER, Client, Run, again, public_uri
 from mlflow_l3d.tracking.pages import Data, log_data, with_links
 
 if TYPE_CHECKING:
     from mlflow.entities import Metric
 
-
 _RANDOM_NAME: Final = re.compile(r"[a-z]+-[a-z]+-\d+")
 _GIT: Final = "mlflow.source.git."
-_SOURCE_TAGS: Final = ("mlflow.user", "mlflow.source.name", "mlflow.source.type", f"{_GIT}commit")
 METRICS_A_BATCH: Final = 1000
 HEARTBEAT_SECONDS: Final = 60.0
 _KEY_TAGS: Final = {
@@ -72,15 +70,6 @@ class Card:
     def key_tag(self) -> str:
         """Return the tag that holds the key."""
         return _KEY_TAGS[self.role]
-
-
-@dataclass(frozen=True, slots=True)
-class Parent:
-    """A parent run that was opened."""
-
-    run_id: str
-    experiment_id: str
-    source_tags: Mapping[str, str]
 
 
 def current_experiment_id(client: Client, project_run: str | None = None) -> str:
@@ -140,12 +129,7 @@ def open_parent(client: Client, card: Card, project_run: str | None, spool_id: s
     run = attach(client, project_run, card.title, tags, experiment_id)
     log_params(client, run.info.run_id, card.params, known=run.data.params)
     log_data(client, run.info.run_id, card.data)
-    return Parent(str(run.info.run_id), str(run.info.experiment_id), source_tags(run))
-
-
-def source_tags(run: Run) -> dict[str, str]:
-    """Return what MLflow tells of the user and the code of a run."""
-    return {name: run.data.tags[name] for name in _SOURCE_TAGS if name in run.data.tags}
+    return Parent.of(run)
 
 
 def attach(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from mlflow_l3d.errors import L3DError, ParameterError, logger
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
-from mlflow_l3d.tracking.children import ChildWriter, children_of, found, renamed
+from mlflow_l3d.tracking.children import ChildWriter, Parent, children_of, found, renamed
 from mlflow_l3d.tracking.connection import Client, Run, error_line
 from mlflow_l3d.tracking.pages import link_of
 from mlflow_l3d.tracking.spool import R, Spool
@@ -126,7 +126,7 @@ class RunRecorder(Generic[R]):
     def __init__(
         self,
         client: Client,
-        parent: parents.Parent,
+        parent: Parent,
         work: Work[R],
         spool: Spool[R],
         lock: BaseFileLock,
@@ -138,8 +138,7 @@ class RunRecorder(Generic[R]):
         self.uploader: Uploader = Uploader(8 if remote else 2, beside=None if beside is None else beside.uploader)
         self.recovered = Recovered()
         self._lock = lock
-        shared = work.context_key, work.shared_params, parent.source_tags
-        self._writer = ChildWriter(client, parent.experiment_id, parent.run_id, *shared)
+        self._writer = ChildWriter(client, parent, work.context_key, work.shared_params)
         self._repeated = False
         self._metrics: list[Metric] = []
         self._points: dict[tuple[str, int], float] = {}

@@ -8,9 +8,8 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from mlflow_l3d.report.comment import badge_svg, comment_markdown, histogram
 from mlflow_l3d.report.draw import Axis, difference_cell
-from mlflow_l3d.report.page import Document
+from mlflow_l3d.report.page import Document, badge_svg, comment_markdown, histogram
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import Answer, Step
 

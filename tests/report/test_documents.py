@@ -34,14 +34,15 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.report.text import WIDTH, marked
-from mlflow_l3d.studies.comparison.report.page import comparison_document
+from mlflow_l3d.studies.comparison.report import comparison_document
 from mlflow_l3d.studies.comparison.report.words import ComparedParent
 from mlflow_l3d.studies.investigation.report.page import investigation_document
 from mlflow_l3d.studies.search.numbers import HeldOut, SearchResult
 from mlflow_l3d.studies.search.report import search_report
 from mlflow_l3d.studies.search.trials import FinishedTrial, trials_table
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks
-from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seeds_document
+from mlflow_l3d.studies.seeds.report import seeds_document
+from mlflow_l3d.studies.seeds.report.over_tasks import over_tasks_document
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 from mlflow_l3d.studies.sweep.report.page import sweep_document

@@ -15,8 +15,8 @@ import yaml
 from simulated_analyses import cells_of, simulated
 
 from mlflow_l3d.report.draw import Axis, nice_step
+from mlflow_l3d.report.plots import marks_text, strip
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.strip import marks_text, strip
 from mlflow_l3d.studies.about import fragile_examples
 from mlflow_l3d.studies.files import picture
 from mlflow_l3d.studies.investigation.report import cite

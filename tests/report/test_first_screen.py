@@ -22,9 +22,8 @@ from mlflow_l3d.analysis.importance.verdicts import Advice, verdict_of
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import advise
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Step, marked
+from mlflow_l3d.report.text import Step, changed_predictions, marked
 from mlflow_l3d.studies.investigation.members import MemberRows
 from mlflow_l3d.studies.investigation.remedies import foresee
 from mlflow_l3d.studies.investigation.report import cite

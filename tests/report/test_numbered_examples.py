@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from mlflow_l3d.report.examples import fragile_examples
+from mlflow_l3d.report.html import fragile_examples
 
 
 @pytest.mark.parametrize(("are_rows", "head", "shown"), [(True, "row of the data, from 1", 8), (False, "example", 7)])

@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from mlflow_l3d.report.draw import Axis
-from mlflow_l3d.report.scatter import scatter
+from mlflow_l3d.report.plots import scatter
 
 
 def test_the_larger_value_is_above_and_what_is_hollow_is_marked():

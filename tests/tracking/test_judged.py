@@ -29,7 +29,8 @@ from stores import copy_store
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.judged import Judged, is_evaluation, read_judged
+from mlflow_l3d.tracking.earlier.evaluations import is_evaluation, read_judged
+from mlflow_l3d.tracking.earlier.judgements import Judged
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.studies.comparison.parents import Parent
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.groups.numbers.grouping import short_name
-from mlflow_l3d.studies.groups.numbers.units import known_seeds, seed_axes, unit_numbers
+from mlflow_l3d.studies.groups.numbers.settings import seed_axes, unit_numbers
 from mlflow_l3d.studies.importing.imported import recorded_grouping
 from mlflow_l3d.studies.investigation.evaluate import check_metric, planned_by
 from mlflow_l3d.tracking import names
@@ -57,7 +57,7 @@ class Runs(NamedTuple):
         All cells of the plan, those of the tables included, and the plan.
     settings, units
         Shape (L,): in words, the setting of each run of files with several settings, else empty; and the number of
-        the independent run that each belongs to, see :func:`mlflow_l3d.studies.groups.numbers.units.unit_numbers`.
+        the independent run that each belongs to, see :func:`mlflow_l3d.studies.groups.numbers.settings.unit_numbers`.
     seed
         Shape (L,): the number of the seed of each run, whatever its setting; the unit's if files have one setting.
     """
@@ -173,7 +173,7 @@ def _independent(parent: Parent, cells: pd.DataFrame) -> tuple[Any, IntArray, In
     if not parent.document.get("groups"):
         return settings, every, every, {}
     grouping = recorded_grouping(parent.document, cells)
-    group, seeds = pd.Series(grouping.group), known_seeds(grouping)
+    group, seeds = pd.Series(grouping.group), grouping.known_seeds
     axes = seed_axes(group, seeds)
     if axes[1:]:
         crossed = " and ".join(short_name(axis[0]) for axis in axes)

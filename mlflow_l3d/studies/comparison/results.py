@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 
 import pandas as pd
 
@@ -15,13 +15,13 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.comparison.report.page import comparison_document
-from mlflow_l3d.studies.comparison.report.pairs import advice_on
-from mlflow_l3d.studies.comparison.report.words import ComparedParent
-from mlflow_l3d.studies.files import save_report, write_json, write_tables
+from mlflow_l3d.studies.comparison.report import comparison_document
+from mlflow_l3d.studies.comparison.report.words import ComparedParent, advice_on
+from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_tables
 from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
+from mlflow_l3d.tracking.auxiliary import AuxiliaryRun
 from mlflow_l3d.tracking.pages import run_page
 
 
@@ -84,6 +84,10 @@ class ComparedRuns(OnOneScreen):
     @built_once
     def report(self) -> Document:
         """Return the comparison as people read it."""
+        settings = {}
+        for each in self.parents:
+            choices = [f"{name}={value}" for name, value in each.choices.items()]
+            settings[f"{each.system} ({each.task})"] = ", ".join([*choices, f"run {each.run_id}"])
         return comparison_document(
             self.comparison,
             self.scores,
@@ -91,40 +95,33 @@ class ComparedRuns(OnOneScreen):
             self.self_checks,
             parents=self.parents,
             source=self.source,
-            settings={f"{each.system} ({each.task})": _settings(each) for each in self.parents},
+            settings=settings,
         )
 
 
-def _settings(parent: ComparedParent) -> str:
-    """Return in what a parent differs from the others, and its run id."""
-    return ", ".join([*(f"{name}={value}" for name, value in parent.choices.items()), f"run {parent.run_id}"])
-
-
-def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
-    """Write tables and report; return the names of what MLflow shows as tables."""
-    comparison, frame = compared.comparison, compared.to_frame(full=True)
-    frame.to_csv(folder / "differences.csv", index=False)
-    compared.scores.to_parquet(folder / "scores.parquet", index=False)
+def finish_comparison(opened: AuxiliaryRun, compared: ComparedRuns, tags: Mapping[str, str]) -> None:
+    """Write tables, report and result to the run of a comparison, with links to the parents in its description."""
+    comparison, frame, report = compared.comparison, compared.to_frame(full=True), compared.report()
     parents = pd.DataFrame(compared.parents)[["task", "system", "run_id", "experiment_id"]]
     checks = [asdict(check) | {"rate": check.rate} for check in compared.self_checks]
     advice = [asdict(advice_on(each)) for each in comparison.differences]
     more = {"parents": parents, "metrics": compared.metrics(), "self_checks": checks, "advice": advice}
     without_functions = replace(comparison, metric=Metric(comparison.metric.name))
     document = {**asdict(without_functions), "metric": comparison.metric.name, **more}
-    write_json(folder / "comparison.json", document, indent=2)
-    write_result(folder, compared)
-    save_report(folder, names.REPORT, compared.report())
     frames = {"differences": frame, "ranks": comparison.ranks_frame(), "over_tasks": comparison.over_tasks_frame()}
     frames |= {"importances": None if compared.importances.empty else compared.importances}
     frames |= {"self_check": pd.DataFrame(checks) if checks else None}
-    return write_tables(folder, {f"{name}.json": each for name, each in frames.items()})
-
-
-def note(compared: ComparedRuns) -> str:
-    """Return answers and links to the parents as Markdown, for the description of the run in MLflow's UI."""
-    document = compared.report()
     links = [
         f"* {each.system}, {each.task}: [{each.run_id}]({run_page(each.experiment_id, each.run_id)})"
         for each in compared.parents
     ]
-    return document.description(document.about, *document.notes, "\n".join(links))
+    note = report.description(report.about, *report.notes, "\n".join(links))
+    tags = {names.INVESTIGATIONS: ",".join(each.run_id for each in compared.parents), names.NOTE: note, **tags}
+    with temporary_folder() as folder:
+        frame.to_csv(folder / "differences.csv", index=False)
+        compared.scores.to_parquet(folder / "scores.parquet", index=False)
+        write_json(folder / "comparison.json", document, indent=2)
+        write_result(folder, compared)
+        save_report(folder, names.REPORT, report)
+        tables = write_tables(folder, {f"{name}.json": each for name, each in frames.items()})
+        opened.finish(folder, metrics=compared.metrics(), tags=tags, tables=tables)

@@ -18,24 +18,20 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.values import check_names
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.comparison.parameters import COMPARE, CompareOptions
 from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, requests
 from mlflow_l3d.studies.comparison.reading import importances_of_differences, read_runs, systems_of
-from mlflow_l3d.studies.comparison.results import ComparedRuns, note, write_comparison
-from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.studies.comparison.results import ComparedRuns, finish_comparison
 from mlflow_l3d.studies.investigation.request import specify
 from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.judged.results import JudgedComparison
 from mlflow_l3d.studies.judged.run import are_evaluations, compare_judged
 from mlflow_l3d.studies.sweep.results import choices_among
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.auxiliary import auxiliary_run
+from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
 from mlflow_l3d.tracking.connection import Client, connect
-from mlflow_l3d.tracking.pages import runs_page
-from mlflow_l3d.tracking.parent import log_metrics, log_results
+from mlflow_l3d.tracking.pages import origin
 
 _Matched = tuple[Metric, Mapping[str, Mapping[str, Parent]]]
 
@@ -104,17 +100,13 @@ def compare(
             asked = {name: arguments[name] for name in ("metric", "level")}
             return compare_judged(*run_ids, smallest_effect=effect, **asked, project_run=project_run.take())
         parents = None if studies else matched(client, run_ids, arguments)
-        with (
-            temporary_folder() as folder,
-            auxiliary_run(client, project_run.take(), role="compare", title="comparison", parameters=typed) as opened,
-        ):
+        opening = auxiliary_run(client, project_run.take(), role="compare", title="comparison", parameters=typed)
+        with opening as opened:
             if parents is None:
                 run_ids = [studies[at].run().run_id if at in studies else str(each) for at, each in enumerate(systems)]
                 parents = matched(client, run_ids, arguments)
             compared = compare_parents(client, parents, arguments, opened.run_id)
-            tables = write_comparison(folder, compared)
-            tags = {**_tags(compared), names.RUN_NAME: compared.comparison.title[:250]}
-            opened.finish(folder, metrics=compared.metrics(), tags=tags, tables=tables)
+            finish_comparison(opened, compared, {names.RUN_NAME: compared.comparison.title[:250]})
     return compared
 
 
@@ -143,16 +135,9 @@ def compare_into(client: Client, run_id: str, run_ids: Sequence[str], options: M
         raise ParameterError("runs", run_id, "is the run for the result and one of the compared runs", fix)
     arguments = read_arguments(options, COMPARE)
     compared = compare_parents(client, matched(client, run_ids, arguments), arguments, run_id)
-    with temporary_folder() as folder:
-        tables = write_comparison(folder, compared)
-        log_metrics(client, run_id, {0: compared.metrics()})
-        tags = {names.ROLE: "compare", names.SCHEMA_TAG: names.SCHEMA, **_tags(compared)}
-        log_results(client, run_id, folder, tags, tables)
+    tags = {names.ROLE: "compare", names.SCHEMA_TAG: names.SCHEMA}
+    finish_comparison(AuxiliaryRun(client, run_id), compared, tags)
     return compared
-
-
-def _tags(compared: ComparedRuns) -> dict[str, str]:
-    return {names.INVESTIGATIONS: ",".join(each.run_id for each in compared.parents), names.NOTE: note(compared)}
 
 
 def matched(client: Client, run_ids: Sequence[str], arguments: Arguments) -> _Matched:
@@ -199,8 +184,7 @@ def compare_parents(client: Client, parents: _Matched, arguments: Arguments, run
     importances = pd.concat(of_differences, ignore_index=True)
     typed = {name: text for name, text in arguments.texts.items() if text != COMPARE[name].default}
     typed["runs"] = ",".join(parent.run_id for parent in compared)
-    address = runs_page(client, str(client.get_run(run_id).info.experiment_id))
-    source = Source(run_id=run_id, address=address, given=typed, date=heading(run_id)["date"][:10])
+    source = origin(client, str(client.get_run(run_id).info.experiment_id), run_id, given=typed)
     return ComparedRuns(run_id, tuple(compared), comparison, _scores(tasks), importances, tuple(checks), source)
 
 

@@ -12,9 +12,9 @@ from mlflow_l3d.analysis.comparison.results import Difference
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.report.comment import badge_svg, comment_markdown, histogram
 from mlflow_l3d.report.numbers import counted, duration, metric_text, percent, shorten, unit_of
-from mlflow_l3d.studies.comparison.report.pairs import change, judged, limits
+from mlflow_l3d.report.page import badge_svg, comment_markdown, histogram
+from mlflow_l3d.studies.comparison.report.words import change, judged, limits
 from mlflow_l3d.studies.comparison.results import ComparedRuns
 from mlflow_l3d.studies.evaluation.run import result_of
 from mlflow_l3d.studies.gate import report as gate_report

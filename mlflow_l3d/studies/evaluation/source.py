@@ -13,9 +13,9 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, runs_named, whole_id
 from mlflow_l3d.tracking.connection import Client, Run, connect
+from mlflow_l3d.tracking.earlier.evaluations import is_evaluation
 from mlflow_l3d.tracking.earlier.past import latest_investigation
 from mlflow_l3d.tracking.earlier.reader import parent_run
-from mlflow_l3d.tracking.judged import is_evaluation
 
 _OPERATOR: Final = re.compile(r"[=<>]|\si?like\s|\sin\s*\(|\sis\s+(not\s+)?null", re.IGNORECASE)
 _SOURCES: Final = (

@@ -15,7 +15,7 @@ from mlflow_l3d.approaches.functions.parts import local_modules
 from mlflow_l3d.approaches.functions.versions import content_texts
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.judged.table import row_of
+from mlflow_l3d.tracking.earlier.judgements import row_of
 
 _VERSION: Final = 'Give a version, which you change with it: version="1".'
 

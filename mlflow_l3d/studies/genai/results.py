@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -9,14 +10,14 @@ from typing import Any, Final
 import pandas as pd
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.report.numbers import counted, share_text
+from mlflow_l3d.report.numbers import counted, listed, share_text
 from mlflow_l3d.report.page import Document, Section
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.genai.work import Work
-from mlflow_l3d.studies.judged.numbers import ScorerNumbers, adjusted, level_pairs, score_scorer
-from mlflow_l3d.studies.judged.report.comparison import best_level, differences_table
+from mlflow_l3d.studies.judged.numbers import Pair, ScorerNumbers, adjusted, level_pairs, score_scorer
+from mlflow_l3d.studies.judged.report import differences_table, sized_difference
 from mlflow_l3d.studies.judged.results import JudgedEvaluation
 from mlflow_l3d.studies.judged.run import chosen
 from mlflow_l3d.studies.shown import built_once
@@ -148,3 +149,19 @@ def concluded(work: Work, table: pd.DataFrame, notes: Sequence[str], metric: str
         work.missing,
         table,
     )
+
+
+def best_level(pairs: Sequence[Pair]) -> str:
+    """Return which level of a factor is best by a scorer, from the differences of all of its levels."""
+    if not any(pair.record.difference for pair in pairs):
+        return f"On {pairs[0].scorer}, all levels are equal."
+    best = Counter(pair.sides[0] for pair in pairs).most_common(1)[0][0]
+    rivals = {pair.second if pair.first == best else pair.first: pair for pair in pairs if best in pair.sides}
+    won = [name for name, pair in rivals.items() if pair.is_decided and pair.sides[0] == best]
+    rest = [name for name in rivals if name not in won]
+    words = {f"**{best}** is better than": won, f"undecided between **{best}** and": rest}
+    said = [f"{text} {listed(levels)}" for text, levels in words.items() if levels]
+    near = min((rivals[name] for name in rest or won), key=lambda pair: abs(pair.record.difference))
+    gain, interval = sized_difference(near, 1 if near.first == best else -1)
+    sure = near.record.obstacle or f"{interval}, p = {near.record.p_adjusted:.2g}"
+    return f"On {near.scorer}, {'; '.join(said)}: difference {gain} ({sure})."

@@ -13,12 +13,10 @@ import pandas as pd
 from mlflow_l3d.analysis.judged.repeated import unstable_rows
 from mlflow_l3d.approaches.functions.versions import OwnChanges
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import entry_point, say
 from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.genai import specify
 from mlflow_l3d.studies.genai.contents import own_functions
-from mlflow_l3d.studies.genai.request import specify
 from mlflow_l3d.studies.genai.results import GenaiInvestigation, concluded
 from mlflow_l3d.studies.genai.work import Work
 from mlflow_l3d.studies.judged.results import finish_judged
@@ -27,9 +25,9 @@ from mlflow_l3d.studies.shown import progress_bar, shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.earlier.judgements import write_assessment
 from mlflow_l3d.tracking.earlier.reader import parent_run
-from mlflow_l3d.tracking.evaluating import write_assessment
-from mlflow_l3d.tracking.pages import runs_page
+from mlflow_l3d.tracking.pages import origin
 from mlflow_l3d.tracking.parent import current_experiment_id
 
 
@@ -115,8 +113,7 @@ def investigate(
                     again = "it asks only the cells that were under way again, from their start."
                     say([f"Interrupted with {bar.n} of {work.total} cells done. The same call continues: {again}"])
                     raise
-            address, date = runs_page(client, current_experiment_id(client)), heading("")["date"][:10]
-            source = Source(run_id=opened.run_id, address=address, date=date, is_typed=False)
+            source = origin(client, current_experiment_id(client), opened.run_id, is_typed=False)
             result = concluded(work, table, notes, metric, source)
             note = result.report().description(*result.notes)
             tags = {names.STATE: "incomplete" if work.missing else "complete", names.NOTE: note}

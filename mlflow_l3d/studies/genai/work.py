@@ -18,15 +18,14 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.genai import REPLICATE, AnswerCell, GenaiRequest, Judging
 from mlflow_l3d.studies.genai.contents import repeated
-from mlflow_l3d.studies.genai.request import REPLICATE, AnswerCell, GenaiRequest, Judging
 from mlflow_l3d.tracking import evaluating, names
 from mlflow_l3d.tracking.children import condition, runs_named, search
 from mlflow_l3d.tracking.connection import Client, Run
-from mlflow_l3d.tracking.evaluating import Answers, Place
-from mlflow_l3d.tracking.judged import Judged, read_judged
-from mlflow_l3d.tracking.judged.app import App
-from mlflow_l3d.tracking.judged.table import COLUMNS
+from mlflow_l3d.tracking.earlier.evaluations import read_judged
+from mlflow_l3d.tracking.earlier.judgements import COLUMNS, Judged, check_judgements
+from mlflow_l3d.tracking.evaluating import Answers, App, Place
 from mlflow_l3d.tracking.opening import open_claims
 from mlflow_l3d.tracking.parent import current_experiment_id, set_tags
 
@@ -148,7 +147,7 @@ class Work:
         with self._opened(cell, key, name, tags, more) as run_id:
             evaluating.write_judgements(pairs, judging.scorer, self.workers)
             judged = evaluating.answers_of(self._experiment_id, answers_id, cell.key)
-            evaluating.check_judgements(judged.values(), run_id, judging.scorer.name)
+            check_judgements(judged.values(), run_id, judging.scorer.name)
             self.requests += len(pairs)
         return run_id
 

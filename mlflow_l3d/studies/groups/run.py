@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.values import pairs
-from mlflow_l3d.report.numbers import unit_of
+from mlflow_l3d.report.html import MOST_EXAMPLES
+from mlflow_l3d.report.numbers import counted, unit_of
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import About, heading
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
+from mlflow_l3d.studies.groups.numbers import GroupsStudy, groups_study
 from mlflow_l3d.studies.groups.numbers.grouping import chosen_runs, group_runs
-from mlflow_l3d.studies.groups.numbers.study import GroupsStudy, groups_study
-from mlflow_l3d.studies.groups.predictions import agreement_in_groups, matched_predictions
-from mlflow_l3d.studies.groups.report.page import groups_document
-from mlflow_l3d.studies.groups.scores import read_scores
+from mlflow_l3d.studies.groups.reading import matched_predictions, read_scores
+from mlflow_l3d.studies.groups.report import groups_document
 from mlflow_l3d.studies.result_file import write_result
+from mlflow_l3d.studies.seeds.numbers.compared import Kind, compare_seeds
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress, under_way
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
@@ -30,6 +33,8 @@ from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.existing import read_runs
 from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.tracking.parent import set_tags
+
+SHARES: Final = ("robust_share", "fragile_share", "never_right_share")
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,7 +63,7 @@ class GroupsEvaluation(OnOneScreen):
 
     @property
     def groups(self) -> pd.DataFrame:
-        """One row per group, best mean first; see :class:`~mlflow_l3d.studies.groups.numbers.study.GroupsStudy`."""
+        """One row per group, best mean first; see :class:`~mlflow_l3d.studies.groups.numbers.GroupsStudy`."""
         return self.study.groups
 
     def to_frame(self, *, full: bool = False) -> pd.DataFrame:
@@ -151,8 +156,7 @@ def evaluate_groups(
         grouped = frame[~study.runs["repeated"]].groupby(study.runs["group"])
         members = {name: grouped.get_group(name) for name in study.several["group"].head(5)}
         remarks: list[str] = []
-        agreement, examples = agreement_in_groups(matched_predictions(client, members, remarks), remarks)
-        study = replace(study, groups=study.groups.merge(agreement, on="group", how="left"))
+        study, examples = with_agreement(study, matched_predictions(client, members, remarks), remarks)
     title = f"luck in {typed['source'].removeprefix('experiment:')}"[:250]
     options = {name: text for name, text in typed.items() if text not in ("auto", "last", "none")}
     options |= {"tag": "true"} if tag else {}
@@ -172,6 +176,54 @@ def evaluate_groups(
         if tag:
             _tag(client, study)
     return result
+
+
+def with_agreement(
+    study: GroupsStudy,
+    groups: Iterable[tuple[str, Kind, pd.DataFrame]],
+    notes: list[str],
+    metric: Metric | None = None,
+) -> tuple[GroupsStudy, pd.DataFrame | None]:
+    """Return a study with how predictions agree in each group, and the examples on which runs of the best differ most.
+
+    Parameters
+    ----------
+    study
+        The groups, which get columns.
+    groups
+        Best first: a name, the kind of its task, and one row per prediction with the ``seed`` of its run.
+    notes
+        Which predictions are not compared, and which runs collapsed, are added.
+    metric
+        Compares answers that are neither classes nor numbers.
+
+    Returns
+    -------
+    tuple
+        The study, whose groups have ``compared`` runs, ``examples``, ``consistency`` with its interval, and shares of
+        robust, fragile and never right examples, or of numbers the ``absolute_difference`` of two runs with its
+        interval; and rows of the frame of
+        :class:`~mlflow_l3d.analysis.consistency.examples.ExampleVotes`, None if there are none.
+    """
+    rows, fragile = [], None
+    for name, kind, answers in groups:
+        seeds = tuple(answers["seed"].unique().tolist())
+        if len(seeds) < 2:
+            continue
+        compared = compare_seeds(answers, seeds, kind, None, metric)
+        if len(compared.ids) < FEWEST_EXAMPLES:
+            notes.append(f"Predictions of {name} are not compared: there are fewer than {FEWEST_EXAMPLES}.")
+            continue
+        counts = {"compared": len(seeds), "examples": len(compared.ids)}
+        rows.append({"group": name, **counts, **compared.agreement().metrics()})
+        if still := len(compared.constant()):
+            notes.append(f"{counted(still, 'run')} of {name} with one answer for every example: collapsed (L3D005).")
+        if fragile is None and (votes := compared.votes()) is not None:
+            fragile = votes.most_fragile(MOST_EXAMPLES)
+    measures = *with_interval("consistency"), *SHARES, *with_interval("absolute_difference")
+    columns = ["group", "compared", "examples", *measures]
+    agreement = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], float))
+    return replace(study, groups=study.groups.merge(agreement, on="group", how="left")), fragile
 
 
 def write_groups(folder: Path, study: GroupsStudy, report: Document) -> list[str]:

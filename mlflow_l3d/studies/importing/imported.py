@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,15 @@ from mlflow_l3d.metrics.known import typed_name
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.about import class_words
+from mlflow_l3d.studies.groups.numbers import GroupsStudy, groups_study
 from mlflow_l3d.studies.groups.numbers.grouping import AUTO, NONE, Grouping, group_runs, params_of
 from mlflow_l3d.studies.groups.numbers.settings import varying_settings
-from mlflow_l3d.studies.groups.numbers.study import GroupsStudy, groups_study
-from mlflow_l3d.studies.groups.predictions import agreement_in_groups
-from mlflow_l3d.studies.groups.run import write_groups
-from mlflow_l3d.studies.groups.scores import bounded
+from mlflow_l3d.studies.groups.reading import bounded
+from mlflow_l3d.studies.groups.run import with_agreement, write_groups
+from mlflow_l3d.studies.importing import RecordedRun
 from mlflow_l3d.studies.importing.formats import FORMATS
-from mlflow_l3d.studies.importing.recorded import RecordedRun
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
-from mlflow_l3d.studies.seeds.records import write_runs, write_scores
+from mlflow_l3d.studies.seeds.results import write_runs, write_scores
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.tracking.records import CellRecord
@@ -262,8 +261,7 @@ def grouped_runs(
         runs = dict(zip(cells["cell_key"], study.runs["group"].mask(study.runs["repeated"]), strict=True))
         parts = dict([*predictions.assign(seed=predictions["cell_key"]).groupby(predictions["cell_key"].map(runs))])
     kept = ((name, document["task"]["kind"], parts[name]) for name in study.several["group"] if name in parts)
-    agreement, examples = agreement_in_groups(kept, notes, metric)
-    return replace(study, groups=study.groups.merge(agreement, on="group", how="left")), examples, notes
+    return *with_agreement(study, kept, notes, metric), notes
 
 
 def write_study(

@@ -12,28 +12,26 @@ from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import pairs
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import About, heading, version_words
 from mlflow_l3d.studies.base import ProjectRun, Study, say
 from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
-from mlflow_l3d.studies.groups.report.page import groups_document
+from mlflow_l3d.studies.groups.numbers import GroupsStudy
+from mlflow_l3d.studies.groups.report import groups_document
 from mlflow_l3d.studies.importing.checking import checked, chosen, read_runs
 from mlflow_l3d.studies.importing.formats import tool_of
 from mlflow_l3d.studies.importing.imported import Import, grouped_runs, write_study
 from mlflow_l3d.studies.investigation.evaluate import rewritten
 from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
-from mlflow_l3d.studies.seeds.records import finishing, recorded_study
-from mlflow_l3d.studies.seeds.report.page import seeds_document
-from mlflow_l3d.studies.seeds.results import read_parent
+from mlflow_l3d.studies.seeds.report import seeds_document
+from mlflow_l3d.studies.seeds.results import finishing, read_parent, recorded_study
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress, under_way
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import Client, connect
 from mlflow_l3d.tracking.earlier.reader import fetch_document, known_document
 from mlflow_l3d.tracking.opening import open_recorder
-from mlflow_l3d.tracking.pages import runs_page
+from mlflow_l3d.tracking.pages import origin
 from mlflow_l3d.tracking.parent import current_experiment_id, log_metrics
 from mlflow_l3d.tracking.recorder import RunRecorder, Work
 from mlflow_l3d.tracking.records import CellRecord
@@ -81,10 +79,7 @@ class FilesEvaluation(OnOneScreen):
         """Return the result as people read it."""
         left_out = len(self.problems)
         advice = f"; {left_out} left out, see above: the same command after the fix writes only these" * bool(left_out)
-        lines = [
-            f"{self.written} runs written, {self.skipped} there before{advice}",
-            f"MLflow run {self.run_id}; report.html is among its artifacts",
-        ]
+        lines = [f"{self.written} runs written, {self.skipped} there before{advice}", *self.about.source.lines]
         if isinstance(self.study, GroupsStudy):
             counts = dict.fromkeys(("found", "used"), len(self.study.runs))
             return groups_document(self.study, counts, self.examples, **vars(self.about), lines=lines)
@@ -175,10 +170,9 @@ class _Importing(Study[Import, CellRecord, FilesEvaluation]):
                 remarks, task, options = (*remarks, *more), document["parameters"]["source"], request.given
             else:
                 study = recorded_study(document, cells, predictions, request.metric)
-            head, address = heading(run_id), runs_page(recorder.client, recorder.parent.experiment_id)
-            source = Source(task=task, run_id=run_id, address=address, date=head["date"][:10], given=options)
-            source = replace(source, classes=request.runs[0].classes)
-            settings = {**head, "task": request.task, "from": request.arguments["from_"], **request.shared}
+            known = {"task": task, "given": options, "classes": request.runs[0].classes}
+            source = origin(recorder.client, recorder.parent.experiment_id, run_id, **known)
+            settings = {**heading(run_id), "task": request.task, "from": request.arguments["from_"], **request.shared}
             about = About(request.title, source, remarks, settings | {"versions": version_words()})
             result = FilesEvaluation(
                 run_id=run_id,

@@ -11,8 +11,7 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.files import save_report, temporary_folder, write_tables
 from mlflow_l3d.studies.judged.numbers import Pair, ScorerNumbers
-from mlflow_l3d.studies.judged.report.comparison import comparison_document
-from mlflow_l3d.studies.judged.report.evaluation import evaluation_document
+from mlflow_l3d.studies.judged.report import comparison_document, evaluation_document
 from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names

@@ -16,9 +16,9 @@ from mlflow_l3d.report.numbers import counted, shorten
 from mlflow_l3d.studies.evaluation.source import Kind, find_results
 from mlflow_l3d.studies.gate.request import check_comparable
 from mlflow_l3d.studies.gate.sides import Side
+from mlflow_l3d.studies.groups.numbers import groups_study
 from mlflow_l3d.studies.groups.numbers.grouping import group_runs
-from mlflow_l3d.studies.groups.numbers.study import groups_study
-from mlflow_l3d.studies.groups.scores import read_scores
+from mlflow_l3d.studies.groups.reading import read_scores
 from mlflow_l3d.studies.judged.run import read_system
 from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.numbers.judge import UNPAIRED

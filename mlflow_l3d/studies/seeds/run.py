@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Unpack
+from typing import Any, Unpack
 
 import pandas as pd
 
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.approaches.icl.approach import InContextLearning
 from mlflow_l3d.cells.cell import Cell
+from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.report.page import Document
@@ -21,16 +22,17 @@ from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
 from mlflow_l3d.studies.dry_run import StudyPlan, plan_cells, record_plan
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.parameters import RepeatsOptions, SeedsOptions
-from mlflow_l3d.studies.seeds.records import finishing, recorded_cells, recorded_study, write_scores
-from mlflow_l3d.studies.seeds.report import cite
-from mlflow_l3d.studies.seeds.report.page import seeds_document
-from mlflow_l3d.studies.seeds.report.tables import seed_frame
+from mlflow_l3d.studies.seeds.report import seed_frame, seeds_document
+from mlflow_l3d.studies.seeds.report.words import citation
 from mlflow_l3d.studies.seeds.request import RepeatsRequest, SeedsRequest, specify_seeds
+from mlflow_l3d.studies.seeds.results import finishing, recorded_study, write_scores
 from mlflow_l3d.studies.self_test import SelfTest
 from mlflow_l3d.studies.shown import built_once, under_way
 from mlflow_l3d.tasks.base import TaskLike
 from mlflow_l3d.tracking.connection import connect
+from mlflow_l3d.tracking.earlier.predictions import read_rows
 from mlflow_l3d.tracking.pages import runs_page
+from mlflow_l3d.tracking.recorder import RunRecorder
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -57,7 +59,7 @@ class SeedsRun(CellStudyResult[SeedsRequest]):
 
     def cited(self) -> str:
         """Return what a paper says of it: a sentence, a LaTeX table and the literature."""
-        return "\n\n".join(text for _, text in cite.parts(self.study, self.about.source))
+        return "\n\n".join(text for _, text in citation(self.study, self.about.source))
 
     @built_once
     def report(self) -> Document:
@@ -268,3 +270,18 @@ class RepeatsStudyRun(SeedsStudyRun):
 
     unit = "repeat"
     specify = staticmethod(partial(specify_seeds, kind=RepeatsRequest))
+
+
+def recorded_cells(recorder: RunRecorder[Any], cells: Iterable[Cell]) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+    """Return one row per cell of the spool, and the predictions of those that did not fail (None if there are none)."""
+    with deferred_interrupts():
+        run_ids = recorder.run_ids()
+    spool, rows, tables = recorder.spool, [], []
+    for cell in cells:
+        record, path, seed = spool.record(cell.key), spool.predictions(cell.key), cell.seeds["seed"]
+        row = {"phase": cell.phase, "index": cell.index, "seed.seed": seed, "run_id": run_ids.get(cell.key)}
+        row |= {"cell_key": cell.key, "status": record.status}
+        rows.append({**row, **({} if record.error else record.metrics)})
+        if path is not None and not record.error:
+            tables.append(read_rows(path, reference=True).to_pandas().assign(seed=seed, cell_key=cell.key))
+    return pd.DataFrame(rows), pd.concat(tables, ignore_index=True) if tables else None

@@ -1,4 +1,4 @@
-"""Cells that other processes finish while a study runs, on this machine or another."""
+"""Cells of other processes: those finished while a study runs, and those that killed ones left in the spool here."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from collections.abc import Container, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.children import condition, own_metrics, search
+from mlflow_l3d.tracking.children import ChildWriter, Parent, condition, forget_lost_run, own_metrics, search
 from mlflow_l3d.tracking.connection import file_of, is_outage
 from mlflow_l3d.tracking.earlier.predictions import read_rows
+from mlflow_l3d.tracking.parent import end_early
 from mlflow_l3d.tracking.records import CellRecord
+from mlflow_l3d.tracking.spool import Spool, cells_in
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mlflow.entities import Run
 
     from mlflow_l3d.cells.cell import Cell
@@ -125,3 +129,43 @@ def _fetch(recorder: RunRecorder[CellRecord], cell: Cell, run: Run) -> None:
         ended = int(run.info.end_time or time.time() * 1000)
         record = CellRecord(**asdict(cell), name=cell.name, metrics=own_metrics(run), end_time=ended)
         recorder.spool.add(record, predictions=predictions, run_id=run.info.run_id)
+
+
+def upload_abandoned(recorder: RunRecorder[Any], on_server: Container[str]) -> bool:
+    """Upload what killed processes finished in the context of a recorder, and end their parents; return whether any.
+
+    It becomes children of those parents, whose own commands still continue them. `on_server` are the keys of cells
+    that the server holds.
+    """
+    from filelock import FileLock, Timeout
+
+    ours, uploaded = recorder.spool.folder, False
+    store = ours.name.rpartition("-")[0]
+    for folder in sorted(ours.parent.glob(f"{store}-*")):
+        if folder == ours or all(key in on_server for key in cells_in(folder)):
+            continue
+        try:
+            with FileLock(folder.with_suffix(".upload"), timeout=60), FileLock(folder.with_suffix(".lock"), timeout=0):
+                uploaded |= _upload(recorder, folder, on_server)
+        except Timeout:  # its process is alive, and uploads them itself
+            continue
+    return uploaded
+
+
+def _upload(recorder: RunRecorder[Any], folder: Path, on_server: Container[str]) -> bool:
+    client, work, experiment_id = recorder.client, recorder.work, recorder.parent.experiment_id
+    spool: Spool[Any] = Spool(folder, work.kind)
+    theirs = condition({names.SPOOL: spool.identity, names.CONTEXT_KEY: work.context_key})
+    [*_, parent] = [None, *search(client, [experiment_id], theirs)]
+    if parent is None:
+        return False
+    writer = ChildWriter(client, Parent.of(parent), work.context_key, work.shared_params)
+    for key in spool:
+        is_finished = key not in on_server and spool.has(key) and spool.record(key).status == "FINISHED"
+        if is_finished and recorder.claims.take(key, alone=True):
+            forget_lost_run(client, spool, key)
+            writer.write(spool, key, repeated=True)
+            recorder.claims.release(key, done=True)
+    if parent.info.status == "RUNNING":
+        end_early(client, parent.info.run_id, "Its process was killed. The same command continues it.", "KILLED")
+    return True

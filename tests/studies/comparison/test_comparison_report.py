@@ -15,10 +15,16 @@ from mlflow_l3d.analysis.comparison.system import System
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import marked
-from mlflow_l3d.studies.comparison.report.page import comparison_document, first_table, score_strips
-from mlflow_l3d.studies.comparison.report.pairs import advice_on
+from mlflow_l3d.studies.comparison.report import comparison_document, first_table, score_strips
 from mlflow_l3d.studies.comparison.report.tables import luck_table
-from mlflow_l3d.studies.comparison.report.words import ComparedParent, answers, differing_sentence, headline, steps
+from mlflow_l3d.studies.comparison.report.words import (
+    ComparedParent,
+    advice_on,
+    answers,
+    differing_sentence,
+    headline,
+    steps,
+)
 
 FIRST = (0.5, 0.6, 0.7, 0.8)
 SLIGHTLY, CLOSE, APART = (0.9, 0.3, 0.75, 0.55), (0.501, 0.6, 0.699, 0.8), (0.4, 0.51, 0.59, 0.7)

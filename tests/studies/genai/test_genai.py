@@ -31,9 +31,10 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.genai.contents import read_rows, repeated
 from mlflow_l3d.tracking import evaluating, names
 from mlflow_l3d.tracking.claims import Claims
-from mlflow_l3d.tracking.judged import app, read_judged, reading
-from mlflow_l3d.tracking.judged.app import App
-from mlflow_l3d.tracking.judged.table import row_of
+from mlflow_l3d.tracking.earlier import evaluations
+from mlflow_l3d.tracking.earlier.evaluations import read_judged
+from mlflow_l3d.tracking.earlier.judgements import row_of
+from mlflow_l3d.tracking.evaluating import App
 from mlflow_l3d.tracking.opening import open_claims
 
 pytestmark = pytest.mark.filterwarnings("ignore:The `mlflow.load_prompt` API is moved:FutureWarning")
@@ -567,7 +568,7 @@ def test_settings_of_mlflow_are_as_before(monkeypatch: pytest.MonkeyPatch) -> No
 def test_an_evaluation_in_another_thread_waits_and_finds_mlflow_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_GENAI_EVAL_MAX_WORKERS", raising=False)
     lock, is_waiting, loads = evaluating._ONE_AT_A_TIME, threading.Event(), []
-    replace = app._loading
+    replace = evaluating._loading
 
     @contextmanager
     def announced() -> Iterator[None]:
@@ -584,7 +585,7 @@ def test_an_evaluation_in_another_thread_waits_and_finds_mlflow_as_it_is(monkeyp
             return os.environ["MLFLOW_GENAI_EVAL_MAX_WORKERS"]
 
     load = mlflow.MlflowClient.load_prompt
-    monkeypatch.setattr(app, "_loading", recorded)
+    monkeypatch.setattr(evaluating, "_loading", recorded)
     with ThreadPoolExecutor(1) as pool:
         with evaluating._evaluating(2):
             monkeypatch.setattr(evaluating, "_ONE_AT_A_TIME", announced())
@@ -597,5 +598,5 @@ def test_an_evaluation_in_another_thread_waits_and_finds_mlflow_as_it_is(monkeyp
 
 def test_rows_of_equal_inputs_are_repeats_of_one_and_have_the_name_that_the_reader_gives_them() -> None:
     read = read_rows([{"inputs": {"q": 1, "a": "é"}}, {"inputs": {"a": "é", "q": 1}}])
-    row = reading._hash(json.dumps({"q": 1, "a": "é"}, ensure_ascii=False))
+    row = evaluations._hash(json.dumps({"q": 1, "a": "é"}, ensure_ascii=False))
     assert [repeated(read, replicate) for replicate in (0, 1)] == [[(row, "0"), (row, "1")], [(row, "2"), (row, "3")]]

@@ -11,8 +11,8 @@ from mlflow.entities import Metric, Param
 from run_helpers import Place
 
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.studies.groups.numbers import GroupsStudy, groups_study
 from mlflow_l3d.studies.groups.numbers.grouping import Grouping, group_runs
-from mlflow_l3d.studies.groups.numbers.study import GroupsStudy, groups_study
 
 
 def add_run(

@@ -295,7 +295,7 @@ def test_each_table_is_read_once(place: Place, tmp_path: Path, monkeypatch: pyte
         read.append((uri, artifact))
         return read_table(client, uri, artifact)
 
-    monkeypatch.setattr("mlflow_l3d.studies.groups.predictions.read_table", counted)
+    monkeypatch.setattr("mlflow_l3d.studies.groups.reading.read_table", counted)
     predict(place, tmp_path, "predictions.csv", labels, labels, 0)
     for seed in range(1, 4):
         add_run(place, {"seed": seed}, {"accuracy": 0.5})

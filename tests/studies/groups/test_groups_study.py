@@ -17,9 +17,9 @@ from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
+from mlflow_l3d.studies.groups.numbers import MOST_GROUPS, GroupsStudy, groups_study
 from mlflow_l3d.studies.groups.numbers.grouping import Grouping
 from mlflow_l3d.studies.groups.numbers.settings import SettingsStudy, settings_study
-from mlflow_l3d.studies.groups.numbers.study import MOST_GROUPS, GroupsStudy, groups_study
 from mlflow_l3d.studies.groups.report.words import answers, headline, step
 
 RNG = np.random.default_rng(4)
@@ -218,8 +218,8 @@ def pairs_only(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_settings(scores: pd.Series, _: pd.DataFrame) -> SettingsStudy:
         return settings_study(scores, pd.DataFrame(index=scores.index))
 
-    monkeypatch.setattr("mlflow_l3d.studies.groups.numbers.study.runs_to_settle", lambda *_: math.inf)
-    monkeypatch.setattr("mlflow_l3d.studies.groups.numbers.study.settings_study", no_settings)
+    monkeypatch.setattr("mlflow_l3d.studies.groups.numbers.runs_to_settle", lambda *_: math.inf)
+    monkeypatch.setattr("mlflow_l3d.studies.groups.numbers.settings_study", no_settings)
 
 
 @pytest.mark.slow

@@ -18,9 +18,9 @@ from mlflow_l3d.approaches.command.approach import Command
 from mlflow_l3d.approaches.command.written import Written, read
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.known import scores_of
+from mlflow_l3d.studies.importing import RecordedRun
 from mlflow_l3d.studies.importing.checking import checked, with_kinds
 from mlflow_l3d.studies.importing.formats import csv_file
-from mlflow_l3d.studies.importing.recorded import RecordedRun
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 from mlflow_l3d.tasks.answers import order
 from mlflow_l3d.testing import one_cell

@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 
 from mlflow_l3d.errors import L3DError, ParameterError
+from mlflow_l3d.studies.importing import RecordedRun, flat
 from mlflow_l3d.studies.importing.checking import _scored, read_runs, with_kinds
-from mlflow_l3d.studies.importing.formats import FORMATS, csv_file, inspect_log, tool_of
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat
+from mlflow_l3d.studies.importing.formats import FORMATS, apps, csv_file, tool_of
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 from mlflow_l3d.studies.seeds.report.words import study_answers
 
@@ -228,7 +228,7 @@ def sample(number: int, answer: str = "Paris", **scores: Any) -> SimpleNamespace
 
 def inspected(values: Sequence[dict[str, Any]], metric: str = "auto") -> RecordedRun:
     samples = [sample(number, **scores) for number, scores in enumerate(values)]
-    return inspect_log._run("log", SimpleNamespace(task="capitals"), samples, {}, metric)
+    return apps._inspect_run("log", SimpleNamespace(task="capitals"), samples, {}, metric)
 
 
 def test_inspect_answers_are_right_as_the_chosen_scorer_says():

@@ -15,7 +15,7 @@ from mlflow_l3d import cli
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.comparison.run import compare
 from mlflow_l3d.studies.evaluation.run import evaluate
-from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
+from mlflow_l3d.studies.groups.numbers import GroupsStudy
 from mlflow_l3d.studies.importing.run import FilesEvaluation
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.results import SeedsEvaluation

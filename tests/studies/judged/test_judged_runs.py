@@ -23,7 +23,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.judged.numbers import score_scorer, without_verdict
 from mlflow_l3d.studies.judged.results import JudgedEvaluation
 from mlflow_l3d.studies.judged.run import compare_evaluations, compare_judged, evaluate_judged
-from mlflow_l3d.tracking.judged import read_judged
+from mlflow_l3d.tracking.earlier.evaluations import read_judged
 
 pytestmark = pytest.mark.slow
 

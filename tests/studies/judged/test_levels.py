@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
+from mlflow_l3d.studies.genai.results import best_level
 from mlflow_l3d.studies.judged.numbers import adjusted, level_pairs, score_scorer
-from mlflow_l3d.studies.judged.report.comparison import best_level
 from mlflow_l3d.studies.judged.results import JudgedEvaluation
 
 

@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 from seeds_cases import drawn_regression, drawn_study
 
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks, seed_matrix, study_rows, table_7
-from mlflow_l3d.studies.seeds.numbers.spread import size_correlation, size_correlations
+from mlflow_l3d.studies.seeds.numbers.over_tasks import (
+    over_tasks,
+    seed_matrix,
+    size_correlation,
+    size_correlations,
+    study_rows,
+    table_7,
+)
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from mlflow_l3d.studies.seeds.numbers.over_tasks import table_7
-from mlflow_l3d.studies.seeds.numbers.spread import size_correlations
+from mlflow_l3d.studies.seeds.numbers.over_tasks import size_correlations, table_7
 
 FOLDER = os.environ.get("L3D_TEST_REFERENCE")
 pytestmark = pytest.mark.skipif(FOLDER is None, reason="L3D_TEST_REFERENCE names no folder of published tables")

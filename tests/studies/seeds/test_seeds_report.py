@@ -22,17 +22,25 @@ from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.seeds.numbers.over_tasks import over_tasks, study_rows
 from mlflow_l3d.studies.seeds.numbers.study import seeds_study
 from mlflow_l3d.studies.seeds.parameters import SEEDS as PARAMETERS
-from mlflow_l3d.studies.seeds.report.cite import parts
-from mlflow_l3d.studies.seeds.report.over_words import better_sentences, over_answers, over_headline, over_steps
-from mlflow_l3d.studies.seeds.report.page import over_tasks_document, seed_heatmap, seeds_document
-from mlflow_l3d.studies.seeds.report.tables import (
-    metric_table,
-    pair_table,
+from mlflow_l3d.studies.seeds.report import metric_table, pair_table, seed_table, seeds_document
+from mlflow_l3d.studies.seeds.report.over_tasks import (
+    better_sentences,
+    over_answers,
+    over_headline,
+    over_steps,
+    over_tasks_document,
     published_tables,
-    seed_table,
+    seed_heatmap,
     tasks_table,
 )
-from mlflow_l3d.studies.seeds.report.words import headline, investigate_command, short_notes, steps, study_answers
+from mlflow_l3d.studies.seeds.report.words import (
+    citation,
+    headline,
+    investigate_command,
+    short_notes,
+    steps,
+    study_answers,
+)
 
 ENDS = ("", "_ci_low", "_ci_high")
 RUN = "8d700d7ae2b3440c89188f7d6099561f"
@@ -76,7 +84,7 @@ def test_headline_is_the_distance_of_two_seeds_by_luck(studies):
 def test_a_paper_gets_mean_spread_and_agreement(studies):
     study = studies[3]
     own = study.scores["accuracy"]
-    (_, sentence), (_, table), (_, literature) = parts(study, SOURCE)
+    (_, sentence), (_, table), (_, literature) = citation(study, SOURCE)
     page = Page(seeds_document(study, title="t", source=SOURCE).to_html())
     assert all(
         " ".join(each.split()) in " ".join("".join(page.words).split()) for each in (sentence, table, literature)
@@ -85,7 +93,7 @@ def test_a_paper_gets_mean_spread_and_agreement(studies):
     assert f"± {100 * own.std():.1f} (mean ± standard deviation; 95 % intervals " in sentence
     assert f"{points(study.pairs['consistency'].mean, 1)} % of the predictions" in sentence
     assert rf"accuracy (\%) & {len(own)} & {100 * own.mean():.1f} (" in table
-    assert parts(scored(0.8, math.nan), SOURCE)[0][1] == "1 seed with a score: there is no spread to cite."
+    assert citation(scored(0.8, math.nan), SOURCE)[0][1] == "1 seed with a score: there is no spread to cite."
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,13 @@ from mlflow_l3d.report.numbers import (
     with_limits,
 )
 from mlflow_l3d.report.table import Table
-from mlflow_l3d.studies.comparison.report.pairs import advice_on, direction_sentence
+from mlflow_l3d.studies.comparison.report.words import advice_on
+
+
+def direction_sentence(comparison: Comparison) -> str:
+    """Return which way differences point."""
+    side = "above" if comparison.metric.greater_is_better else "below"
+    return f"A difference {side} 0 speaks for the first of a pair."
 
 
 def difference_table(comparison: Comparison) -> Table:

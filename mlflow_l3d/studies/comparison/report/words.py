@@ -1,19 +1,123 @@
-"""What a comparison says first: a sentence that decides, three answers, and what to do next."""
+"""What a comparison says of its pairs: a sentence that decides, three answers, and what to do next."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from string import ascii_uppercase
+from typing import Final, NamedTuple
 
-from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED, Comparison, Difference, TaskMean
+from mlflow_l3d.analysis.comparison.results import EQUIVALENT, UNDECIDED, Comparison, Difference, Rank, TaskMean
 from mlflow_l3d.analysis.comparison.system import MOST_LOST
-from mlflow_l3d.report.numbers import counted, listed, percent, points, probability, roughly, unit_of
+from mlflow_l3d.report.numbers import counted, listed, percent, points, probability, roughly, shorten_all, unit_of
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Answer, Step, all_of, effect_step
-from mlflow_l3d.studies.comparison.report import pairs as of
-from mlflow_l3d.studies.comparison.report.pairs import Lead, judged, leading, overall_ranks, short_names
+from mlflow_l3d.report.text import Answer, Step, advice, advise, all_of, effect_step
+
+SHARED: Final = "train both with the same root_seed and factors"
+"""What makes the runs of two systems share their configurations."""
+
+
+class Lead(NamedTuple):
+    """A pair from the side of the one with the better mean.
+
+    Attributes
+    ----------
+    ahead, other
+        The names, shortened.
+    gain, low, high
+        By how much it is better, with its interval, see :func:`limits`.
+    pair
+        The record.
+    turned
+        Whether the one ahead is the second of the record.
+    """
+
+    ahead: str
+    other: str
+    gain: float
+    low: float
+    high: float
+    pair: Difference | TaskMean
+    turned: bool
+
+
+def judged(comparison: Comparison) -> Sequence[Difference | TaskMean]:
+    """Return the pairs with a verdict each: over tasks, if there are several."""
+    return comparison.over_tasks or comparison.differences
+
+
+def limits(pair: Difference | TaskMean) -> tuple[float, float, float]:
+    """Return a difference, and its interval: that of all pairs together, over tasks that of the pair."""
+    if isinstance(pair, Difference):
+        return pair.difference, pair.joint_low, pair.joint_high
+    return pair.found.difference, pair.found.low, pair.found.high
+
+
+def oriented(pair: Difference | TaskMean, turned: bool) -> tuple[str, str, tuple[float, float, float], str]:
+    """Return both names, the difference with its interval, and the verdict; of a pair that is turned around, or not."""
+    value, low, high = limits(pair)
+    if not turned:
+        return pair.first, pair.second, (value, low, high), pair.verdict
+    verdict = {"better": "worse", "worse": "better"}.get(pair.verdict, pair.verdict)
+    return pair.second, pair.first, (-value, -high, -low), verdict
+
+
+def leading(comparison: Comparison) -> Lead:
+    """Return the pair of the best system and the next best."""
+    names, sign = short_names(comparison), comparison.metric.sign
+    best = {each.system for each in sorted(overall_ranks(comparison), key=lambda each: each.low)[:2]}
+    pair = next(pair for pair in judged(comparison) if {pair.first, pair.second} == best)
+    turned = sign * limits(pair)[0] < 0
+    ahead, other, (value, *ends), _ = oriented(pair, turned)
+    low, high = sorted(sign * end for end in ends)
+    return Lead(names[ahead], names[other], abs(value), low, high, pair, turned)
+
+
+def overall_ranks(comparison: Comparison) -> list[Rank]:
+    """Return the ranks over all tasks, best mean first."""
+    task = "" if len(comparison.tasks) > 1 else comparison.tasks[0]
+    return [each for each in comparison.ranks if each.task == task]
+
+
+def short_names(comparison: Comparison) -> dict[str, str]:
+    """Return each system's name as sentences have it: itself, or a letter for each if one is long."""
+    if max(map(len, comparison.systems)) <= 24 or len(comparison.systems) > len(ascii_uppercase):
+        return shorten_all(comparison.systems, 24)
+    return dict(zip(comparison.systems, ascii_uppercase, strict=False))
+
+
+def size(comparison: Comparison, value: float) -> str:
+    """Return a difference, with its unit if the metric is read in per cent."""
+    return unit_of(comparison.metric).size(value, change(comparison, value, ""))
+
+
+def change(comparison: Comparison, value: float, sign: str = "+") -> str:
+    """Return a difference with its sign."""
+    unit = unit_of(comparison.metric)
+    digits = max(unit.digits(each.spread.error) for each in comparison.differences)
+    return unit.written(unit.scale * value, digits, sign)
+
+
+def effect_text(comparison: Comparison) -> str:
+    """Return the smallest effect with its unit."""
+    unit, effect = unit_of(comparison.metric), comparison.smallest_effect
+    return unit.size(effect, f"{unit.scale * effect:g}")
+
+
+def advice_on(one: Difference) -> Answer:
+    """Return what would settle a difference: runs, test examples, or nothing more."""
+    there, settled = " and ".join(f"{runs:,}" for runs in dict.fromkeys(one.runs)), one.verdict != UNDECIDED
+    needed, more_runs = runs_to_have(one), one.spread.of_runs > one.spread.of_examples
+    if not settled and {*one.runs} == {needed}:
+        why = f"The {there} runs of each settle it with 80 % probability if all share their configurations: {SHARED}."
+        return advice("shared configurations", why)
+    return advise(there, needed, one.examples_needed, settled=settled, more_runs=more_runs)
+
+
+def runs_to_have(one: Difference) -> float:
+    """Return how many runs of each settle a difference if all are shared: never fewer than there are; inf if none."""
+    return max(one.runs_to_settle, *one.runs)
 
 
 class ComparedParent(NamedTuple):
@@ -43,7 +147,7 @@ def headline(comparison: Comparison) -> str:
     """Return the sentence that decides, the winner as its subject."""
     lead, names, ranks = leading(comparison), short_names(comparison), overall_ranks(comparison)
     several = f" over {len(comparison.tasks)} tasks" if len(comparison.tasks) > 1 else ""
-    by, within = of.size(comparison, lead.gain), f"equivalent within {of.effect_text(comparison)}{several}"
+    by, within = size(comparison, lead.gain), f"equivalent within {effect_text(comparison)}{several}"
     best = [each.system for each in ranks if each.low == 1]
     if len(ranks) == 2:
         both = listed([names[lead.pair.first], names[lead.pair.second]])
@@ -70,7 +174,7 @@ def answers(comparison: Comparison) -> tuple[Answer, Answer, Answer]:
     """Return the three questions that the report opens with, answered in plain words."""
     lead = leading(comparison)
     one = nearest_pair(comparison) or comparison.differences[0]
-    opened = _open(comparison), *of.advice_on(one).sentences
+    opened = _open(comparison), *advice_on(one).sentences
     return (
         Answer("Could it be luck?", "", (_luck(comparison, lead),)),
         Answer("Would one run show it?", "", (_one_run(comparison, lead),)),
@@ -80,7 +184,7 @@ def answers(comparison: Comparison) -> tuple[Answer, Answer, Answer]:
 
 def _luck(comparison: Comparison, lead: Lead) -> str:
     ends = sorted(comparison.metric.sign * end for end in (lead.low, lead.high))  # with the signs of the table
-    interval = " to ".join(of.change(comparison, end) for end in ends)
+    interval = " to ".join(change(comparison, end) for end in ends)
     said = f"{percent(comparison.level)} interval **{interval}**{' points' * comparison.metric.percent}"
     said += " (less is better)" * (not comparison.metric.greater_is_better)
     counts, count = "It allows for luck on each task, and for tasks that differ.", len(comparison.differences)
@@ -91,7 +195,7 @@ def _luck(comparison: Comparison, lead: Lead) -> str:
     if not {lead.pair.first, lead.pair.second}.isdisjoint(comparison.lossy):
         return f"**Not known:** {said} of the runs that did not fail, which are rarely any runs. {counts}"
     if lead.pair.verdict == UNDECIDED:
-        gain = of.size(comparison, lead.gain)
+        gain = size(comparison, lead.gain)
         ahead = f"{lead.ahead} is ahead by {gain}" if gain.strip("0. points") else "the means are about equal"
         return f"**Yes:** {ahead}, {said}. {counts}"
     if lead.pair.verdict == EQUIVALENT:
@@ -125,7 +229,7 @@ def _open(comparison: Comparison) -> str:
     if one is None or isinstance(pairs[0], TaskMean):
         return f"{opening} More tasks, or more runs on each, settle it."
     which = "it" if len(undecided) == 1 else f"{names[one.first]} against {names[one.second]}"
-    what = of.advice_on(one).short
+    what = advice_on(one).short
     return f"{opening} To settle {which} takes {what}{' of each' * what.endswith(' runs')}."
 
 
@@ -154,8 +258,8 @@ def steps(comparison: Comparison, parents: Sequence[ComparedParent], source: Sou
         return
     pair = f"{names[one.first]} against {names[one.second]}{f' on {one.task}' if len(comparison.tasks) > 1 else ''}"
     is_named = not math.isnan(comparison.smallest_effect)
-    if {*one.runs} == {of.runs_to_have(one)}:
-        yield Step(f"{pair}: {of.SHARED}, so that all runs share their configurations. Then compare again.")
+    if {*one.runs} == {runs_to_have(one)}:
+        yield Step(f"{pair}: {SHARED}, so that all runs share their configurations. Then compare again.")
     elif math.isfinite(one.runs_to_settle) and (is_named or one.runs_to_settle <= 20 * max(one.runs)):
         yield from _more_runs(one, pair, names, parents)
     elif math.isfinite(one.examples_needed) and not math.isfinite(one.runs_to_settle):
@@ -172,7 +276,7 @@ def steps(comparison: Comparison, parents: Sequence[ComparedParent], source: Sou
 def _more_runs(
     one: Difference, pair: str, names: Mapping[str, str], parents: Sequence[ComparedParent]
 ) -> Iterator[Step]:
-    needed, commands = of.runs_to_have(one), {each.system: each.command for each in parents if each.task == one.task}
+    needed, commands = runs_to_have(one), {each.system: each.command for each in parents if each.task == one.task}
     texts = [f"{pair} takes about {needed:,.0f} runs of each (80 % power). Finished ones count:"]
     for system, there in zip((one.first, one.second), one.runs, strict=True):
         if there < needed and (command := commands.get(system, "")):

@@ -71,10 +71,17 @@ class Grouping:
     ignored: pd.DataFrame
 
     @property
+    def known_seeds(self) -> pd.DataFrame:
+        """The seeds of each run; a missing one is like no other."""
+        seeds = self.seed_values.reset_index(drop=True)
+        unknown = "run " + pd.Series(seeds.index, dtype=str)
+        return seeds.mask(seeds.isin([NO_VALUE, NOT_LOGGED]), unknown, axis=0)
+
+    @property
     def is_plain(self) -> bool:
         """Whether all runs are of one group, and no two of them share a seed."""
-        values = self.seed_values[~self.seed_values.isin([NO_VALUE, NOT_LOGGED])]
-        return len(self.names) == 1 and not any(values[name].dropna().duplicated().any() for name in values)
+        seeds = self.known_seeds
+        return len(self.names) == 1 and not any(seeds[name].duplicated().any() for name in seeds)
 
 
 def canonical(text: str) -> str:

@@ -11,8 +11,8 @@ from mlflow_l3d.analysis.importance.shape import tails
 from mlflow_l3d.report.numbers import counted, listed, probability, shorten, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of, few_runs, may_be_luck
+from mlflow_l3d.studies.groups.numbers import GroupsStudy
 from mlflow_l3d.studies.groups.numbers.grouping import short_name, short_names
-from mlflow_l3d.studies.groups.numbers.study import GroupsStudy
 
 
 def headline(study: GroupsStudy) -> str:

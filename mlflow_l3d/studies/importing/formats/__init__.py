@@ -1,4 +1,4 @@
-"""Readers of what other tools write; each returns :class:`~mlflow_l3d.studies.importing.recorded.RecordedRun`."""
+"""Readers of what other tools write; each returns :class:`~mlflow_l3d.studies.importing.RecordedRun`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.importing.formats import csv_file, inspect_log, lm_eval, promptfoo, tau_bench, trainer
-from mlflow_l3d.studies.importing.recorded import RecordedRun
+from mlflow_l3d.studies.importing import RecordedRun
+from mlflow_l3d.studies.importing.formats import apps, csv_file, lm_eval
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class Format:
 
 FORMATS: Final[Mapping[str, Format]] = {
     "lm-eval": Format(("samples_*.jsonl",), lm_eval.read),
-    "huggingface-trainer": Format(("trainer_state.json",), trainer.read, numbered="folder"),
-    "inspect": Format(("*.eval", "*.json"), inspect_log.read, ('"eval":',), "epoch"),
-    "promptfoo": Format(("*.json",), promptfoo.read, ('"evalId":', '{"results":{"version":'), "repeat"),
-    "tau-bench": Format(("*.json",), tau_bench.read, ('[{"task_id":', '"num_trials":'), "trial"),
+    "huggingface-trainer": Format(("trainer_state.json",), csv_file.read_trainer, numbered="folder"),
+    "inspect": Format(("*.eval", "*.json"), apps.read_inspect, ('"eval":',), "epoch"),
+    "promptfoo": Format(("*.json",), apps.read_promptfoo, ('"evalId":', '{"results":{"version":'), "repeat"),
+    "tau-bench": Format(("*.json",), apps.read_tau_bench, ('[{"task_id":', '"num_trials":'), "trial"),
     "csv": Format(("*.csv", "*.tsv", "*.jsonl"), csv_file.read),
 }
 """Value of ``--from`` -> format of the files."""

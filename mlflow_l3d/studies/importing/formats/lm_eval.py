@@ -15,7 +15,7 @@ import pandas as pd
 from mlflow_l3d.analysis.intervals import known
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import pairs, public_name
-from mlflow_l3d.studies.importing.recorded import RecordedRun, flat, graded, read_json
+from mlflow_l3d.studies.importing import RecordedRun, flat, graded, read_json
 
 LOG_SAMPLES: Final = "Use lm_eval --log_samples and name the folder of samples_*.jsonl, or write a CSV: seed,acc."
 _DATE: Final = -len("2026-11-23T03-12-47.657677.jsonl")
@@ -86,8 +86,7 @@ def _with_samples(
             own_names[with_numbers[0]] = usual
     scores = {own_names.get(name, name): mean for name, mean in means.items()}
     # Of mcc or f1 the tool has one number for all samples.
-    whole = {name: _number(results.get(name)) for name in metrics if name not in means}
-    scores |= known(whole)
+    scores |= known({name: _number(results.get(name)) for name in metrics if name not in means})
     if not scores:
         raise L3DError(f"{run.source}: no metric has a number for each sample, or for all ({', '.join(metrics)}).")
     run, targets, likely = replace(run, scores=scores), samples["target"], None

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.known import assumed_direction
-from mlflow_l3d.report.examples import MOST, fragile_examples, shares_bar
-from mlflow_l3d.report.html import Snippet
+from mlflow_l3d.report.html import MOST_EXAMPLES, Snippet, fragile_examples, shares_bar
 from mlflow_l3d.report.numbers import counted, percent, points, shorten
 from mlflow_l3d.report.page import Document, Drawing, Item, Section
+from mlflow_l3d.report.plots import score_strip
 from mlflow_l3d.report.remedies import remedy_bars
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.strip import score_strip
 from mlflow_l3d.report.table import Table
 from mlflow_l3d.studies.investigation.report import cite, factor_tables, more_tables
 from mlflow_l3d.studies.investigation.report.details import early_stops, stable_group
@@ -51,7 +50,7 @@ def investigation_document(
         Returns factor -> how its importance settled; a factor without a path has no such picture.
     """
     shown, source, runs = Shown(analysis), source or Source(), runs or Runs()
-    worst = None if analysis.examples is None else analysis.examples.most_fragile(MOST)
+    worst = None if analysis.examples is None else analysis.examples.most_fragile(MOST_EXAMPLES)
     data = script_data(shown, runs, address=source.address, classes=source.classes)
     opens = any(factor["predicted"] for factor in data["factors"].values())
     voters = "pooled runs" if shown.golden_word == "pooled" else shown.golden_runs

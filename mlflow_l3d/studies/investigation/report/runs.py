@@ -16,11 +16,10 @@ from markupsafe import Markup
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.report.examples import MOST
-from mlflow_l3d.report.html import Snippet
+from mlflow_l3d.report.html import MOST_EXAMPLES, Snippet
 from mlflow_l3d.report.numbers import counted, percent
 from mlflow_l3d.report.page import Drawing
-from mlflow_l3d.report.scatter import path
+from mlflow_l3d.report.plots import path
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import RETRY
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
@@ -180,7 +179,7 @@ def read_predicted(analysis: Analysis, file: Path, classes: int) -> dict[str, li
     classes
         How many classes there are.
     """
-    worst = None if analysis.examples is None else analysis.examples.most_fragile(MOST)
+    worst = None if analysis.examples is None else analysis.examples.most_fragile(MOST_EXAMPLES)
     if worst is None or not len(worst) or not file.exists() or not 0 < classes <= _MOST_CLASSES:
         return {}
     shown, examples = Shown(analysis), worst["example_id"].tolist()

@@ -16,11 +16,10 @@ from mlflow_l3d.analysis.importance.results import Importance
 from mlflow_l3d.analysis.importance.shape import single_run_limit
 from mlflow_l3d.analysis.importance.tables import constant
 from mlflow_l3d.report.draw import nice_step
-from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import counted, listed, plain, points, rough_duration
 from mlflow_l3d.report.remedies import beginning, labels_note, less_text, plain_words, remedy_words
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import Answer, Step, all_of, few_runs, may_be_luck
+from mlflow_l3d.report.text import Answer, Step, all_of, changed_predictions, few_runs, may_be_luck
 from mlflow_l3d.studies.investigation.report import details
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown

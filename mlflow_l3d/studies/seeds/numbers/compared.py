@@ -261,8 +261,7 @@ class AnswerChanges:
 
     def metrics(self) -> dict[str, float]:
         """Return the numbers by name, for the parent run."""
-        numbers = (self.changed / self.rows, *self.interval)
-        shares = dict(zip(with_interval("changed_share"), numbers, strict=True))
+        shares = dict(zip(with_interval("changed_share"), (self.changed / self.rows, *self.interval), strict=True))
         return {**shares, "score_changed_share": self.score_changed / self.rows}
 
 

@@ -6,16 +6,29 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Any, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from mlflow_l3d.analysis.intervals import known, with_interval
+from mlflow_l3d.analysis.importance.tables import usable
+from mlflow_l3d.analysis.intervals import LEVEL, known, with_interval
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.seeds.numbers.better_seed import BetterSeed, better_seed
-from mlflow_l3d.studies.seeds.numbers.spread import size_correlations
+from mlflow_l3d.metrics.known import named
+from mlflow_l3d.metrics.numerical import unit_length
+from mlflow_l3d.report.numbers import unit_of
+from mlflow_l3d.studies.seeds.numbers.scores import BetterSeed, better_seed
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
+
+TABLE_7: Final = {
+    "P": ("precision", "precision_std"),
+    "R": ("recall", "recall_std"),
+    "F1": ("f1", "f1_std"),
+    "score": ("metric_mean", "var"),
+    "CON": ("con", "con_std"),
+    "CCON": ("ccon", "ccon_std"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +128,89 @@ def _notes(studies: Sequence[SeedsStudy], matrix: pd.DataFrame, better: BetterSe
         yield f"{tasks} tasks are few for a correlation, and {alike}."
 
 
-TABLE_7: Final = {
-    "P": ("precision", "precision_std"),
-    "R": ("recall", "recall_std"),
-    "F1": ("f1", "f1_std"),
-    "score": ("metric_mean", "var"),
-    "CON": ("con", "con_std"),
-    "CCON": ("ccon", "ccon_std"),
-}
+def size_correlation(
+    sizes: npt.ArrayLike, values: npt.ArrayLike, *, scale: Literal["log", "size"] = "log"
+) -> dict[str, float]:
+    """Return the correlation of training size with a measure, over tasks.
+
+    Parameters
+    ----------
+    sizes
+        Shape (n,): training examples of each task, above 0; nan where unknown.
+    values
+        Shape (n,): the measure; nan if a task has none.
+    scale
+        ``log``: of the logarithm of the size (the axis of Figure 2 of Zhou et al. 2025); ``size``: of the size itself.
+
+    Returns
+    -------
+    dict
+        ``tasks``: how many have both; ``pearson`` with Fisher's z interval, which is nan below four tasks;
+        ``spearman``, which the scale does not change, with the interval of Bonett and Wright 2000.
+
+    Raises
+    ------
+    ParameterError
+        If a size is not above 0.
+
+    Notes
+    -----
+    Fisher's interval takes both for normal over tasks; of ten tasks or so that cannot be checked, and tasks that share
+    data (RTE is in both benchmarks) count as two. A task with one huge training set rules the correlation with the
+    size itself.
+    """
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    size, value = usable(sizes), usable(values)
+    if (size <= 0).any():
+        raise ParameterError("training_size", float(size[size <= 0][0]), "must be above 0")
+    both = np.isfinite(size) & np.isfinite(value)
+    size, value = np.log10(size[both]) if scale == "log" else size[both], value[both]
+    numbers: dict[str, float] = {"tasks": len(size)}
+    for name, pair in (("pearson", (size, value)), ("spearman", (rankdata(size), rankdata(value)))):
+        units = unit_length(np.stack(pair))
+        correlation = float(np.clip(units[0] @ units[1], -1.0, 1.0)) if len(size) > 1 else math.nan
+        low, high = math.nan, math.nan
+        if len(size) > 3 and abs(correlation) < 1:
+            inflation = 1 if name == "pearson" else 1 + correlation**2 / 2
+            half = float(ndtri((1 + LEVEL) / 2)) * math.sqrt(inflation / (len(size) - 3))
+            low, high = (math.tanh(math.atanh(correlation) + end) for end in (-half, half))
+        numbers |= dict(zip(with_interval(name), (correlation, low, high), strict=True))
+    return numbers
+
+
+def size_correlations(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per scale and measure: ``measure``, ``scale``, and what :func:`size_correlation` returns.
+
+    Parameters
+    ----------
+    rows
+        One row per task, as :func:`mlflow_l3d.studies.seeds.numbers.over_tasks.study_rows` returns them.
+    """
+    scales: tuple[Literal["log", "size"], ...] = ("log", "size")
+    return pd.DataFrame(
+        {"measure": measure, "scale": scale} | size_correlation(rows["training_size"], rows[measure], scale=scale)
+        for scale in scales
+        for measure in ("var", "con", "ccon")
+    )
+
+
+def task_rows(models: Sequence[ModelOverTasks]) -> list[dict[Any, Any]]:
+    """Return the tasks of all models whose spread is known, the largest first, errors in their own unit last.
+
+    A row is one of :func:`study_rows`, with the metric as an object,
+    a name, the scores of the seeds around their mean, in per cent, and the size of VAR as text.
+    """
+    rows: list[dict[Any, Any]] = []
+    for model in models:
+        for row, (label, scores) in zip(model.rows.to_dict("records"), model.matrix.iterrows(), strict=True):
+            name = f"{label}, {model.model}" if len(models) > 1 and model.model else str(label)
+            around, metric = 100 * (scores - scores.mean()).dropna(), named(row["metric"])
+            size = unit_of(metric).size(row["var"])
+            rows.append({**row, "name": name, "metric": metric, "around": around, "size": size})
+    rows = [row for row in rows if not math.isnan(row["var"])]
+    return sorted(rows, key=lambda row: (not row["metric"].percent, -row["var"]))
 
 
 def study_rows(studies: Sequence[SeedsStudy]) -> pd.DataFrame:

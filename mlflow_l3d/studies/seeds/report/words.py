@@ -1,4 +1,4 @@
-"""What a seeds study answers, in sentences."""
+"""What a seeds study answers, in sentences, and what a paper says of it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mlflow_l3d.analysis.importance.shape import single_run_limit
 from mlflow_l3d.analysis.intervals import unseen_share
 from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.report.draw import nice_step
-from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.numbers import MISSING, UNITS, between, counted, plain, points, unit_of
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.text import RETRY, Answer, Step, few_runs, may_be_luck
+from mlflow_l3d.report.text import RETRY, Answer, Step, changed_predictions, few_runs, may_be_luck
+from mlflow_l3d.studies.investigation.report.cite import bibtex, escaped
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 
@@ -249,3 +249,35 @@ def investigate_command(source: Source) -> str:
     only_of_seeds = {"seeds", "validation_fraction", "self_test"}  # or with another meaning
     shared = {name: value for name, value in source.given.items() if name not in only_of_seeds}
     return replace(source, given=shared).command("investigate", factor="all") if len(source.factors) > 1 else ""
+
+
+def citation(study: SeedsStudy, source: Source) -> list[tuple[str, str]]:
+    """Return what was repeated, how often, mean, spread and their intervals; the same as a table; the literature."""
+    own, unit = study.own, unit_of(study.metric)
+    if own.runs < 2:
+        return [("A sentence", f"{counted(own.runs, study.unit)} with a score: there is no spread to cite.")]
+    text = partial(unit.text, digits=digits(study))
+    where = f" on {study.task}" if study.task else ""
+    metric, mean, std = f"{study.metric}{' (%)' if study.metric.percent else ''}", text(own.mean), text(own.std)
+    of_mean = between(own.mean_ci_low, own.mean_ci_high, text)
+    of_std = between(own.std_ci_low, own.std_ci_high, text)
+    sure = "" if MISSING in (of_mean, of_std) else f"; 95 % intervals {of_mean} of the mean, {of_std} of the deviation"
+    said = [f"Over {own.runs:,} {study.unit}s, {metric}{where} was {mean} ± {std} (mean ± standard deviation{sure})."]
+    if missing := len(study.missing_seeds):
+        said.append(f"{missing:,} {study.unit}s without a score are left out.")
+    if study.collapsed_seeds:
+        said.append(f"{len(study.collapsed_seeds):,} of {study.judged:,} {study.unit}s collapsed.")
+    if (pairs := study.pairs.get("consistency")) is not None:
+        said.append(f"Two {study.unit}s agree on {points(pairs.mean, 1)} % of the predictions.")
+    row = " & ".join([escaped(metric), f"{own.runs:,}", f"{mean} ({of_mean})", f"{std} ({of_std})"])
+    table = [
+        r"\begin{tabular}{lrrr}",
+        r"\toprule",
+        rf"Metric & {study.unit.capitalize()}s & Mean (95\,\% interval) & Standard deviation (95\,\% interval) \\",
+        r"\midrule",
+        rf"{row} \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    sentence = " ".join([*said, f"({f'mlflow-l3d {source.version}'.strip()})"])
+    return [("A sentence", sentence), ("LaTeX", "\n".join(table)), ("BibTeX", bibtex(source))]

@@ -1,4 +1,4 @@
-"""Reading: traces with the judgements of one evaluation run, and the tables of `mlflow.models.evaluate`."""
+"""Evaluation runs of MLflow, whoever made them: traces with judgements, and the tables of `mlflow.models.evaluate`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import every_page, found
+from mlflow_l3d.tracking.earlier.judgements import OF_RUN, Judged, RunJudgements, is_of, joined, number_of, row_of
 from mlflow_l3d.tracking.earlier.reader import fetch_document, parent_run
-from mlflow_l3d.tracking.judged.table import Judged, RunJudgements, joined, number_of, row_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _REQUEST, _INPUTS, _MADE_BY = "mlflow.eval.requestId", "mlflow.traceInputs", "mlflow.sourceRun"
 _APP, _MODEL = "mlflow.genaiEvaluate.agent.digest", "mlflow.modelId"
 _OF_JUDGING: Final = ("replicate", "judge", "judgement")  # parameters of a cell's run that do not reach the app
-_RUN, _DIGEST = "mlflow.assessment.sourceRunId", "mlflow.assessment.scorerDigest"
+_DIGEST = "mlflow.assessment.scorerDigest"
 _SCORE, _MEAN = "/score", "/mean"
 _STATIC: Final = 64
 """Digits of a request id that is a hash of the inputs, which repeated rows share; others are of one call."""
@@ -66,7 +66,7 @@ def _read_traces(client: MlflowClient, run: Run, keys: dict[str, str]) -> RunJud
     feedback = {str(trace.info.trace_id): _feedback(trace, run_id) for trace in traces}
     kept = [*_answers(traces, run_id)]
     if not any(feedback.values()):
-        made = [(each.metadata or {}).get(_RUN) for trace in traces for each in trace.info.assessments]
+        made = [(each.metadata or {}).get(OF_RUN) for trace in traces for each in trace.info.assessments]
         others = [str(other) for other in dict.fromkeys(made) if other not in (None, run_id)]
         fix = "Evaluate with at least one scorer: mlflow.genai.evaluate(data=..., scorers=[...])."
         if others:
@@ -102,7 +102,7 @@ def _feedback(trace: Trace, run_id: str) -> list[dict[str, Any]]:
         first = each
         while first.overrides in every:
             first = every[first.overrides]
-        if each.valid is False or (first.metadata or {}).get(_RUN) != run_id:
+        if each.valid is False or not is_of(first, run_id):
             continue
         row = {"answer": str(trace.info.trace_id), "scorer": each.name, "source": first.source.source_id}
         row |= {"digest": (first.metadata or {}).get(_DIGEST, ""), "failed": "judge" if each.error else ""}
@@ -112,7 +112,7 @@ def _feedback(trace: Trace, run_id: str) -> list[dict[str, Any]]:
 
 def _is_judged(trace: Trace, run_id: str) -> bool:
     """Return whether a run assessed a trace: judged it, or noted what was expected of it."""
-    return any((each.metadata or {}).get(_RUN) == run_id for each in trace.info.assessments)
+    return any(is_of(each, run_id) for each in trace.info.assessments)
 
 
 def _answers(traces: Sequence[Trace], run_id: str) -> Iterator[Trace]:
@@ -220,7 +220,7 @@ def _left_out(run: Run, traces: Sequence[Trace], answers: pd.DataFrame) -> Itera
     if helpers := len(traces) - there:
         yield f"Left out: {counted(helpers, 'trace')}, made by functions that scorers or the app call."
     people = sum(
-        _RUN not in (each.metadata or {}) and not getattr(each, "overrides", None)
+        OF_RUN not in (each.metadata or {}) and not getattr(each, "overrides", None)
         for trace in traces
         for each in trace.info.assessments
     )

@@ -1,9 +1,10 @@
-"""Scores of runs as a strip: a dot for each run, or bars of many runs, over one axis."""
+"""Plots of a page: scores of runs as a strip over one axis, dots over two axes, and a line with its band."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,13 @@ _HEIGHT: Final = 150
 """Room for the highest stack, in pixels."""
 _LETTER: Final = 2.1
 """Width of a letter in per cent of a narrow screen."""
+_LEFT: Final = 14.0
+_WIDTH: Final = 82.0
+_BOTTOM: Final = 110.0
+"""Places of the first and of the last dot in per cent, and of the lowest in pixels; the highest is 100 above."""
+_PATH: Final = Markup(
+    '<svg class="path" role="img" aria-label="{}" viewBox="0 0 100 80" preserveAspectRatio="none">{}</svg>'
+)
 
 
 def score_strip(
@@ -116,9 +124,9 @@ def strip(
     if band is not None:
         start, end = map(axis.at, band)
         parts.append(drawn_band(start, end, 18, bottom - 18))
-    if not as_dots(scores):
-        parts += _columns(axis, width, bins, pitch, bottom)
-    for at in () if not as_dots(scores) else np.argsort(scores, kind="stable"):
+    are_dots = as_dots(scores)
+    parts += [] if are_dots else _columns(axis, width, bins, pitch, bottom)
+    for at in np.argsort(scores, kind="stable") if are_dots else ():
         x, y = axis.at(scores[at] if dot_labels else axis.low + width * bins[at]), bottom - pitch * (levels[at] + 0.5)
         told, size = f"{names[at]}: {shown(float(scores[at]))}", max(1.0, min(4.6, 0.43 * pitch))
         parts.append(dot(x, y, told, radius=size, run=str(at), hollow=at in hollow))
@@ -169,3 +177,86 @@ def _levels(scores: FloatArray, sides: Sequence[tuple[float, float]]) -> list[in
         levels[at] = next((level for level, taken in enumerate(ends) if taken <= start), len(ends))
         ends[levels[at] : levels[at] + 1] = [end]
     return levels
+
+
+def scatter(
+    places: FloatArray,
+    values: FloatArray,
+    axis: Axis,
+    ticks: Sequence[tuple[float, str]],
+    label: str,
+    *,
+    names: Sequence[str],
+    line: FloatArray | None = None,
+    hollow: Collection[int] = (),
+) -> Markup:
+    """Return a dot for each pair of a place from left to right and a value, which is the higher the larger it is.
+
+    Parameters
+    ----------
+    places
+        Shape (n,): 0 is at the left, 1 at the right.
+    values, axis
+        Shape (n,), and their axis, which is upright here.
+    ticks
+        Place and text of each tick below.
+    label
+        For readers who cannot see it.
+    names
+        One per dot: what a reader sees who points at it.
+    line
+        Shape (n,): values that a line of steps joins; None if there is none.
+    hollow
+        Places of the dots that are not filled.
+    """
+    across = [_LEFT + _WIDTH * float(place) for place in places]
+
+    def down(value: float) -> float:
+        return _BOTTOM - axis.at(value)
+
+    parts = [drawn_line("axis", 10, 100, down(tick), down(tick)) for tick in axis.ticks]
+    parts += [text(0, down(tick) + 4, axis.tick_text(tick)) for tick in axis.ticks]
+    parts += [text(_LEFT + _WIDTH * place, _BOTTOM + 20, words, anchor="middle") for place, words in ticks]
+    steps = [] if line is None else [*zip(across, map(down, line), strict=True)]
+    for (start, height), (end, next_height) in pairwise(steps):
+        parts.append(drawn_line("mean", start, end, height, height))
+        parts.append(drawn_line("mean", end, end, height, next_height))
+    dots = enumerate(zip(across, map(down, values), names, strict=True))
+    parts += [dot(x, y, name, hollow=at in hollow) for at, (x, y, name) in dots]
+    return svg(_BOTTOM + 26, label, *parts)
+
+
+def path(values: FloatArray, low: FloatArray, high: FloatArray, label: str, *, ends: tuple[float, float]) -> Markup:
+    """Return a line with the band of its intervals, over 1, 2, ..., and the line of one half; nan are left out.
+
+    Parameters
+    ----------
+    values, low, high
+        Shape (n,).
+    label
+        For readers who cannot see it.
+    ends
+        Of the upright axis.
+    """
+    across = 100 * np.arange(len(values)) / max(1, len(values) - 1)
+
+    def down(each: FloatArray) -> FloatArray:
+        return np.asarray(80 - 80 * (np.clip(each, *ends) - ends[0]) / (ends[1] - ends[0]))
+
+    has_value, has_band = np.isfinite(values), np.isfinite(low) & np.isfinite(high)
+    outline = [*zip(across[has_band], down(high)[has_band], strict=True)]
+    outline += [*zip(across[has_band], down(low)[has_band], strict=True)][::-1]
+    line = [*zip(across[has_value], down(values)[has_value], strict=True)]
+    middle = float(down(np.array([sum(ends) / 2]))[0])
+    inner = Markup("").join(
+        [
+            Markup('<polygon class="area" points="{}"/>').format(_points(outline)),
+            Markup('<line class="half" x1="0" x2="100" y1="{0}" y2="{0}"/>').format(short(middle)),
+            Markup('<polyline class="line" points="{}"/>').format(_points(line)),
+        ]
+    )
+    return _PATH.format(label, inner)
+
+
+def _points(places: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{short(x)},{short(y)}" for x, y in places)

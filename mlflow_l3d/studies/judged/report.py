@@ -1,9 +1,8 @@
-"""The document of compared evaluation runs."""
+"""The reports of evaluation runs: the document of one evaluation, and that of compared ones."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -11,20 +10,143 @@ from typing import Final
 import pandas as pd
 
 from mlflow_l3d.analysis.comparison.results import BETTER, EQUIVALENT, UNDECIDED, WORSE
-from mlflow_l3d.report.draw import Axis, difference_cell
-from mlflow_l3d.report.numbers import between, counted, listed, percent
-from mlflow_l3d.report.page import Document, Section
+from mlflow_l3d.report.draw import Axis, difference_cell, dot, svg, text, whisker
+from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent, plain, share_text, with_limits
+from mlflow_l3d.report.page import Document, Drawing, Section
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.report.table import Table, verdict_cell
+from mlflow_l3d.report.table import Table, frame_table, verdict_cell
 from mlflow_l3d.report.text import Answer, Step, effect_step
-from mlflow_l3d.studies.judged.numbers import Pair
-from mlflow_l3d.studies.judged.report.evaluation import frame_table
+from mlflow_l3d.studies.judged.numbers import Pair, ScorerNumbers
 
+_NOTES = {
+    "Which luck moves the mean?": "Variance components; low and high: 95 % interval of the variance.",
+    "What would one more gain?": "Standard error of the mean, now and with one more of each.",
+    "Do the judges agree?": "equal: share of equal verdicts; kappa: Cohen's for two judges, else Krippendorff's alpha.",
+    "How often do k answers pass?": "all: pass^k, any: pass@k; unbiased, 95 % intervals clustered by row.",
+    "Which rows change?": "row: its tag l3d.row, or a hash of its inputs; number: in the data, from 0. All: rows.json.",
+}
 _NUMBERS = (
     "Verdicts as shares. low and high: alone; joint: for all comparisons together (Holm). row std: of the true "
     "differences of rows; answer std: luck of answers and judgements; judge std: what other judges would add."
 )
 _TURNED: Final = {BETTER: WORSE, WORSE: BETTER}
+
+
+def evaluation_document(
+    scorers: Sequence[ScorerNumbers], title: str, run_ids: Sequence[str], notes: Sequence[str], source: Source
+) -> Document:
+    """Return evaluation runs as people read them.
+
+    Parameters
+    ----------
+    scorers
+        The numbers, those of the headline first.
+    title, run_ids, notes, source
+        As in :class:`mlflow_l3d.studies.judged.results.JudgedEvaluation`.
+    """
+    first, (one, *_) = scorers[0], [each.components for each in scorers]
+    interval = "without an interval" if math.isnan(one.mean_low) else f"with a 95 % interval of {_limits(first)}"
+    sections = [
+        Section(f"{question} ({each.scorer})", [frame_table(frame, _NOTES[question])])
+        for each in scorers
+        for question, frame in zip(
+            _NOTES, (each.components.frame, each.gains, each.agreement, each.passes, each.unstable), strict=True
+        )
+    ]
+    steps = [
+        Step("Compare it with another version of the app:", f"mlflow-l3d compare --runs {'+'.join(run_ids)},RUN_ID")
+    ]
+    if one.answers == one.rows:
+        why = "Evaluate once more, and read the runs together: their answers count as repeats."
+        steps.insert(0, Step(why, f"mlflow-l3d evaluate {','.join(run_ids)},RUN_ID"))
+    return Document(
+        title=title,
+        headline=f"{first.scorer} is {first.shown(one.mean)}, {interval}.",
+        about=f"{title} · {counted(len(scorers), 'scorer')}",
+        place=source.place(counted(one.rows, "row"), counted(one.answers, "answer")),
+        answers=(
+            Answer("How sure is that?", "", (*_sure(first),)),
+            Answer("Which luck is it?", "", (_main_luck(first),)),
+            Answer("Do verdicts change?", "", (_verdict_changes(first),)),
+        ),
+        drawing=_stds(first),
+        table=_scorer_table(scorers),
+        steps=steps,
+        lines=source.lines,
+        notes=[*notes, *dict.fromkeys(note for each in scorers for note in each.components.notes)],
+        sections=sections,
+        settings={"evaluation runs": ", ".join(run_ids)},
+    )
+
+
+def _limits(one: ScorerNumbers) -> str:
+    return between(one.components.mean_low, one.components.mean_high, one.shown)
+
+
+def _sure(one: ScorerNumbers) -> Iterator[str]:
+    counts = one.components
+    size = f"{counted(counts.rows, 'row')} and {counted(counts.answers, 'answer')}"
+    allows = f"The interval allows for the luck of **{size}**."
+    yield f"**Not known:** {size} show no luck." if math.isnan(counts.mean_low) else allows
+    yield "It counts each row alike, and leaves out failed answers."
+    if not math.isnan(one.recorded_mean) and one.shown(one.recorded_mean) != one.shown(counts.mean):
+        yield f"MLflow logged {one.shown(one.recorded_mean)}."
+
+
+def _main_luck(one: ScorerNumbers) -> str:
+    parts = one.components.frame.sort_values("share", ascending=False).head(3).to_dict("records")
+    if parts and math.isnan(parts[0]["std"]):
+        return "Not known: there are too few rows."
+    if not parts or not parts[0]["std"] > 0:
+        return "None is visible: all judgements are the same."
+    if len(parts) == 1:
+        return f"Not known: {parts[0]['source']} cannot be separated here."
+    shares = listed([f"{part['source']} {share_text(part['share'])}" for part in parts])
+    return f"Mostly **{parts[0]['source']}**. Shares of the variance: {shares}."
+
+
+def _verdict_changes(one: ScorerNumbers) -> str:
+    said = f"**{len(one.unstable)} of {counted(one.components.rows, 'row')}** get different verdicts."
+    if most := [str(number) for number in one.unstable.get("number", ())][:3]:
+        said += f" Those of row{'s' * (len(most) > 1)} {listed(most)} change most."
+    if one.is_rated_once:
+        said = "Not known: each answer has one judgement, and none is repeated. Repeat the evaluation to see it."
+    if len(one.agreement):
+        name, value = one.agreed
+        said += f" Judges agree with {name} {plain(value)}."
+    return said
+
+
+def _stds(one: ScorerNumbers) -> Drawing | None:
+    """Return one line per source of luck: its standard deviation, with its interval."""
+    scale, parts, y = one.unit.scale, [], 0
+    rows = one.components.frame.dropna(subset="std").to_dict("records")
+    ends = [[scale * math.sqrt(row[end]) for end in ("low", "high")] for row in rows]
+    axis = Axis.over([0.0, *(scale * row["std"] for row in rows), *(high for _, high in ends)])
+    for row, (low, high) in zip(rows, ends, strict=True):
+        parts += [text(0, y + 12, str(row["source"]), kind="strong", anchor="start")]
+        parts += whisker(axis.at(low), axis.at(high), y + 26) if math.isfinite(high) else []
+        parts += [dot(axis.at(scale * row["std"]), y + 26, f"{row['source']}: {one.unit.text(row['std'])}")]
+        y += 40
+    caption = f"A dot: [[standard deviation|std]] from one source ({one.unit.name}). Line: its 95 % interval."
+    label = f"Standard deviation of {one.scorer} by source of luck"
+    return Drawing(svg(y + 24, label, *parts, axis.drawn(y)), caption) if rows else None
+
+
+def _scorer_table(scorers: Sequence[ScorerNumbers]) -> Table:
+    rows = []
+    for one in scorers:
+        values = one.summary()
+        cells = {"scorer": one.scorer, "mean": with_limits(one.shown(values["mean"]), _limits(one), "({})")}
+        std = f"± {one.unit.text(values['mean_std'], 1)}{one.unit.behind}" if values["mean_std"] > 0 else MISSING
+        cells |= {"std. error, all\ndrawn again": std, "MLflow's\nmean": one.shown(values["mlflow_mean"])}
+        cells |= {name.replace("_", "\n"): str(values[name]) for name in list(values)[5:]}
+        rows.append(cells | {"unstable\nrows": MISSING} if one.is_rated_once else cells)
+    note = (
+        "In brackets: 95 % intervals for these judges and prompts, clustered by row. Std. error: if judges and prompts "
+        "were drawn again, too."
+    )
+    return Table.of(rows, note).without_empty(["std. error, all\ndrawn again", "MLflow's\nmean"])
 
 
 def comparison_document(
@@ -83,28 +205,12 @@ def _headline(pairs: Sequence[Pair]) -> str:
     return f"No difference between {both} is established on {_scorers(pairs, 'or')}{tied}."
 
 
-def best_level(pairs: Sequence[Pair]) -> str:
-    """Return which level of a factor is best by a scorer, from the differences of all of its levels."""
-    if not any(pair.record.difference for pair in pairs):
-        return f"On {pairs[0].scorer}, all levels are equal."
-    best = Counter(pair.sides[0] for pair in pairs).most_common(1)[0][0]
-    rivals = {pair.second if pair.first == best else pair.first: pair for pair in pairs if best in pair.sides}
-    won = [name for name, pair in rivals.items() if pair.is_decided and pair.sides[0] == best]
-    rest = [name for name in rivals if name not in won]
-    words = {f"**{best}** is better than": won, f"undecided between **{best}** and": rest}
-    said = [f"{text} {listed(levels)}" for text, levels in words.items() if levels]
-    near = min((rivals[name] for name in rest or won), key=lambda pair: abs(pair.record.difference))
-    gain, interval = _sized(near, 1 if near.first == best else -1)
-    sure = near.record.obstacle or f"{interval}, p = {near.record.p_adjusted:.2g}"
-    return f"On {near.scorer}, {'; '.join(said)}: difference {gain} ({sure})."
-
-
 def _change(pair: Pair) -> Callable[[float], str]:
     """Return how differences of a pair are written: no digits that their interval leaves open."""
     return partial(pair.unit.change, digits=pair.unit.digits(pair.record.joint_high - pair.record.joint_low))
 
 
-def _sized(pair: Pair, sign: int) -> tuple[str, str]:
+def sized_difference(pair: Pair, sign: int) -> tuple[str, str]:
     """Return a difference with its unit, as it is or turned round, and its interval for all comparisons."""
     one, change = pair.record, _change(pair)
     gain, *ends = (change(sign * value) for value in (one.difference, one.joint_low, one.joint_high))
@@ -113,7 +219,7 @@ def _sized(pair: Pair, sign: int) -> tuple[str, str]:
 
 def _luck(lead: Pair, count: int) -> str:
     one = lead.record
-    gain, interval = _sized(lead, -1 if one.difference < 0 else 1)
+    gain, interval = sized_difference(lead, -1 if one.difference < 0 else 1)
     together = f", and for {count} comparisons at once" if count > 1 else ""
     ahead = f"{lead.sides[0]} is ahead by {gain.lstrip('+')}" if one.difference else "neither is ahead"
     said = f"{ahead} on {lead.scorer}, {interval}. It allows for the luck of rows and answers{together}."

@@ -1,17 +1,23 @@
-"""The table of judgements: numbers of repeats and judgements, names of judges, and values as numbers."""
+"""Judgements: their table, with numbers of repeats and names of judges, their checks, and assessments of our own."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
+from mlflow_l3d.errors import L3DError
+
+if TYPE_CHECKING:
+    from mlflow.entities import Trace
+
 COLUMNS: Final = ("row", "answer", "repeat", "scorer", "judge", "judgement", "value", "failed", "run_id")
+OF_RUN: Final = "mlflow.assessment.sourceRunId"
 _WORDS: Final = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
@@ -122,8 +128,7 @@ def joined(runs: Sequence[RunJudgements]) -> Judged:
     factors = [name for name in every if name not in ("answer", "row", "tagged", "time", "failed")]
     factors = [name for name in factors if every[name].nunique() > 1]
     every = every.sort_values(["tagged", "time", "answer"], kind="stable")
-    of_row = every.groupby(["row", *factors], sort=False, dropna=False)
-    counted = of_row.cumcount()
+    counted = every.groupby(["row", *factors], sort=False, dropna=False).cumcount()
     whole = every["tagged"].notna() & ~every.duplicated(["row", *factors, "tagged"], keep=False)
     is_tagged = whole.groupby([every[name] for name in ("row", *factors)], dropna=False).transform("all")
     every["repeat"] = counted.where(~is_tagged, every["tagged"].fillna(0)).astype(int)
@@ -156,3 +161,33 @@ def _with_judges(judgements: pd.DataFrame) -> pd.DataFrame:
     several = pd.MultiIndex.from_frame(judgements[["scorer", "judge"]]).isin(digests[digests > 1].index)
     named = judgements["judge"] + " (definition " + judgements["digest"].str.removeprefix("sha256:").str[:6] + ")"
     return judgements.assign(judge=judgements["judge"].mask(several & judgements["digest"].ne(""), named))
+
+
+def check_judgements(traces: Iterable[Trace], run_id: str, scorer: str) -> None:
+    """Raise an L3DError if a run has no judgement of any answer, or the scorer always failed."""
+    every = [each for trace in traces for each in trace.info.assessments if each.feedback and is_of(each, run_id)]
+    if not every:
+        raise L3DError(f"scorers={scorer}: returned nothing for all answers. Return a value or a Feedback.")
+    errors = [each.error for each in every if each.error is not None]
+    if len(errors) == len(every):
+        message = str(errors[0].error_message)[:300]
+        fix = "Return bool(...) of it." if "Got bool" in message else "Correct the scorer."
+        raise L3DError(f"scorers={scorer}: failed on all {len(every)} answers ({message}). {fix}")
+
+
+def is_of(assessment: Any, run_id: str) -> bool:
+    """Return whether a run made an assessment of a trace."""
+    return bool((assessment.metadata or {}).get(OF_RUN) == run_id)
+
+
+def write_assessment(trace_id: str, name: str, value: bool | float, run_id: str) -> bool:
+    """Write our own assessment in the name of a run, and return True, unless the run has made it already."""
+    import mlflow
+    from mlflow.entities import AssessmentSource
+
+    trace = mlflow.get_trace(trace_id)
+    if trace is None or any(each.name == name and is_of(each, run_id) for each in trace.info.assessments):
+        return False
+    source = AssessmentSource(source_type="CODE", source_id="mlflow-l3d")
+    mlflow.log_feedback(trace_id=trace_id, name=name, value=value, source=source, metadata={OF_RUN: run_id})
+    return True

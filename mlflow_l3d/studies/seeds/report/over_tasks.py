@@ -1,0 +1,296 @@
+"""Several seeds studies over tasks as people read them: document, sentences, tables and the heat map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from mlflow_l3d.analysis.intervals import LEVEL
+from mlflow_l3d.report.draw import WIDTH, Axis, dots_bar, sheet, short, text
+from mlflow_l3d.report.numbers import (
+    MISSING,
+    between,
+    counted,
+    interval_of,
+    plain,
+    points,
+    probability,
+    shorten,
+    signed,
+    unit_of,
+    with_limits,
+)
+from mlflow_l3d.report.page import Document, Drawing, Item, Section
+from mlflow_l3d.report.source import Source
+from mlflow_l3d.report.table import Drawn, Table
+from mlflow_l3d.report.text import Answer, Step
+from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, table_7, task_rows
+from mlflow_l3d.studies.seeds.numbers.scores import BetterSeed, normalised
+from mlflow_l3d.studies.seeds.report import NOTE, SOURCES
+from mlflow_l3d.studies.seeds.report.words import investigate_command
+
+_COLUMNS: Final = {
+    "mean": ("metric_mean", "mean"),
+    "[[VAR|var]]": ("var", "std"),
+    "[[two seeds agree|agree]]": ("con", "con"),
+    "[[agree, right|right]]": ("ccon", "ccon"),
+    "robust": ("robust_share", "robust"),
+    "fragile": ("fragile_share", "fragile"),
+}
+"""Head of a column -> a number of a study, and what its interval is called."""
+_HEAT: Final = (
+    "Colours: distance from the task's mean in its own standard deviations (z), blue better. Numbers: the same in "
+    "percentage points."
+)
+_LEFT: Final = 12.0
+"""Room for the names of seeds, in per cent."""
+_CELL: Final = Markup(
+    '<rect x="{}%" y="{}" width="{}%" height="{}" fill="{}" fill-opacity="{:.3f}"><title>{}</title></rect>'
+)
+_TURNED: Final = Markup('<text transform="translate({} {}) rotate(-35)" text-anchor="end">{}</text>')
+
+
+def over_tasks_document(
+    models: Sequence[ModelOverTasks],
+    *,
+    title: str,
+    source: Source | None = None,
+    sources: Mapping[tuple[str, str], Source] = MappingProxyType({}),
+    lines: Sequence[str] = (),
+) -> Document:
+    """Return several studies as people read them, model by model: the papers' tables, heat map and test, training size.
+
+    Parameters
+    ----------
+    models
+        The numbers.
+    source, sources
+        The origin of the comparison; (model, task) -> that of its study.
+    title, lines
+        As in :class:`mlflow_l3d.report.page.Document`.
+    """
+    rows = pd.concat([model.rows for model in models], ignore_index=True)
+    sections = [
+        Section("All tasks", [tasks_table(models)]),
+        Section("All metrics (Tables 7 and 8)", published_tables(rows)),
+    ]
+    files = []
+    for number, model in enumerate(models):
+        name, ending = f" ({model.model})" if model.model else "", f"-{number}" if models[1:] else ""
+        heat = Drawing(seed_heatmap(model.matrix, model.better_seed, title=model.model), _HEAT, f"seed_by_task{ending}")
+        tested = (heat, rank_table(model.better_seed)) if model.better_seed else ()
+        files += [] if tested else [heat]
+        notes = [Item(note) for note in model.notes]
+        sections += [
+            Section(f"Is there a better seed{name}?", [*better_sentences(model), *tested]),
+            Section(f"Does training size help{name}?", [correlation_table(model.correlations), notes or None]),
+        ]
+    return Document(
+        title=title,
+        headline=over_headline(models),
+        about=" · ".join(filter(None, (model.model for model in models))),
+        place=(source or Source()).place(counted(len(rows), "task")),
+        answers=over_answers(models),
+        table=tasks_table(models, most=8),
+        steps=over_steps(models, sources),
+        lines=lines,
+        sections=sections,
+        sources=SOURCES,
+        files=files,
+    )
+
+
+def over_headline(models: Sequence[ModelOverTasks]) -> str:
+    """Return the main finding over tasks: whether a seed is better, else where seeds differ most."""
+    tests, rows = _tests(models), task_rows(models)
+    better = sum(test.found for test in tests)
+    if tests:
+        several = f"for {better or 'any'} of {len(tests)} models"
+        over = several if len(tests) > 1 else f"over {len(tests[0].tasks)} tasks"
+        return f"{'Some seeds are' if better else 'No seed is found to be'} better than others {over}."
+    if not rows:
+        return "Too few seeds have a score to compare tasks."
+    most = " most" if len(rows) > 1 else ""
+    return f"The seed moves the score{most} on {rows[0]['name']}: VAR {rows[0]['size']}."
+
+
+def _tests(models: Sequence[ModelOverTasks]) -> list[BetterSeed]:
+    """Return the tests of the models that have one."""
+    return [test for test in (model.better_seed for model in models) if test is not None and not math.isnan(test.p)]
+
+
+def over_answers(models: Sequence[ModelOverTasks]) -> tuple[Answer, Answer, Answer]:
+    """Return what the tasks say: where the seed matters most, whether one is better, whether training size helps."""
+    rows, tests = task_rows(models), _tests(models)
+    where = "Too few seeds have a score."
+    if rows:
+        least = f" Least: **{rows[-1]['name']}**, {rows[-1]['size']}." if len(rows) > 1 else ""
+        where = f"On **{rows[0]['name']}**: [[VAR|var]] is **{rows[0]['size']}**.{least}"
+    better, size, falls = [], [], set()
+    for model in models:
+        name = f"{model.model}: " if len(models) > 1 and model.model else ""
+        better += [name + " ".join(better_sentences(model))] if _tests([model]) else []
+        slope = model.correlations.query("measure == 'var' and scale == 'log'").iloc[0]
+        low, high = float(slope["pearson_ci_low"]), float(slope["pearson_ci_high"])
+        if not math.isnan(low):
+            falls.add("Yes" if high < 0 else "No" if low > 0 else "Undecided")
+            numbers = f"{signed(slope['pearson'])} ({between(low, high)}), over {slope['tasks']} tasks"
+            size.append(f"{name}VAR correlates with the log of the size at {numbers}.")
+    settled = "It depends on the model" if "Yes" in falls else "Undecided"
+    settled = falls.pop() if len(falls) == 1 else settled
+    unknown = ("Too few tasks have a known training size.",)
+    return (
+        Answer("Where does the seed matter most?", "", (where,)),
+        Answer("Is there a better seed?", "", (_better(tests), *better)),
+        Answer("Do larger training sets make it matter less?", settled if size else "", tuple(size) or unknown),
+    )
+
+
+def _better(tests: Sequence[BetterSeed]) -> str:
+    """Return in a sentence or two whether a seed is better."""
+    if not tests:
+        return "One task alone cannot show it."
+    better = sum(test.found for test in tests)
+    if len(tests) > 1:
+        return f"**For {better} of {len(tests)} models**, by Friedman's test." if better else "**Not found.**"
+    first, p = tests[0].of_seeds["seed"].iloc[0], f"p {probability(tests[0].p)}"
+    verdict, luck = ("Yes", "") if better else ("Not found", ", which may be luck")
+    return f"**{verdict}** ({p}). Seed {first} [[ranks best|rank]]{luck}."
+
+
+def over_steps(models: Sequence[ModelOverTasks], sources: Mapping[tuple[str, str], Source]) -> list[Step]:
+    """Return what to do next: see which other luck there is on the task with the largest spread."""
+    for row in task_rows(models)[:1]:
+        if command := investigate_command(sources.get((row["model"], row["task"]), Source())):
+            return [Step(f"Seeds are one kind of luck. Which others move {row['name']}?", command)]
+    return []
+
+
+def better_sentences(model: ModelOverTasks) -> tuple[str, ...]:
+    """Return what the tasks say together about better seeds, effect sizes first."""
+    better = model.better_seed
+    if better is None or math.isnan(better.p):
+        return ("A better seed can be looked for on two tasks or more that share two seeds or more.",)
+    verdict = "some seed is better than others" if better.found else "no seed is found to be better than others"
+    limits = between(better.kendall_w_ci_low, better.kendall_w_ci_high, plain)
+    sentences = [
+        f"Over {len(better.tasks)} tasks and {len(better.seeds)} seeds, {verdict} (Friedman's test, p "
+        f"{probability(better.p)}).",
+        f"Effect size: Kendall's W {plain(better.kendall_w)} (95 %: {limits}); chance alone gives "
+        f"{plain(1 / len(better.tasks))}. The rankings of two tasks correlate with {signed(better.rank_correlation)} "
+        "on average.",
+    ]
+    orders = (len(better.tasks) - 1) * math.lgamma(len(better.seeds) + 1)
+    if orders < -math.log(1 - LEVEL):  # the smallest p-value there is
+        sentences.append("So few tasks and seeds cannot show a better seed, however good it is.")
+    return tuple(sentences)
+
+
+def tasks_table(models: Sequence[ModelOverTasks], most: int | None = None) -> Table | None:
+    """Return each task, the largest spread first; a short form of `most`. None if no spread is known."""
+    body, rows = [], task_rows(models)
+    axis = Axis.over([value for row in rows if row["metric"].percent for value in row["around"]])
+    scale = axis.head("points")
+    for row in rows[:most]:
+        around = row["around"] if row["metric"].percent else ()
+        cells = {"task": shorten(row["name"], 40), "mean": "", scale: Drawn(dots_bar(around, axis, row["name"]))}
+        for head, (value, start) in list(_COLUMNS.items())[: 3 if most else None]:
+            shown = unit_of(row["metric"]).text if value in ("metric_mean", "var") else points
+            cells[head] = with_limits(shown(row[value]), interval_of(row, start, shown), "({})").replace(MISSING, "-")
+        size = {"training\nexamples": plain(row["training_size"], 0), "metric": row["metric"].name}
+        body.append(cells if most else cells | size)
+    if not body:
+        return None
+    return Table.of(body, f"Dots: each seed, in points around the mean of its task. {NOTE}", kind="bars")
+
+
+def published_tables(rows: pd.DataFrame) -> list[Table]:
+    """Return Tables 7 and 8 of Zhou et al. 2025, for each model and benchmark; the std in a second line."""
+    note = "Mean (and std with ddof=0) in %: over seeds; of CON and CCON over pairs. P, R, F1: macro averages."
+    shown: list[Table] = []
+    for names, part in table_7(rows).items():
+        body = []
+        for task, *values in part.itertuples(name=None):
+            pairs = zip(values[::2], values[1::2], strict=True)
+            texts = ["-" if math.isnan(mean) else f"{points(mean)}\n(±{points(std)})" for mean, std in pairs]
+            body.append((shorten(str(task), 20), *texts))
+        title = ", ".join(shorten(name, 60) for name in names if name) or "all tasks"
+        shown.append(Table(("", *part.columns.get_level_values(0).unique()), tuple(body), note, title=title))
+    return shown
+
+
+def rank_table(better: BetterSeed) -> Table:
+    """Return the seeds, best mean rank first."""
+    rows = [
+        {"seed": str(seed), "mean rank": plain(rank), "mean z": signed(z), "best on tasks": str(first)}
+        for seed, rank, z, first in better.of_seeds.itertuples(index=False)
+    ]
+    return Table.of(rows, "Rank 1 is the best seed of a task.")
+
+
+def correlation_table(correlations: pd.DataFrame) -> Table:
+    """Return the correlations of training size with VAR, CON and CCON."""
+    rows = []
+    for row in correlations.to_dict("records"):
+        scale = "log size" if row["scale"] == "log" else "size"
+        cells = [f"{row['measure'].upper()}, {scale}", str(row["tasks"])]
+        for name in ("pearson", "spearman"):
+            cells += [signed(row[name]), interval_of(row, name)]
+        rows.append(tuple(cells))
+    head = ("training size with", "tasks", "Pearson", "95 %", "Spearman", "95 %")
+    return Table(head, tuple(rows), "Intervals by Fisher's z.")
+
+
+def seed_heatmap(matrix: pd.DataFrame, better: BetterSeed | None = None, *, title: str = "") -> Markup:
+    """Return Figure 3 of Zhou et al. 2025: normalised scores of each seed (rows) on each task (columns).
+
+    Parameters
+    ----------
+    matrix
+        One row per task, one column per seed: fractions, nan where a run has no score (grey).
+    better
+        The test, for the line above the map.
+    title
+        The model.
+
+    Notes
+    -----
+    Colours are z within a task: blue better than its mean, orange worse. Numbers are the distance from the task's mean
+    in percentage points, if there are at most 14 tasks and 40 seeds. Seed 42 is in bold.
+    """
+    scaled = normalised(matrix).to_numpy().T
+    distance = 100 * matrix.sub(matrix.mean(axis=1), axis=0).to_numpy(dtype=np.float64).T
+    seeds, tasks = scaled.shape
+    has_numbers = tasks <= 14 and seeds <= 40
+    lines = [shorten(title, 60)] if title else []
+    if better is not None:
+        limits = between(better.kendall_w_ci_low, better.kendall_w_ci_high, plain)
+        lines.append(f"Friedman p {probability(better.p)}, Kendall's W {plain(better.kendall_w)} ({limits})")
+    parts = [text(0, 16 + 18 * at, line, kind="strong", anchor="start") for at, line in enumerate(lines)]
+    top, row, width = 12 + 18 * len(lines), 22 if has_numbers else 10, (100 - _LEFT) / max(1, tasks)
+    names = [shorten(str(name), 20) for name in matrix.index]
+    for (at, task), z in np.ndenumerate(scaled):
+        x, y = _LEFT + width * task, top + row * at
+        where = f"{names[task]}, seed {matrix.columns[at]}"
+        colour, depth, said = "#9aa3b0", 1.0, f"{where}: no score"
+        if np.isfinite(z):  # of ten seeds none can be further than 3 from the mean
+            colour, depth = "#0072b2" if z > 0 else "#d55e00", 0.75 * min(abs(z) / 2.5, 1.0)
+            said = f"{where}: z {z:+.2f}"
+        parts.append(_CELL.format(short(x), y, short(width), row, colour, depth, said))
+        if has_numbers and np.isfinite(moved := distance[at, task]):
+            digits = 1 if abs(moved) < 99.95 else 0
+            number = f"{round(float(moved), digits) + 0.0:+.{digits}f}"
+            parts.append(text(x + width / 2, y + 15, number, kind="strong", anchor="middle"))
+    for at in range(0, seeds, 1 if has_numbers else max(1, seeds // 30)):
+        kind = "strong" if int(matrix.columns[at]) == 42 else ""  # the seed that people choose
+        parts.append(text(_LEFT - 1, top + row * at + row / 2 + 4, str(matrix.columns[at]), kind=kind, anchor="end"))
+    bottom = top + row * seeds + 14
+    for task, name in enumerate(names):
+        parts.append(_TURNED.format(short(WIDTH * (_LEFT + width * (task + 0.5)) / 100 + 4), bottom, name))
+    return sheet(bottom + 80, "Normalised scores of seeds on tasks", *parts)
