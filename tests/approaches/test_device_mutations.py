@@ -17,7 +17,7 @@ from mlflow_l3d.approaches.finetuning.full.loading import DecoderWithHead
 from mlflow_l3d.approaches.finetuning.full.session import FullSession
 from mlflow_l3d.approaches.finetuning.head_session import HeadSession
 from mlflow_l3d.approaches.icl.engine import seq2seq, tensors
-from mlflow_l3d.approaches.meta_learning import chunk
+from mlflow_l3d.approaches.meta_learning.session import MetaSession
 from mlflow_l3d.approaches.models.tokens import Tokens
 from mlflow_l3d.approaches.stacked import chunks
 from mlflow_l3d.approaches.stacked.stack import Moments, Rows
@@ -36,7 +36,7 @@ MUTATIONS = {
     "keys of dropout": (lora.Keys.begin, "lora", "torch.tensor(seeds, device=device)", "torch.tensor(seeds)"),
     "rows that go on": (stacked.StackedWeights.select, "lora, beside", ".to(self.tensors[0].device)", ""),
     "last token": (DecoderWithHead.forward, "lora, decoder", "device=mask.device", "device='cpu'"),
-    "labels of tasks": (chunk._epoch, "maml", ", device=stack.w1.device", ""),
+    "labels of tasks": (MetaSession._epoch, "maml", ", device=stack.w1.device", ""),
     "dropout of tasks": (
         device_draws.dropout_factors,
         "maml",
