@@ -95,7 +95,7 @@ def _cells(count: int) -> list[Any]:
 
 
 def _ours(task: Any, features: Any, recipe: Any, cells: Sequence[Any], device: str) -> list[Any]:
-    from mlflow_l3d.approaches.finetuning.head_session import HeadSession
+    from mlflow_l3d.approaches.finetuning.head import HeadSession
     from mlflow_l3d.approaches.numerics import reproducible
 
     with reproducible(device):

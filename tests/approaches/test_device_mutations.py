@@ -10,12 +10,11 @@ import pytest
 from device_paths import WAYS, Runner, differences
 
 from mlflow_l3d.approaches import device_draws, numerics
-from mlflow_l3d.approaches.finetuning import kinds
-from mlflow_l3d.approaches.finetuning.full import lora, stacked
-from mlflow_l3d.approaches.finetuning.full.graphed import GraphedSteps
-from mlflow_l3d.approaches.finetuning.full.loading import DecoderWithHead
-from mlflow_l3d.approaches.finetuning.full.session import FullSession
-from mlflow_l3d.approaches.finetuning.head_session import HeadSession
+from mlflow_l3d.approaches.finetuning import lora, session, weights
+from mlflow_l3d.approaches.finetuning.full import FullSession
+from mlflow_l3d.approaches.finetuning.graphed import GraphedSteps
+from mlflow_l3d.approaches.finetuning.head import HeadSession
+from mlflow_l3d.approaches.finetuning.loading import DecoderWithHead
 from mlflow_l3d.approaches.icl.engine import seq2seq, tensors
 from mlflow_l3d.approaches.meta_learning.session import MetaSession
 from mlflow_l3d.approaches.models.tokens import Tokens
@@ -29,12 +28,12 @@ MUTATIONS = {
     "labels of heads": (HeadSession.epoch, "heads", ".to(stack.w1)", ".float()"),
     "logits of heads": (HeadSession._outputs, "heads", ".cpu()", ""),
     "tokens": (Tokens.batch, "full", ".to(device)", ""),
-    "labels": (kinds.wanted, "lora", ".to(device)", ""),
+    "labels": (session.wanted, "lora", ".to(device)", ""),
     "sum of losses": (FullSession.epoch, "lora", ", device=self.device", ""),
     "batches": (GraphedSteps._on_device, "full", ".to(self.device)", ""),
     "logits": (FullSession.logits, "full", ".cpu()", ""),
     "keys of dropout": (lora.Keys.begin, "lora", "torch.tensor(seeds, device=device)", "torch.tensor(seeds)"),
-    "rows that go on": (stacked.StackedWeights.select, "lora, beside", ".to(self.tensors[0].device)", ""),
+    "rows that go on": (weights.StackedWeights.select, "lora, beside", ".to(self.tensors[0].device)", ""),
     "last token": (DecoderWithHead.forward, "lora, decoder", "device=mask.device", "device='cpu'"),
     "labels of tasks": (MetaSession._epoch, "maml", ", device=stack.w1.device", ""),
     "dropout of tasks": (

@@ -15,8 +15,8 @@ from finetuning_helpers import cell, train_heads
 from mlflow_l3d.approaches import device_draws, numerics
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.approaches.finetuning import head_session as heads
-from mlflow_l3d.approaches.finetuning.head_training import Head
+from mlflow_l3d.approaches.finetuning import head as heads
+from mlflow_l3d.approaches.finetuning.head import Head
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import Progress
 from mlflow_l3d.approaches.models.features import pooled

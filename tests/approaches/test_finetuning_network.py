@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mlflow_l3d.approaches.finetuning import Finetuning
-from mlflow_l3d.approaches.finetuning.head_training import Head, HeadNetwork, logits_of
+from mlflow_l3d.approaches.finetuning.head import Head, HeadNetwork, logits_of
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.finetuning.training import (
     DivergedError,

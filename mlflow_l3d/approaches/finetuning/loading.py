@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import torch
 
-from mlflow_l3d.approaches.finetuning.full import lora
-from mlflow_l3d.approaches.finetuning.full.lora import Keys
-from mlflow_l3d.approaches.finetuning.kinds import outputs
+from mlflow_l3d.approaches.finetuning import lora
+from mlflow_l3d.approaches.finetuning.lora import Keys
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
+from mlflow_l3d.approaches.finetuning.session import outputs
 from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.models import pretrained
 from mlflow_l3d.approaches.models.gguf import located
