@@ -9,17 +9,16 @@ from functools import cache
 import pytest
 from device_paths import WAYS, Runner, differences
 
-from mlflow_l3d.approaches import device_draws, numerics
+from mlflow_l3d.approaches import chunks, device_draws, numerics
 from mlflow_l3d.approaches.finetuning import lora, session, weights
 from mlflow_l3d.approaches.finetuning.full import FullSession
 from mlflow_l3d.approaches.finetuning.graphed import GraphedSteps
 from mlflow_l3d.approaches.finetuning.head import HeadSession
 from mlflow_l3d.approaches.finetuning.loading import DecoderWithHead
-from mlflow_l3d.approaches.icl.engine import seq2seq, tensors
+from mlflow_l3d.approaches.icl.engine import reading, seq2seq
 from mlflow_l3d.approaches.meta_learning.session import MetaSession
 from mlflow_l3d.approaches.models.tokens import Tokens
-from mlflow_l3d.approaches.stacked import chunks
-from mlflow_l3d.approaches.stacked.stack import Moments, Rows
+from mlflow_l3d.approaches.stack import Moments, Rows
 
 MUTATIONS = {
     # What is used, the path that uses it, a part of its source, and what stands there instead.
@@ -43,12 +42,12 @@ MUTATIONS = {
         "torch.tensor(seeds)",
     ),
     "packed texts and what is read": (
-        tensors.on_device,
+        reading.on_device,
         "score",
         '.to(device, non_blocking=device.type == "cuda")',
         "",
     ),
-    "uniforms": (tensors.next_tokens, "generate, drawn", ".to(home.device)", ""),
+    "uniforms": (reading.next_tokens, "generate, drawn", ".to(home.device)", ""),
     "lengths of texts": (seq2seq.Seq2SeqEngine._start, "seq2seq, score", "device=device", "device='cpu'"),
 }
 

@@ -23,7 +23,7 @@ from mlflow_l3d.approaches.models.features import pooled
 from mlflow_l3d.approaches.models.pretrained import load_encoder, load_tokenizer
 from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.models.tokens import tokenise
-from mlflow_l3d.approaches.stacked.stack import initial_head
+from mlflow_l3d.approaches.stack import initial_head
 from mlflow_l3d.tasks.settings import Split
 
 COUNTED_WITH = {"torch": "2.13", "transformers": "5.23"}

@@ -15,7 +15,7 @@ from mlflow_l3d.approaches.finetuning.training import (
     learning_rates,
     validate,
 )
-from mlflow_l3d.approaches.stacked.stack import Stack, dropout_factors, initial_head
+from mlflow_l3d.approaches.stack import Stack, dropout_factors, initial_head
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.tasks.settings import Split
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from finetuning_helpers import changes, check_generators, content, handmade_task, run, short_reviews
 
+from mlflow_l3d.approaches import chunks, stack
 from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.meta_learning import MetaLearning, session
 from mlflow_l3d.approaches.meta_learning.recipe import RECIPES, Recipe
 from mlflow_l3d.approaches.meta_learning.session import diverged_step
-from mlflow_l3d.approaches.stacked import chunks, stack
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.errors import ParameterError

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mlflow_l3d.approaches import shots
 from mlflow_l3d.approaches.shots import Episodes, Pieces, random_shots
-from mlflow_l3d.approaches.stacked.stack import dropout_factors
+from mlflow_l3d.approaches.stack import dropout_factors
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import ParameterError
 

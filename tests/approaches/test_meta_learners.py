@@ -14,7 +14,7 @@ from meta_learning_cases import Case, Given, case
 
 from mlflow_l3d.approaches.meta_learning.session import learner_of
 from mlflow_l3d.approaches.numerics import one_thread
-from mlflow_l3d.approaches.stacked.stack import Moments, Stack, adam
+from mlflow_l3d.approaches.stack import Moments, Stack, adam
 
 SETTINGS = {
     "protonet": Given("protonet", meta_optimizer="sgd"),

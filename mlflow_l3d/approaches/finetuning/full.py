@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from mlflow_l3d.approaches.chunks import release
 from mlflow_l3d.approaches.failures import is_out_of_memory
 from mlflow_l3d.approaches.finetuning import lora, training
 from mlflow_l3d.approaches.finetuning.graphed import GraphedSteps
@@ -28,7 +29,7 @@ from mlflow_l3d.approaches.finetuning.weights import (
 )
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO
-from mlflow_l3d.approaches.models.sharing import lent, release
+from mlflow_l3d.approaches.models.pretrained import lent
 from mlflow_l3d.approaches.models.tokens import batches, inputs_of
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import stream_seed

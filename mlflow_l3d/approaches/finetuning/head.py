@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from mlflow_l3d.approaches.chunks import cells_at_once
 from mlflow_l3d.approaches.device_draws import cell_dropout
 from mlflow_l3d.approaches.finetuning import training
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
@@ -22,8 +23,7 @@ from mlflow_l3d.approaches.finetuning.session import (
     unit_of,
 )
 from mlflow_l3d.approaches.finetuning.training import Course, DivergedError, Progress
-from mlflow_l3d.approaches.stacked.chunks import cells_at_once
-from mlflow_l3d.approaches.stacked.stack import FloatArray, Rows, Stack, initial_head
+from mlflow_l3d.approaches.stack import FloatArray, Rows, Stack, initial_head
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.tasks.base import Task
@@ -133,7 +133,7 @@ class Head(Course):
 
 
 CACHE: Final = 7 * 2**20
-"""Bytes that the working set of a chunk may take on a CPU; see :mod:`mlflow_l3d.approaches.stacked.chunks`.
+"""Bytes that the working set of a chunk may take on a CPU; see :mod:`mlflow_l3d.approaches.chunks`.
 
 Measured with 384 features, 128 units, 800 training examples and batches of 8, CPU time of a step of a cell on one of
 two cores that others used, too, with 1 MiB of second-level cache: 219 us alone, 136 with three others, 131 with five,
@@ -148,12 +148,12 @@ MEMORY: Final = 2**29
 
 
 class HeadSession(CourseSession[Head]):
-    """Cells on the features of one task; see :class:`~mlflow_l3d.approaches.stacked.chunks.StackedSession`.
+    """Cells on the features of one task; see :class:`~mlflow_l3d.approaches.chunks.StackedSession`.
 
     Parameters
     ----------
     task, device
-        See :class:`~mlflow_l3d.approaches.stacked.chunks.StackedSession`.
+        See :class:`~mlflow_l3d.approaches.chunks.StackedSession`.
     features
         Shape (n, D), float32, one row per example; may be memory-mapped.
     recipe

@@ -12,10 +12,10 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.base import answered
+from mlflow_l3d.approaches.chunks import StackedSession
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.approaches.finetuning.training import C, DivergedError, learning_rates, redrawn, validate
-from mlflow_l3d.approaches.stacked.chunks import StackedSession
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
@@ -118,7 +118,7 @@ class CourseSession(StackedSession[C]):
     Parameters
     ----------
     task, device
-        See :class:`~mlflow_l3d.approaches.stacked.chunks.StackedSession`.
+        See :class:`~mlflow_l3d.approaches.chunks.StackedSession`.
     recipe
         Complete hyperparameters.
 

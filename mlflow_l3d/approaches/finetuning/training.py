@@ -1,7 +1,7 @@
 """What all ways of training share: draws, the schedule, early stopping, the course of a cell and its outcome.
 
 Batch order belongs to ``data_order``, dropout to ``model_randomness``, new weights to ``model_initialisation`` (of
-the head: :mod:`mlflow_l3d.approaches.stacked.stack`). Each epoch has a stream of its own, so that no draw depends
+the head: :mod:`mlflow_l3d.approaches.stack`). Each epoch has a stream of its own, so that no draw depends
 on how many came before it: ``head_dropout`` in heads, ``lora_dropout`` before adapters, and ``dropout`` for the global
 generator of a whole model.
 """

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from mlflow_l3d.approaches.chunks import roomy
 from mlflow_l3d.approaches.finetuning.session import RowWeights
 from mlflow_l3d.approaches.global_seeds import seeded
-from mlflow_l3d.approaches.models.sharing import roomy
 from mlflow_l3d.cells.factors import stream_seed
 from mlflow_l3d.errors import ParameterError
 

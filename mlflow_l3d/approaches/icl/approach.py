@@ -12,11 +12,11 @@ from mlflow_l3d.approaches.base import Approach, Session
 from mlflow_l3d.approaches.hooks import PublishedStudy, changing
 from mlflow_l3d.approaches.hyperparameters import Hyperparameter, SearchChoices, Searched, SearchRange, Value
 from mlflow_l3d.approaches.icl import recipe as recipes
-from mlflow_l3d.approaches.icl.choices import MOST_LISTED
-from mlflow_l3d.approaches.icl.prompts.paper import TABLES
-from mlflow_l3d.approaches.icl.prompts.words import check_words
+from mlflow_l3d.approaches.icl.formats import check_words
+from mlflow_l3d.approaches.icl.paper import TABLES
 from mlflow_l3d.approaches.icl.recipe import CHOSEN, JUDGE
 from mlflow_l3d.approaches.icl.servers import dependencies_of, judge_identity, open_session, revision_of
+from mlflow_l3d.approaches.icl.session import MOST_LISTED
 from mlflow_l3d.approaches.models.pretrained import need_bitsandbytes
 from mlflow_l3d.approaches.models.references import PRESETS, default_quantisation, resolve, target
 from mlflow_l3d.approaches.numerics import minor_version, torch_numerics

@@ -1,4 +1,4 @@
-"""Prompting cell after cell with one loaded model."""
+"""Prompting cell after cell with one loaded model: what cannot work is said before, and long prompts are cut."""
 
 from __future__ import annotations
 
@@ -12,19 +12,29 @@ import numpy as np
 import torch
 
 from mlflow_l3d.approaches.base import CellwiseSession
-from mlflow_l3d.approaches.icl.checks import check_model, cut_shares, most_tokens
-from mlflow_l3d.approaches.icl.encoding import PLACEHOLDER, answers_ids, check_length, decode, prompts_ids, stop_ids
+from mlflow_l3d.approaches.icl import decisions
+from mlflow_l3d.approaches.icl.decisions import Written
+from mlflow_l3d.approaches.icl.encoding import (
+    PLACEHOLDER,
+    answers_ids,
+    bare_ids,
+    check_answers,
+    check_length,
+    conversation_of,
+    decode,
+    prompt_text,
+    prompts_ids,
+    stop_ids,
+)
 from mlflow_l3d.approaches.icl.engine import CausalEngine, Sampling
-from mlflow_l3d.approaches.icl.loading import borrowed
-from mlflow_l3d.approaches.icl.models import LoadedModel
-from mlflow_l3d.approaches.icl.prompts import decisions
-from mlflow_l3d.approaches.icl.prompts.decisions import Written
-from mlflow_l3d.approaches.icl.recipe import JUDGE
+from mlflow_l3d.approaches.icl.models import LoadedModel, borrowed
+from mlflow_l3d.approaches.icl.prompts import Conversation, Prompt, PromptFormat
+from mlflow_l3d.approaches.icl.recipe import AUTO, JUDGE, Recipe
 from mlflow_l3d.approaches.icl.session import Answers, Asked, PromptSession
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import REPLICATE
-from mlflow_l3d.errors import L3DError
+from mlflow_l3d.errors import L3DError, ParameterError
 
 _log = logging.getLogger(__name__)
 
@@ -123,3 +133,96 @@ class LocalSession(CellwiseSession, PromptSession):
         scores = self.engine.score(tokens, answers)
         count = len(asked.prompts)
         return *self._decided(cell, scores[:count], scores[count:], asked.tested), metrics
+
+
+def check_model(
+    loaded: LoadedModel, recipe: Recipe, formats: Sequence[PromptFormat]
+) -> tuple[bool, Conversation | None]:
+    """Return whether prompts are put into the chat template, and which conversation they are; None for one text.
+
+    Parameters
+    ----------
+    loaded
+        The model, with or without weights.
+    recipe
+        How it is asked.
+    formats
+        The formats of the prompts.
+
+    Raises
+    ------
+    ParameterError
+        If no cell can work with this tokenizer: a chat template is asked for and there is none or it cannot be used, or
+        scores cannot distinguish two answers.
+    """
+    is_asked = recipe.chat in {"single", "turns"}
+    if is_asked and not loaded.chat:
+        allowed = f"the tokenizer of {loaded.name} has no chat template"
+        raise ParameterError("hyperparameters.chat", recipe.chat, allowed, "Use chat=none.")
+    chat = loaded.chat if recipe.chat == AUTO else is_asked
+    conversation = conversation_of(loaded) if recipe.chat == "turns" else None
+    for each in formats:
+        if recipe.decision == "score":
+            answers = answers_ids(loaded, each, chat, conversation)
+            check_answers(answers, each.verbaliser, calibrated=recipe.calibration != "none")
+        if chat:  # the template is tried
+            prompts_ids(loaded, [each.prompt([], ("",) * each.columns, conversation)], chat)
+    return chat, conversation
+
+
+def most_tokens(loaded: LoadedModel, answers: Sequence[Sequence[int]], new_tokens: int = 0) -> int:
+    """Return how many tokens of a prompt are kept, so that its answer fits.
+
+    That is what the tokenizer's ``model_max_length`` says, as for ``truncation=True`` of a tokenizer that is called
+    without a number; but no more than the model's context leaves next to the answer.
+
+    Parameters
+    ----------
+    loaded, answers, new_tokens
+        As for :func:`~mlflow_l3d.approaches.icl.encoding.check_length`.
+    """
+    room = loaded.context - loaded.places_behind(answers, new_tokens)
+    return max(1, min(room, int(loaded.tokenizer.model_max_length)))
+
+
+def cut_shares(
+    loaded: LoadedModel,
+    whole: Sequence[Sequence[int]],
+    kept: Sequence[Sequence[int]],
+    inputs: Sequence[Prompt],
+    frame: Prompt,
+    *,
+    chat: bool,
+    side: str,
+) -> dict[str, float]:
+    """Return the share of prompts that were cut, and of those of which the input itself was.
+
+    Parameters
+    ----------
+    loaded, chat, side
+        As for :func:`~mlflow_l3d.approaches.icl.encoding.prompts_ids`.
+    whole, kept
+        Tokens of each of n prompts before and after, n at least 1.
+    inputs
+        The same prompts without any example, n.
+    frame
+        Such a prompt with :data:`~mlflow_l3d.approaches.icl.encoding.PLACEHOLDER` for all its texts.
+
+    Returns
+    -------
+    ``truncated_share``, and ``truncated_input_share``, which also counts inputs of which nothing is left. If the
+    input and its neighbours share a token the second is exact to that token.
+    """
+    around = prompt_text(loaded, frame, chat)
+    before, behind = around.partition(PLACEHOLDER)[0], around.rpartition(PLACEHOLDER)[2]
+    tail, special = len(bare_ids(loaded, behind)), 0 if chat else loaded.tokenizer.num_special_tokens_to_add()
+    is_cut, input_is_cut = [], []
+    for all_ids, ids, prompt in zip(whole, kept, inputs, strict=True):
+        gone = len(all_ids) - len(ids)
+        is_cut.append(gone > 0)
+        if side == "right" or not gone:
+            input_is_cut.append(gone > tail)
+            continue
+        text = prompt_text(loaded, prompt, chat)[len(before) :]
+        input_is_cut.append(len(ids) - special < len(bare_ids(loaded, text)))
+    return {"truncated_share": float(np.mean(is_cut)), "truncated_input_share": float(np.mean(input_is_cut))}

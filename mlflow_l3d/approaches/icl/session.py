@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice, permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -15,14 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from mlflow_l3d.approaches.base import Session, answered
-from mlflow_l3d.approaches.icl.choices import PromptChoices
-from mlflow_l3d.approaches.icl.prompts import decisions
-from mlflow_l3d.approaches.icl.prompts.composition import Conversation, Prompt, PromptFormat, Shot
-from mlflow_l3d.approaches.icl.prompts.decisions import FloatArray, Written
-from mlflow_l3d.approaches.icl.recipe import JUDGE, Recipe
+from mlflow_l3d.approaches.icl import decisions
+from mlflow_l3d.approaches.icl.decisions import FloatArray, Written
+from mlflow_l3d.approaches.icl.formats import custom_format, format_for, text_format
+from mlflow_l3d.approaches.icl.prompts import Conversation, Prompt, PromptFormat, Shot
+from mlflow_l3d.approaches.icl.recipe import AUTO, CHOICE_ORDER, JUDGE, PROMPT_FORMAT, VERBALISER, Recipe
 from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
 from mlflow_l3d.cells.cell import Cell, Outcome
+from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.metrics.classification import REASONS
 from mlflow_l3d.metrics.texts import references
 from mlflow_l3d.tasks.base import Task
@@ -30,6 +33,76 @@ from mlflow_l3d.tasks.settings import IntArray
 
 if TYPE_CHECKING:
     from mlflow_l3d.approaches.icl.judge import Bench
+
+
+MOST_LISTED: Final = 7
+"""Options of which all orders are a list, 5,040 of seven; the orders of more are drawn from a stream."""
+
+
+class PromptChoices:
+    """The formats of the prompts of one task.
+
+    A level of a list is chosen by the seed of its factor modulo the length of the list: seeds are drawn from far more
+    numbers than a list has levels, so that all are as likely, and a level is a seed of itself.
+
+    Parameters
+    ----------
+    task, recipe, classes
+        The task, how it is asked, and the classes to distinguish.
+
+    Attributes
+    ----------
+    formats
+        Every format with all class words, its options in their usual order.
+
+    Raises
+    ------
+    ParameterError
+        If template or class words do not fit the task.
+    """
+
+    def __init__(self, task: Task, recipe: Recipe, classes: Sequence[int]) -> None:
+        self.task, self.recipe, self.classes = task, recipe, classes
+        self.formats = [self._format(*parts, words) for parts in recipe.formats for words in recipe.word_sets]
+
+    def of(self, seeds: Mapping[str, int]) -> PromptFormat:
+        """Return the format of a cell."""
+        words = len(self.recipe.word_sets)
+        place, others = seeds[PROMPT_FORMAT] % len(self.recipe.formats), seeds[VERBALISER] % words
+        usual = self.formats[place * words + others]
+        if self.recipe.choice_order == "fixed":
+            return usual
+        return usual.reordered(option_order(seeds[CHOICE_ORDER], len(usual.options)))
+
+    def _format(self, name: str, template: str, instruction: str, words: str) -> PromptFormat:
+        columns, top = len(self.task.texts), "" if instruction == AUTO else instruction
+        if not self.task.form.has_classes:
+            custom = name == "custom"
+            form = custom_format(template, None, columns, instruction=top) if custom else text_format(name, columns)
+            return replace(form, keeps_breaks=not self.recipe.line_ends)
+        names = [self.task.class_names[number] for number in self.classes]
+        if name == "custom":
+            if words == AUTO:
+                raise self.recipe.lacks("verbaliser")
+            return custom_format(template, words, columns, class_names=names, instruction=top)
+        return format_for(self.task.name, name, names, columns=columns, verbaliser="" if words == AUTO else words)
+
+
+def option_order(seed: int, count: int) -> tuple[int, ...]:
+    """Return an order of options: places in their usual order, which seed 0 leaves as it is if there are a few.
+
+    Parameters
+    ----------
+    seed
+        That of ``choice_order``. Up to :data:`MOST_LISTED` options it is the number of the order, in the order of
+        :func:`itertools.permutations`, modulo their number; beyond, a stream is drawn from.
+    count
+        Number of options.
+    """
+    if count > MOST_LISTED:
+        return tuple(stream(seed, "options").permutation(count).tolist())
+    return next(islice(permutations(range(count)), seed % math.factorial(count), None))
+
 
 _log = logging.getLogger(__name__)
 _NAMED: Final = 20  # rows in a line

@@ -15,7 +15,7 @@ from mlflow_l3d.approaches.meta_learning.learner import (
     predict,
     through,
 )
-from mlflow_l3d.approaches.stacked.stack import BETA_1, BETA_2, EPSILON, Stack
+from mlflow_l3d.approaches.stack import BETA_1, BETA_2, EPSILON, Stack
 
 
 class ProtoNet(Learner):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
-from mlflow_l3d.approaches.stacked.stack import Stack
+from mlflow_l3d.approaches.stack import Stack
 
 
 class Learner(ABC):

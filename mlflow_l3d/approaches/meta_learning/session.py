@@ -12,13 +12,13 @@ import torch
 from scipy.special import log_softmax
 
 from mlflow_l3d.approaches.base import answered, should_stop
+from mlflow_l3d.approaches.chunks import StackedSession, cells_at_once
 from mlflow_l3d.approaches.device_draws import cell_dropout
 from mlflow_l3d.approaches.meta_learning.algorithms import Maml, ProtoNet, Reptile
 from mlflow_l3d.approaches.meta_learning.learner import Learner
 from mlflow_l3d.approaches.meta_learning.recipe import Recipe
 from mlflow_l3d.approaches.shots import Episodes, chosen_classes, members, random_shots
-from mlflow_l3d.approaches.stacked.chunks import StackedSession, cells_at_once
-from mlflow_l3d.approaches.stacked.stack import FloatArray, Rows, Stack, initial_head
+from mlflow_l3d.approaches.stack import FloatArray, Rows, Stack, initial_head
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.metrics.classification import f1_macro
@@ -60,12 +60,12 @@ class Draws:
 
 
 class MetaSession(StackedSession[Draws]):
-    """Train and evaluate cells, a chunk at a time; see :class:`~mlflow_l3d.approaches.stacked.chunks.StackedSession`.
+    """Train and evaluate cells, a chunk at a time; see :class:`~mlflow_l3d.approaches.chunks.StackedSession`.
 
     Parameters
     ----------
     task, device
-        See :class:`~mlflow_l3d.approaches.stacked.chunks.StackedSession`.
+        See :class:`~mlflow_l3d.approaches.chunks.StackedSession`.
     features
         Shape (n, D), float32, one row per example; may be memory-mapped.
     recipe

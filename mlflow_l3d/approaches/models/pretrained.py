@@ -1,13 +1,18 @@
-"""Configuration, tokenizer and weights of a model that was found: safetensors only, by `transformers`."""
+"""Configuration, tokenizer and weights of a model that was found: safetensors only, by `transformers`.
+
+Sessions of one process share what they load.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 from filelock import FileLock
 
@@ -18,8 +23,11 @@ from mlflow_l3d.errors import L3DError, ParameterError
 if TYPE_CHECKING:
     import torch
 
+T = TypeVar("T")
+
 TRUST: Final = "trust_remote_code"
 _HEAD_DROPOUT: Final = ("classifier_dropout", "seq_classif_dropout", "cls_dropout")
+_LENT: Final[WeakValueDictionary[Hashable, Any]] = WeakValueDictionary()
 _DROPOUT: Final = re.compile(r"(?!.*layer).*(dropout|dropout_prob|_pdrop)")
 
 
@@ -234,3 +242,23 @@ def code_lock(trust: bool, cache: Path) -> AbstractContextManager[object]:
         return nullcontext()
     cache.mkdir(parents=True, exist_ok=True)
     return FileLock(cache / "model_code.lock")
+
+
+def lent(key: Hashable, make: Callable[[], T]) -> T:
+    """Return the object of this key that another session holds, or else a new one.
+
+    It lives as long as a session holds it, and no longer. Sessions of other threads have their own: a session may write
+    to what it holds while it runs a cell, so long as the next cell, of whichever session, does not depend on it.
+
+    Parameters
+    ----------
+    key
+        Everything that `make` depends on.
+    make
+        Makes the object; it can be weakly referenced.
+    """
+    thread_key = (threading.get_ident(), key)
+    thing: T | None = _LENT.get(thread_key)
+    if thing is None:
+        thing = _LENT[thread_key] = make()
+    return thing

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
-from mlflow_l3d.approaches.icl.prompts.formats import LETTERS, PAPER_TASKS, format_for
+from mlflow_l3d.approaches.icl.formats import LETTERS, PAPER_TASKS, format_for
+from mlflow_l3d.approaches.icl.prompts import PromptFormat
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat
-from mlflow_l3d.approaches.icl.prompts.formats import (
+from mlflow_l3d.approaches.icl.formats import (
     LETTERS,
     PAPER_TASKS,
     format_for,
     paper_task,
 )
+from mlflow_l3d.approaches.icl.prompts import PromptFormat
 from mlflow_l3d.errors import ParameterError
 
 SST2 = format_for("sst2", "A", ("negative", "positive"))

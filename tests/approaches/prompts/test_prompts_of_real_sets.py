@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mlflow_l3d.approaches.icl.prompts.formats import LETTERS, PAPER_TASKS, format_for
+from mlflow_l3d.approaches.icl.formats import LETTERS, PAPER_TASKS, format_for
 from mlflow_l3d.tasks.resolve import load_task
 
 FOLDER = os.environ.get("L3D_TEST_DATA", "")

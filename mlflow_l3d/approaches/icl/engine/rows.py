@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlflow_l3d.approaches.icl.engine.trie import AnswerTrie, IntArray
+from mlflow_l3d.approaches.icl.engine.reading import AnswerTrie, IntArray
 
 SHARED = -1
 NOBODY = -2

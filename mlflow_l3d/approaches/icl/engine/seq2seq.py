@@ -12,7 +12,9 @@ import numpy.typing as npt
 import torch
 
 from mlflow_l3d.approaches.icl.engine.base import Continuation, Engine, Result, TokenIds
-from mlflow_l3d.approaches.icl.engine.tensors import (
+from mlflow_l3d.approaches.icl.engine.reading import (
+    ROOT,
+    AnswerTrie,
     cache_argument,
     copy_to_host,
     log_probabilities,
@@ -20,7 +22,6 @@ from mlflow_l3d.approaches.icl.engine.tensors import (
     on_device,
     read_steps,
 )
-from mlflow_l3d.approaches.icl.engine.trie import ROOT, AnswerTrie
 
 
 class Seq2SeqEngine(Engine):

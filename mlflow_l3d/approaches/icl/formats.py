@@ -1,4 +1,4 @@
-"""Prompt formats: the paper's for its data sets, the same four shapes for any other task, and templates of users."""
+"""Prompt formats and class words: the paper's for its data sets, alike for any other task, and those of users."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final
 
-from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat, check_slots, numbered_options, slots
-from mlflow_l3d.approaches.icl.prompts.paper import ALIASES, PAIR, SENTENCE, TABLES, TOPIC, Table, Wording
-from mlflow_l3d.approaches.icl.prompts.words import check_words, words_of
+from mlflow_l3d.approaches.icl.decisions import parts
+from mlflow_l3d.approaches.icl.paper import ALIASES, PAIR, SENTENCE, TABLES, TOPIC, Table, Wording
+from mlflow_l3d.approaches.icl.prompts import PromptFormat, check_slots, numbered_options, slots
 from mlflow_l3d.errors import ParameterError
 
 PAPER_TASKS: Final[tuple[str, ...]] = tuple(TABLES)
@@ -19,6 +19,11 @@ PAPER_TASKS: Final[tuple[str, ...]] = tuple(TABLES)
 LETTERS: Final[tuple[str, ...]] = ("A", "B", "C", "D")
 """The formats of Table 4."""
 
+VERBALISER: Final = "hyperparameters.verbaliser"
+PARAMETER: Final = "hyperparameters.template"
+INSTRUCTION: Final = "hyperparameters.instruction"
+_ANSWER: Final = "{answer}"
+_CAMEL: Final = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
 _BBC_WORDS: Final = {"tech": "Technology"}
 
 
@@ -55,7 +60,7 @@ def format_for(
     ------
     ParameterError
         If class names (or `verbaliser`) make no usable class words, see
-        :func:`~mlflow_l3d.approaches.icl.prompts.words.check_words`.
+        :func:`~mlflow_l3d.approaches.icl.formats.check_words`.
     """
     table = TABLES.get("sst2" if task == "rotten_tomatoes" else paper_task(task) or "")
     positions = table and _positions(table, class_names)
@@ -141,12 +146,6 @@ def _key(name: str) -> str:
     return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 
-PARAMETER: Final = "hyperparameters.template"
-INSTRUCTION: Final = "hyperparameters.instruction"
-
-_ANSWER: Final = "{answer}"
-
-
 def custom_format(
     template: str,
     verbaliser: str | Sequence[str] | None,
@@ -177,7 +176,7 @@ def custom_format(
     ParameterError
         If a slot of the input is missing or unknown, if something follows the answer, if nothing but a line break
         stands before it, or if the words do not fit (see
-        :func:`~mlflow_l3d.approaches.icl.prompts.words.check_words`).
+        :func:`~mlflow_l3d.approaches.icl.formats.check_words`).
     """
     words = () if verbaliser is None else check_words(verbaliser, class_names)
     options = tuple(range(len(words))) if "{options}" in instruction else ()
@@ -206,3 +205,57 @@ def _shot(template: str, columns: int) -> str:
         allowed = "{answer} must follow something on its own line, because a line break ends an answer"
         raise wrong(allowed, "Put a word such as Answer: before it.")
     return shot.rstrip()
+
+
+def check_words(given: str | Sequence[str], class_names: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Return the class words, one for each class.
+
+    Parameters
+    ----------
+    given
+        Words in label order, or one text with ``;`` (or ``|``) between them.
+    class_names
+        Names of the classes, if they are known.
+
+    Raises
+    ------
+    ParameterError
+        If a word is empty, holds a line break, or is the same as another (case, hyphens and underscores do not show
+        words apart), or if there are not as many words as classes, or fewer than two.
+    """
+    each = given.split(";" if ";" in given else "|") if isinstance(given, str) else given
+    words = [str(word).strip() for word in each]
+    shown = ";".join(word.replace("\n", "\\n") for word in words)
+    for number, word in enumerate(words, 1):
+        if not word:
+            allowed = f"word {number} of {len(words)} is empty"
+            raise ParameterError(VERBALISER, shown, allowed, "Give every class a word.")
+        if len(word.splitlines()) > 1:
+            raise ParameterError(VERBALISER, shown, f"word {number} holds a line break, where an answer ends")
+    if class_names is not None and len(words) != len(class_names):
+        listed = ", ".join(class_names[:20]) + (", ..." if len(class_names) > 20 else "")
+        allowed = f"{len(words)} word(s) for {len(class_names)} classes ({listed})"
+        raise ParameterError(VERBALISER, shown, allowed, "Give one for each class, in this order, with ; between them.")
+    if len(words) < 2:
+        raise ParameterError(VERBALISER, shown, "must have two words or more", "Write ; between them.")
+    seen: dict[tuple[str, ...], int] = {}
+    for place, word in enumerate(words):
+        first = seen.setdefault(tuple(parts(word)), place)
+        if first != place:
+            allowed = f"{words[first]!r} and {word!r} cannot be distinguished in an answer"
+            raise ParameterError(VERBALISER, shown, allowed, "Give the classes different words.")
+    return tuple(words)
+
+
+def words_of(class_names: Sequence[str]) -> tuple[str, ...]:
+    """Return class names as words: ``not_equivalent`` -> ``not equivalent``, ``NaturalPlace`` -> ``Natural Place``.
+
+    Raises
+    ------
+    ParameterError
+        If two names become the same word even as they are.
+    """
+    spaced = [" ".join(_CAMEL.sub(" ", name).replace("_", " ").split()) for name in class_names]
+    if len({tuple(parts(word)) for word in spaced}) == len(spaced) and all(spaced):
+        return check_words(spaced, class_names)
+    return check_words(class_names, class_names)
