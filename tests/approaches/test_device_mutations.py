@@ -18,11 +18,11 @@ from mlflow_l3d.approaches.finetuning.loading import DecoderWithHead
 from mlflow_l3d.approaches.icl.engine import reading, seq2seq
 from mlflow_l3d.approaches.meta_learning.session import MetaSession
 from mlflow_l3d.approaches.models.tokens import Tokens
-from mlflow_l3d.approaches.stack import Moments, Rows
+from mlflow_l3d.approaches.stack import Rows, Stack
 
 MUTATIONS = {
     # What is used, the path that uses it, a part of its source, and what stands there instead.
-    "steps of Adam": (Moments.of, "heads", ", device=weights.device", ""),
+    "steps of Adam": (Stack.descend, "heads", ", device=self._weights.device", ""),
     "places of rows": (Rows.places, "heads", ".to(self._matrix.device)", ""),
     "labels of heads": (HeadSession.epoch, "heads", ".to(stack.w1)", ".float()"),
     "logits of heads": (HeadSession._outputs, "heads", ".cpu()", ""),
