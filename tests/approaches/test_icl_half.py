@@ -56,7 +56,7 @@ def answers(session: Session, *cells: Cell) -> dict[str, bytes]:
     """Return what each cell says, to the last bit: its scores, or the tokens that it wrote."""
     found, written = {}, list[Sequence[int]]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_l3d.approaches.icl.local_session.decode", lambda _, ids: written.append(ids) or "")
+        patch.setattr("mlflow_l3d.approaches.icl.encoding.decode", lambda _, ids: written.append(ids) or "")
         for outcome in session.run(cells):
             assert outcome.error is None
             found[outcome.key] = repr(written).encode() if outcome.scores is None else outcome.scores.tobytes()

@@ -73,6 +73,14 @@ class LoadedModel:
         """Return how many tokens of the longest answer need a place behind the prompt: all but the last of it."""
         return max(0, new_tokens - 1, *(len(ids) - 1 for ids in answers)) if self.continues else 0
 
+    def most_tokens(self, answers: Sequence[Sequence[int]], new_tokens: int = 0) -> int:
+        """Return how many tokens of a prompt are kept, so that its answer fits.
+
+        That is what the tokenizer's ``model_max_length`` says, as for ``truncation=True`` of a tokenizer that is called
+        without a number; but no more than the model's context leaves next to the answer.
+        """
+        return max(1, min(self.context - self.places_behind(answers, new_tokens), int(self.tokenizer.model_max_length)))
+
 
 def load_model(
     reference: str,

@@ -14,21 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from mlflow_l3d.approaches.icl.engine import reading
 from mlflow_l3d.approaches.icl.engine.base import Batches, Continuation, Engine, Result, TokenIds
 from mlflow_l3d.approaches.icl.engine.packed import PackedModel, layer_window, runs_packed
-from mlflow_l3d.approaches.icl.engine.reading import (
-    ROOT,
-    AnswerTrie,
-    IntArray,
-    common_prefix,
-    copy_to_host,
-    log_probabilities,
-    next_tokens,
-    on_device,
-    read_steps,
-    takes,
-    type_of,
-)
+from mlflow_l3d.approaches.icl.engine.reading import ROOT, AnswerTrie, IntArray
 from mlflow_l3d.approaches.icl.engine.rows import NOBODY, Block, Rows, joined, lay_out, row_width
 
 # A step of decoding reads all weights of the model whatever it has to do: with fewer texts it mostly waits for memory.
@@ -75,21 +64,23 @@ class CausalEngine(Engine):
         packed = self._packed(max(map(len, texts)) + int(trie.depths.max(initial=0)))
         if packed is None:
             return plain_score(self.model, texts, trie, self.batches)
-        length = common_prefix(texts)
+        length = reading.common_prefix(texts)
         prefix = self._prefix(packed, texts[0][:length])
-        reads, most = on_device(self.model.device, *trie.reads), packed_tokens(packed, prefix, self.batches)
+        reads, most = reading.on_device(self.model.device, *trie.reads), packed_tokens(packed, prefix, self.batches)
 
         def work(batch: Sequence[int]) -> torch.Tensor:
-            return read_steps(packed.rest(prefix, [texts[item][length:] for item in batch], trie, most=most), *reads)
+            return reading.read_steps(
+                packed.rest(prefix, [texts[item][length:] for item in batch], trie, most=most), *reads
+            )
 
         costs = [len(text) - length + len(trie.tokens) for text in texts]
-        return trie.total(log_probabilities(self.batches.run(range(len(texts)), costs, work, tokens=most)))
+        return trie.total(reading.log_probabilities(self.batches.run(range(len(texts)), costs, work, tokens=most)))
 
     def _generate(self, texts: Sequence[TokenIds], how: Continuation) -> list[list[int]]:
         packed = self._packed(max(map(len, texts)) + how.limit - 1)
         if packed is None:
             return plain_generate(self.model, texts, how, self.pad_id, self.batches)
-        length = common_prefix(texts)
+        length = reading.common_prefix(texts)
         prefix = self._prefix(packed, texts[0][:length])
         most = packed_tokens(packed, prefix, self.batches)
 
@@ -103,14 +94,14 @@ class CausalEngine(Engine):
 
     def _packed(self, longest: int) -> PackedModel | None:
         fits, window = layer_window(self.model.config, longest)
-        key = type_of(self.model), window is not None
+        key = reading.type_of(self.model), window is not None
         if fits and key not in self._packings:
             self._packings[key] = runs_packed(self.model, windowed=window is not None)
         self.packed = fits and self._packings[key]
         return PackedModel(self.model, window) if self.packed else None
 
     def _prefix(self, packed: PackedModel, tokens: TokenIds) -> Rows:
-        key = tokens, packed.window, type_of(self.model)
+        key = tokens, packed.window, reading.type_of(self.model)
         if self._kept is None or self._kept[0] != key:
             self._kept = None
             self._kept = key, packed.prefix(tokens, self.batches.tokens)
@@ -164,9 +155,9 @@ def decode(
         running = texts_of[filled]
         flat = logits.flatten(0, 1)
         if len(running) < len(flat):
-            flat = flat[on_device(flat.device, np.flatnonzero(filled))[0]]
+            flat = flat[reading.on_device(flat.device, np.flatnonzero(filled))[0]]
         chosen, going = np.full(texts_of.shape, 0), filled.copy()
-        chosen[filled] = copy_to_host(next_tokens(flat, step, how.sampling, running))
+        chosen[filled] = reading.copy_to_host(reading.next_tokens(flat, step, how.sampling, running))
         going[filled] = how.extend([results[text] for text in running], chosen[filled])
         if not going.any() or step == how.limit - 1:
             break
@@ -225,13 +216,15 @@ def plain_score(model: Any, prompts: Sequence[TokenIds], trie: AnswerTrie, batch
     """Return log-probabilities (n, C), each longest way through the trie run behind each full prompt."""
     nodes, tokens = trie.reads
     read = np.empty((len(prompts), len(nodes)))
-    sliced = takes(model, "logits_to_keep")
+    sliced = reading.takes(model, "logits_to_keep")
     for path in trie.paths:
         # Logits behind the prompt, then behind each node of the path.
         steps, places = trie.reads_on((ROOT, *path))
         texts = [(*prompt, *trie.tokens[list(path)].tolist()) for prompt in prompts]
-        work = partial(_last_reads, model, sliced, texts, on_device(model.device, places, tokens[steps]), len(path) + 1)
-        read[:, steps] = log_probabilities(_in_equal_lengths(texts, 0, work, batches))
+        work = partial(
+            _last_reads, model, sliced, texts, reading.on_device(model.device, places, tokens[steps]), len(path) + 1
+        )
+        read[:, steps] = reading.log_probabilities(_in_equal_lengths(texts, 0, work, batches))
     return trie.total(read)
 
 
@@ -241,7 +234,7 @@ def _last_reads(
     """Return what is read from the `last` logits of each text of a batch: places among them, and tokens."""
     ids = torch.tensor([texts[item] for item in batch], device=model.device)
     kept = {"logits_to_keep": torch.arange(ids.shape[1] - last, ids.shape[1], device=ids.device)} if sliced else {}
-    return read_steps(model(input_ids=ids, **kept).logits[:, -last:], *reads)
+    return reading.read_steps(model(input_ids=ids, **kept).logits[:, -last:], *reads)
 
 
 def plain_generate(
@@ -260,14 +253,16 @@ def plain_generate(
 
         def only_drawn(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
             """Return scores under which the likeliest token is the one that is drawn."""
-            drawn = next_tokens(scores, ids.shape[1] - start, sampling)
-            copy_to_host(drawn)
+            drawn = reading.next_tokens(scores, ids.shape[1] - start, sampling)
+            reading.copy_to_host(drawn)
             return torch.full_like(scores, -torch.inf).scatter_(1, drawn[:, None], 0.0)
 
         def have_ended(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
             """Return which rows have ended, (B,)."""
             nonlocal running
-            running = running[how.extend([results[text] for text in running], copy_to_host(ids[:, -1])[running])]
+            running = running[
+                how.extend([results[text] for text in running], reading.copy_to_host(ids[:, -1])[running])
+            ]
             return torch.from_numpy(~np.isin(np.arange(len(batch)), running)).to(ids.device)
 
         model.generate(
