@@ -43,7 +43,7 @@ def prepared(folder: str, tmp_path: Path) -> Iterator[Any]:
 
     def session(**given: Any) -> Session:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("mlflow_l3d.approaches.icl.models.lent", lambda _, load: load())
+            patch.setattr("mlflow_l3d.approaches.models.pretrained.lent", lambda _, load: load())
             opened.append(icl_helpers.prepared(folder, tmp_path, dtype="bfloat16", **given))
         return opened[-1]
 

@@ -256,7 +256,7 @@ def smallest_margins(scores: npt.NDArray[np.float32], count: int) -> IntArray:
     Examples
     --------
     >>> import numpy as np
-    >>> from mlflow_l3d.approaches.cured.active import smallest_margins
+    >>> from mlflow_l3d.approaches.cured.sessions import smallest_margins
     >>> smallest_margins(np.array([[0.5, 0.5], [0.6, 0.4], [0.9, 0.1], [0.1, 0.9]], dtype=np.float32), 2).tolist()
     [0, 3]
     """
