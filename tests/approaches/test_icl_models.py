@@ -21,8 +21,8 @@ from transformers import (
 )
 
 from mlflow_l3d.approaches.icl import models
+from mlflow_l3d.approaches.icl.approach import revision_of
 from mlflow_l3d.approaches.icl.models import context_length, load_model
-from mlflow_l3d.approaches.icl.servers import revision_of
 from mlflow_l3d.approaches.models import pretrained
 from mlflow_l3d.approaches.models import references as presets
 from mlflow_l3d.approaches.models.references import PRESETS, resolve

@@ -1,15 +1,13 @@
-"""Prompting cell after cell: prompts, and predictions read from answers."""
+"""Prompting cell after cell: prompts, predictions read from answers, and what a report says of them."""
 
 from __future__ import annotations
 
 import logging
-import math
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from itertools import islice, permutations
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -19,89 +17,21 @@ import numpy.typing as npt
 from mlflow_l3d.approaches.base import Session, answered
 from mlflow_l3d.approaches.icl import decisions
 from mlflow_l3d.approaches.icl.decisions import FloatArray, Written
-from mlflow_l3d.approaches.icl.formats import custom_format, format_for, text_format
+from mlflow_l3d.approaches.icl.formats import PromptChoices
 from mlflow_l3d.approaches.icl.prompts import Conversation, Prompt, PromptFormat, Shot
-from mlflow_l3d.approaches.icl.recipe import AUTO, CHOICE_ORDER, JUDGE, PROMPT_FORMAT, VERBALISER, Recipe
+from mlflow_l3d.approaches.icl.recipe import JUDGE, Recipe
 from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
 from mlflow_l3d.cells.cell import Cell, Outcome
-from mlflow_l3d.cells.factors import stream
-from mlflow_l3d.metrics.classification import REASONS
+from mlflow_l3d.metrics.classification import REASONS, unparsed_reasons
 from mlflow_l3d.metrics.texts import references
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from mlflow_l3d.approaches.icl.judge import Bench
-
-
-MOST_LISTED: Final = 7
-"""Options of which all orders are a list, 5,040 of seven; the orders of more are drawn from a stream."""
-
-
-class PromptChoices:
-    """The formats of the prompts of one task.
-
-    A level of a list is chosen by the seed of its factor modulo the length of the list: seeds are drawn from far more
-    numbers than a list has levels, so that all are as likely, and a level is a seed of itself.
-
-    Parameters
-    ----------
-    task, recipe, classes
-        The task, how it is asked, and the classes to distinguish.
-
-    Attributes
-    ----------
-    formats
-        Every format with all class words, its options in their usual order.
-
-    Raises
-    ------
-    ParameterError
-        If template or class words do not fit the task.
-    """
-
-    def __init__(self, task: Task, recipe: Recipe, classes: Sequence[int]) -> None:
-        self.task, self.recipe, self.classes = task, recipe, classes
-        self.formats = [self._format(*parts, words) for parts in recipe.formats for words in recipe.word_sets]
-
-    def of(self, seeds: Mapping[str, int]) -> PromptFormat:
-        """Return the format of a cell."""
-        words = len(self.recipe.word_sets)
-        place, others = seeds[PROMPT_FORMAT] % len(self.recipe.formats), seeds[VERBALISER] % words
-        usual = self.formats[place * words + others]
-        if self.recipe.choice_order == "fixed":
-            return usual
-        return usual.reordered(option_order(seeds[CHOICE_ORDER], len(usual.options)))
-
-    def _format(self, name: str, template: str, instruction: str, words: str) -> PromptFormat:
-        columns, top = len(self.task.texts), "" if instruction == AUTO else instruction
-        if not self.task.form.has_classes:
-            custom = name == "custom"
-            form = custom_format(template, None, columns, instruction=top) if custom else text_format(name, columns)
-            return replace(form, keeps_breaks=not self.recipe.line_ends)
-        names = [self.task.class_names[number] for number in self.classes]
-        if name == "custom":
-            if words == AUTO:
-                raise self.recipe.lacks("verbaliser")
-            return custom_format(template, words, columns, class_names=names, instruction=top)
-        return format_for(self.task.name, name, names, columns=columns, verbaliser="" if words == AUTO else words)
-
-
-def option_order(seed: int, count: int) -> tuple[int, ...]:
-    """Return an order of options: places in their usual order, which seed 0 leaves as it is if there are a few.
-
-    Parameters
-    ----------
-    seed
-        That of ``choice_order``. Up to :data:`MOST_LISTED` options it is the number of the order, in the order of
-        :func:`itertools.permutations`, modulo their number; beyond, a stream is drawn from.
-    count
-        Number of options.
-    """
-    if count > MOST_LISTED:
-        return tuple(stream(seed, "options").permutation(count).tolist())
-    return next(islice(permutations(range(count)), seed % math.factorial(count), None))
 
 
 _log = logging.getLogger(__name__)
@@ -287,3 +217,46 @@ class PromptSession(Session):
         wide = np.zeros((len(scores), len(self.task.class_names)), dtype=np.float32)
         wide[:, list(self.classes)] = decisions.probabilities(scores)
         return self._numbers(places), wide
+
+
+def remarks_of(cells: pd.DataFrame) -> tuple[str, ...]:
+    """Return what a report should say of the metrics of cells, see :meth:`.Hooks.remarks`."""
+    lines = []
+    if (cut := _mean(cells, "truncated_share")) > 0:
+        of_input = f"in {_mean(cells, 'truncated_input_share'):.1%} the text that is asked about"
+        lines.append(f"Truncation cut {cut:.1%} of the prompts, and {of_input}.")
+    if slow := (cells["packed"] == 0).mean() if "packed" in cells else 0.0:
+        lines.append(
+            f"Packed rows were not possible in {slow:.0%} of the cells, which ran every prompt in full, and slowly."
+        )
+    lines += _endpoint_remarks(cells)
+    if (silent := _mean(cells, "without_verdict_share")) > 0:
+        lines.append(f"A judge gave no verdict on {silent:.1%} of answers; judge_score is the mean of the others.")
+    if (unparsed := _mean(cells, "unparsed_share")) > 0:
+        because = f": {reasons}" if (reasons := unparsed_reasons(cells)) else ""
+        lines.append(f"Nothing could be read from {unparsed:.1%} of the answers; they count as wrong{because}.")
+    return tuple(lines)
+
+
+def _endpoint_remarks(cells: pd.DataFrame) -> list[str]:
+    """Return that an endpoint may change its answers, how it scored words, and whether its fingerprint changed."""
+    if "other_fingerprint_share" not in cells:
+        return []
+    same = "An endpoint may answer the same request differently"
+    lines = [f"{same}, which counts as an effect of each factor: mlflow-l3d replicate shows it."]
+    if _mean(cells, "first_token") > 0:
+        unseen = _mean(cells, "unseen_share")
+        rest = f", of which {unseen:.1%} were not among those that the server lists" if unseen > 0 else ""
+        lines.append(f"Class words were scored by their first token{rest}.")
+    if _mean(cells, "generated") > 0 and "unparsed_share" in cells:
+        lines.append("The endpoint generated answers, which were parsed.")
+    if (few := _mean(cells, "few_tokens_share")) > 0:
+        lines.append(f"{few:.1%} of the prompts have too few tokens: did the server cut them? Ollama: raise num_ctx.")
+    if foreign := _mean(cells, "other_fingerprint_share"):
+        lines.append(f"{foreign:.1%} of the answers have another fingerprint of the server than the key of their cell.")
+    return lines
+
+
+def _mean(cells: pd.DataFrame, metric: str) -> float:
+    """Return the mean of a metric over cells, 0 if they do not have it."""
+    return float(cells[metric].mean()) if metric in cells else 0.0

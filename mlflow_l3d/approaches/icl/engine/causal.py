@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +31,95 @@ PACKED_TOKENS = {"cuda": 16_384}
 PACKED_BYTES = 4 * 2**30
 
 
-class CausalEngine(Engine):
+class PlainEngine(Engine):
+    """Scores answers and generates with a causal language model, prompt by prompt in batches of equal length.
+
+    Nothing is padded and nothing shared, which is right for every architecture.
+
+    Parameters and attributes as for :class:`~mlflow_l3d.approaches.icl.engine.base.Engine`.
+    """
+
+    @torch.inference_mode()
+    def _score(self, texts: Sequence[TokenIds], trie: AnswerTrie) -> npt.NDArray[np.float64]:
+        """Return log-probabilities (n, C), each longest way through the trie run behind each full prompt."""
+        nodes, tokens = trie.reads
+        read = np.empty((len(texts), len(nodes)))
+        for path in trie.paths:
+            # Logits behind the prompt, then behind each node of the path.
+            steps, places = trie.reads_on((ROOT, *path))
+            longer = [(*text, *trie.tokens[list(path)].tolist()) for text in texts]
+            reads = reading.on_device(self.model.device, places, tokens[steps])
+            work = partial(self._last_reads, longer, reads, len(path) + 1)
+            read[:, steps] = reading.log_probabilities(self._in_equal_lengths(longer, 0, work))
+        return trie.total(read)
+
+    def _last_reads(
+        self, texts: Sequence[TokenIds], reads: list[torch.Tensor], last: int, batch: Sequence[int]
+    ) -> torch.Tensor:
+        """Return what is read from the `last` logits of each text of a batch: places among them, and tokens."""
+        ids = torch.tensor([texts[item] for item in batch], device=self.model.device)
+        kept = {}
+        if reading.takes(self.model, "logits_to_keep"):
+            kept["logits_to_keep"] = torch.arange(ids.shape[1] - last, ids.shape[1], device=ids.device)
+        return reading.read_steps(self.model(input_ids=ids, **kept).logits[:, -last:], *reads)
+
+    def _generate(self, texts: Sequence[TokenIds], how: Continuation) -> list[list[int]]:
+        """Return continuations by the model's own ``generate``, each up to its first stop token."""
+        from transformers import GenerationConfig
+
+        model = self.model
+        # What the model came with, such as a penalty or a forced end, would be taken if settings are silent.
+        own_settings, model.generation_config = model.generation_config, GenerationConfig()  # type: ignore[no-untyped-call]
+        try:
+            return self._in_equal_lengths(texts, how.limit, partial(self._continue, texts, how))
+        finally:
+            model.generation_config = own_settings
+
+    def _continue(self, texts: Sequence[TokenIds], how: Continuation, batch: Sequence[int]) -> list[list[int]]:
+        """Return the continuations of texts of equal length."""
+        from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+
+        ids = torch.tensor([texts[item] for item in batch], device=self.model.device)
+        start, sampling = ids.shape[1], how.of(batch).sampling
+        results: list[list[int]] = [[] for _ in batch]
+        running = np.arange(len(batch))
+
+        def only_drawn(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            """Return scores under which the likeliest token is the one that is drawn."""
+            drawn = reading.next_tokens(scores, ids.shape[1] - start, sampling)
+            reading.copy_to_host(drawn)
+            return torch.full_like(scores, -torch.inf).scatter_(1, drawn[:, None], 0.0)
+
+        def have_ended(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
+            """Return which rows have ended, (B,)."""
+            nonlocal running
+            latest = reading.copy_to_host(ids[:, -1])[running]
+            running = running[how.extend([results[text] for text in running], latest)]
+            return torch.from_numpy(~np.isin(np.arange(len(batch)), running)).to(ids.device)
+
+        settings = GenerationConfig(max_new_tokens=how.limit, pad_token_id=self.pad_id)  # type: ignore[no-untyped-call]
+        self.model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            generation_config=settings,
+            logits_processor=LogitsProcessorList([only_drawn] if sampling else []),
+            stopping_criteria=StoppingCriteriaList([have_ended]),
+        )
+        return results
+
+    def _in_equal_lengths(
+        self, texts: Sequence[TokenIds], new: int, work: Callable[[Sequence[int]], Iterable[Result]]
+    ) -> list[Result]:
+        """Return the results of texts, to each of which `new` tokens are added, in batches without padding."""
+        costs = [len(text) + new for text in texts]
+        results: dict[int, Result] = {}
+        for _, group in groupby(sorted(range(len(texts)), key=costs.__getitem__), costs.__getitem__):
+            items = list(group)
+            results |= zip(items, self.batches.run(items, costs, work), strict=True)
+        return [results[item] for item in range(len(texts))]
+
+
+class CausalEngine(PlainEngine):
     """Scores answers and generates with a causal language model.
 
     The tokens that all prompts of a call begin with are run once. The rest of the prompts is laid end to end in
@@ -63,15 +150,14 @@ class CausalEngine(Engine):
     def _score(self, texts: Sequence[TokenIds], trie: AnswerTrie) -> npt.NDArray[np.float64]:
         packed = self._packed(max(map(len, texts)) + int(trie.depths.max(initial=0)))
         if packed is None:
-            return plain_score(self.model, texts, trie, self.batches)
+            return super()._score(texts, trie)
         length = reading.common_prefix(texts)
         prefix = self._prefix(packed, texts[0][:length])
         reads, most = reading.on_device(self.model.device, *trie.reads), packed_tokens(packed, prefix, self.batches)
 
         def work(batch: Sequence[int]) -> torch.Tensor:
-            return reading.read_steps(
-                packed.rest(prefix, [texts[item][length:] for item in batch], trie, most=most), *reads
-            )
+            logits = packed.rest(prefix, [texts[item][length:] for item in batch], trie, most=most)
+            return reading.read_steps(logits, *reads)
 
         costs = [len(text) - length + len(trie.tokens) for text in texts]
         return trie.total(reading.log_probabilities(self.batches.run(range(len(texts)), costs, work, tokens=most)))
@@ -79,7 +165,7 @@ class CausalEngine(Engine):
     def _generate(self, texts: Sequence[TokenIds], how: Continuation) -> list[list[int]]:
         packed = self._packed(max(map(len, texts)) + how.limit - 1)
         if packed is None:
-            return plain_generate(self.model, texts, how, self.pad_id, self.batches)
+            return super()._generate(texts, how)
         length = reading.common_prefix(texts)
         prefix = self._prefix(packed, texts[0][:length])
         most = packed_tokens(packed, prefix, self.batches)
@@ -90,7 +176,8 @@ class CausalEngine(Engine):
         # What each text adds to the keys that are kept: its own, the new ones, its share of a row's copy of the prefix.
         lengths = [len(text) - length for text in texts]
         costs = [count + how.limit - 1 + min(length, count) for count in lengths]
-        return self.batches.run(range(len(texts)), costs, work, tokens=cached_tokens(prefix), most=TEXTS)
+        most_keys = min(CACHED_TOKENS, max(1, CACHED_BYTES // _key_bytes(prefix)))  # follows from the model alone
+        return self.batches.run(range(len(texts)), costs, work, tokens=most_keys, most=TEXTS)
 
     def _packed(self, longest: int) -> PackedModel | None:
         fits, window = layer_window(self.model.config, longest)
@@ -116,11 +203,6 @@ def packed_tokens(packed: PackedModel, prefix: Rows, batches: Batches) -> int:
     row = row_width(prefix.tokens, packed.row_tokens)
     rows = PACKED_BYTES // (_key_bytes(prefix) * (prefix.tokens + row))
     return min(most, max(1, rows) * row)
-
-
-def cached_tokens(prefix: Rows) -> int:
-    """Return how many keys are kept at once behind a prefix; it follows from the model alone."""
-    return min(CACHED_TOKENS, max(1, CACHED_BYTES // _key_bytes(prefix)))
 
 
 def _key_bytes(prefix: Rows) -> int:
@@ -209,86 +291,3 @@ def _next(texts: IntArray, tokens: IntArray, going: npt.NDArray[np.bool_], ends:
         nodes=np.full(texts_left.shape, -1),
         texts=texts_left,
     )
-
-
-@torch.inference_mode()
-def plain_score(model: Any, prompts: Sequence[TokenIds], trie: AnswerTrie, batches: Batches) -> npt.NDArray[np.float64]:
-    """Return log-probabilities (n, C), each longest way through the trie run behind each full prompt."""
-    nodes, tokens = trie.reads
-    read = np.empty((len(prompts), len(nodes)))
-    sliced = reading.takes(model, "logits_to_keep")
-    for path in trie.paths:
-        # Logits behind the prompt, then behind each node of the path.
-        steps, places = trie.reads_on((ROOT, *path))
-        texts = [(*prompt, *trie.tokens[list(path)].tolist()) for prompt in prompts]
-        work = partial(
-            _last_reads, model, sliced, texts, reading.on_device(model.device, places, tokens[steps]), len(path) + 1
-        )
-        read[:, steps] = reading.log_probabilities(_in_equal_lengths(texts, 0, work, batches))
-    return trie.total(read)
-
-
-def _last_reads(
-    model: Any, sliced: bool, texts: Sequence[TokenIds], reads: list[torch.Tensor], last: int, batch: Sequence[int]
-) -> torch.Tensor:
-    """Return what is read from the `last` logits of each text of a batch: places among them, and tokens."""
-    ids = torch.tensor([texts[item] for item in batch], device=model.device)
-    kept = {"logits_to_keep": torch.arange(ids.shape[1] - last, ids.shape[1], device=ids.device)} if sliced else {}
-    return reading.read_steps(model(input_ids=ids, **kept).logits[:, -last:], *reads)
-
-
-def plain_generate(
-    model: Any, prompts: Sequence[TokenIds], how: Continuation, pad_id: int, batches: Batches
-) -> list[list[int]]:
-    """Return continuations by the model's own ``generate``, each up to its first stop token."""
-    from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
-
-    settings = GenerationConfig(max_new_tokens=how.limit, pad_token_id=pad_id)  # type: ignore[no-untyped-call]
-
-    def work(batch: Sequence[int]) -> list[list[int]]:
-        prompt_ids = torch.tensor([prompts[item] for item in batch], device=model.device)
-        start, sampling = prompt_ids.shape[1], how.of(batch).sampling
-        results: list[list[int]] = [[] for _ in batch]
-        running = np.arange(len(batch))
-
-        def only_drawn(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-            """Return scores under which the likeliest token is the one that is drawn."""
-            drawn = reading.next_tokens(scores, ids.shape[1] - start, sampling)
-            reading.copy_to_host(drawn)
-            return torch.full_like(scores, -torch.inf).scatter_(1, drawn[:, None], 0.0)
-
-        def have_ended(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
-            """Return which rows have ended, (B,)."""
-            nonlocal running
-            running = running[
-                how.extend([results[text] for text in running], reading.copy_to_host(ids[:, -1])[running])
-            ]
-            return torch.from_numpy(~np.isin(np.arange(len(batch)), running)).to(ids.device)
-
-        model.generate(
-            prompt_ids,
-            attention_mask=torch.ones_like(prompt_ids),
-            generation_config=settings,
-            logits_processor=LogitsProcessorList([only_drawn] if sampling else []),
-            stopping_criteria=StoppingCriteriaList([have_ended]),
-        )
-        return results
-
-    # What the model came with, such as a penalty or a forced end, would be taken if `settings` is silent.
-    own_settings, model.generation_config = model.generation_config, GenerationConfig()  # type: ignore[no-untyped-call]
-    try:
-        return _in_equal_lengths(prompts, how.limit, work, batches)
-    finally:
-        model.generation_config = own_settings
-
-
-def _in_equal_lengths(
-    texts: Sequence[TokenIds], new: int, work: Callable[[Sequence[int]], Iterable[Result]], batches: Batches
-) -> list[Result]:
-    """Return the results of texts, to each of which `new` tokens are added, in batches without padding."""
-    costs = [len(text) + new for text in texts]
-    results: dict[int, Result] = {}
-    for _, group in groupby(sorted(range(len(texts)), key=costs.__getitem__), costs.__getitem__):
-        items = list(group)
-        results |= zip(items, batches.run(items, costs, work), strict=True)
-    return [results[item] for item in range(len(texts))]
