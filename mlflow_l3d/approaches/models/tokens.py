@@ -54,7 +54,8 @@ class Tokens:
 
     def stacked(self, positions: IntArray, width: int = 0) -> torch.Tensor:
         """Return the model's inputs, one below the other, padded to the longest or to a `width` that none exceeds."""
-        spans = self._spans(positions)
+        rows = (positions[:, None] * self.rows + np.arange(self.rows)).ravel()
+        spans = [np.arange(self.starts[row], self.starts[row + 1]) for row in rows]
         lengths = np.array([len(span) for span in spans])
         inside = np.arange(width or int(lengths.max())) < lengths[:, None]
         shape = inside.shape if self.rows == 1 else (len(positions), self.rows, inside.shape[1])
@@ -69,11 +70,6 @@ class Tokens:
     def by_length(self, positions: IntArray, size: int) -> list[IntArray]:
         """Cut examples into batches of like length, the longest first; return indices *into* `positions`."""
         return batches(np.argsort(-self.lengths[positions], kind="stable"), size)
-
-    def _spans(self, positions: IntArray) -> list[IntArray]:
-        """Return where the tokens of each row of some examples stand."""
-        rows = (positions[:, None] * self.rows + np.arange(self.rows)).ravel()
-        return [np.arange(self.starts[row], self.starts[row + 1]) for row in rows]
 
 
 def batches(order: IntArray, size: int) -> list[IntArray]:
