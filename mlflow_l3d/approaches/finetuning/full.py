@@ -16,8 +16,8 @@ from mlflow_l3d.approaches.finetuning import lora, training
 from mlflow_l3d.approaches.finetuning.graphed import GraphedSteps
 from mlflow_l3d.approaches.finetuning.loading import Loaded, checkpoint
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.finetuning.session import CourseSession, losses_of, stopping_metric, wanted
-from mlflow_l3d.approaches.finetuning.training import Course, DivergedError, Progress
+from mlflow_l3d.approaches.finetuning.session import CourseSession, losses_of, wanted
+from mlflow_l3d.approaches.finetuning.training import Course, DivergedError
 from mlflow_l3d.approaches.finetuning.weights import (
     Places,
     RoundedLayers,
@@ -94,7 +94,7 @@ class FullSession(CourseSession[Course]):
 
     def draw(self, cell: Cell) -> Course:
         """Return a cell before its training."""
-        return Course(cell, self.task.split(cell.seeds), Progress(self.recipe, metric=stopping_metric(self.task)))
+        return Course(cell, self.task.split(cell.seeds), self.progress())
 
     def trained(self, courses: Sequence[Course]) -> list[torch.Tensor | DivergedError]:
         """Train cells; of one alone again, with less memory, while it is spent."""
@@ -110,7 +110,7 @@ class FullSession(CourseSession[Course]):
             # Only here is the error gone, and with it the tensors that its traceback held.
             self.model.zero_grad()
             release()
-            courses[0].progress = self.draw(courses[0].cell).progress
+            courses[0].progress = self.progress()
         return self.train(courses)
 
     def _saves_memory(self) -> bool:

@@ -14,15 +14,8 @@ from mlflow_l3d.approaches.chunks import cells_at_once
 from mlflow_l3d.approaches.device_draws import cell_dropout
 from mlflow_l3d.approaches.finetuning import training
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.finetuning.session import (
-    CourseSession,
-    RowWeights,
-    loss_of,
-    outputs,
-    stopping_metric,
-    unit_of,
-)
-from mlflow_l3d.approaches.finetuning.training import Course, DivergedError, Progress
+from mlflow_l3d.approaches.finetuning.session import CourseSession, RowWeights, loss_of, outputs, unit_of
+from mlflow_l3d.approaches.finetuning.training import Course, DivergedError
 from mlflow_l3d.approaches.stack import FloatArray, Rows, Stack, initial_head
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import TASK_FACTORS
@@ -171,7 +164,7 @@ class HeadSession(CourseSession[Head]):
         """Return the head of a cell at its start."""
         inputs, classes = self.features.shape[1], outputs(self.task)
         weights = initial_head(cell.seeds["model_initialisation"], inputs, self.recipe.hidden_units, classes)
-        split, progress = self.task.split(cell.seeds), Progress(self.recipe, metric=stopping_metric(self.task))
+        split, progress = self.task.split(cell.seeds), self.progress()
         return Head(cell, split, progress, weights, *unit_of(self.task, split.train))
 
     def trained(self, courses: Sequence[Head]) -> list[torch.Tensor | DivergedError]:

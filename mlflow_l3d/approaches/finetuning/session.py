@@ -15,11 +15,10 @@ from mlflow_l3d.approaches.base import answered
 from mlflow_l3d.approaches.chunks import StackedSession
 from mlflow_l3d.approaches.failures import failed
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
-from mlflow_l3d.approaches.finetuning.training import C, DivergedError, learning_rates, redrawn, validate
+from mlflow_l3d.approaches.finetuning.training import C, DivergedError, Progress, learning_rates, redrawn, validate
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.regression import PEARSON
 from mlflow_l3d.tasks.base import Task
@@ -29,11 +28,6 @@ from mlflow_l3d.tasks.settings import IntArray
 def outputs(task: Task) -> int:
     """Return how many numbers the head gives for one text: a class each, or one (a score, also that of a choice)."""
     return len(task.class_names) if task.form.has_class_names else 1
-
-
-def stopping_metric(task: Task) -> Metric:
-    """Return the metric that decides the best epoch, on the validation part."""
-    return PEARSON if task.form.has_numbers else F1_MACRO
 
 
 def wanted(task: Task, positions: IntArray, device: str) -> torch.Tensor:
@@ -141,6 +135,10 @@ class CourseSession(StackedSession[C]):
                 raise ParameterError(
                     f"hyperparameters.{name}", value, "needs a validation part, and there is none", fix
                 )
+
+    def progress(self) -> Progress:
+        """Return the course of a training that has not begun."""
+        return Progress(self.recipe, metric=PEARSON if self.task.form.has_numbers else F1_MACRO)
 
     @cached_property
     def truncated(self) -> dict[str, float]:

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from mlflow_l3d.approaches.meta_learning.learner import (
-    Buffers,
-    Learner,
-    Path,
-    descend,
-    losses,
-    one_hot,
-    per_task,
-    predict,
-    through,
-)
+from mlflow_l3d.approaches.meta_learning import learner
+from mlflow_l3d.approaches.meta_learning.learner import Buffers, Learner, Path
 from mlflow_l3d.approaches.stack import BETA_1, BETA_2, EPSILON, Stack
 
 
@@ -38,20 +29,20 @@ class ProtoNet(Learner):
         # The squared norm of a query is the same for all classes: the softmax does not see it.
         norms = means.square().sum(2).unsqueeze(1)
         logs = torch.log_softmax(torch.baddbmm(norms, z[:, support:], means.transpose(1, 2), beta=-1, alpha=2), 2)
-        values = losses(logs, wanted).view(cells, tasks).mean(1)
+        values = learner.losses(logs, wanted).view(cells, tasks).mean(1)
         errors = logs.exp_().sub_(wanted).mul_(2 / (wanted.shape[1] * tasks))
         back = empty("back", x, *z.shape)
         of_means = torch.bmm(errors.transpose(1, 2), z[:, support:]).sub_(errors.sum(1).unsqueeze(2) * means)
         for part, shared, layer in ((slice(support, None), errors, means), (slice(support), shares, of_means)):
             gradient_of_part = torch.bmm(shared, layer, out=empty(f"{part}", x, *z[:, part].shape))
-            through(gradient_of_part, z[:, part], None if mask is None else mask[:, part], back[:, part])
+            learner.through(gradient_of_part, z[:, part], None if mask is None else mask[:, part], back[:, part])
         rows = x.view(cells, tasks * examples, inputs)
         torch.bmm(rows.transpose(1, 2), back.view(*rows.shape[:2], -1), out=stack.g1)
         return values
 
     def adapted_logits(self, stack: Stack, x_s: torch.Tensor, labels_s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """See :meth:`Learner.adapted_logits`."""
-        targets = one_hot(labels_s, stack.classes, x_s)
+        targets = learner.one_hot(labels_s, stack.classes, x_s)
         shares = targets / targets.sum(1, keepdim=True)
         means = torch.bmm(shares.transpose(1, 2), torch.bmm(x_s, stack.w1).clamp_min_(0))
         embedded = torch.bmm(x, stack.w1).clamp_min_(0)
@@ -72,7 +63,7 @@ class Reptile(Learner):
         if self.settings.inner_optimizer == "adam" and steps > 1:
             return self._with_adam(stack, x, targets, mask)
         sheets, z = x.flatten(0, 1), self.embedded(stack, x)
-        path = descend(sheets, z, stack.w2, targets, mask, rate, steps, self.buffers)
+        path = learner.descend(sheets, z, stack.w2, targets, mask, rate, steps, self.buffers)
         if self.settings.inner_optimizer == "adam":
             self._with_adam_once(stack, x, path)
         else:
@@ -82,7 +73,7 @@ class Reptile(Learner):
             weights = torch.cat([path.weights[-1], path.biases[-1].transpose(1, 2)], 2)
             layer = weights.view(cells, tasks, stack.classes, -1).mean(1)
             torch.sub(stack.w2, layer.transpose(1, 2), out=stack.g2)
-        return losses(path.logs[0], targets).view(cells, tasks).mean(1)
+        return learner.losses(path.logs[0], targets).view(cells, tasks).mean(1)
 
     def _with_adam_once(self, stack: Stack, x: torch.Tensor, path: Path) -> None:
         """Take Adam's first step from the gradients of all tasks at once: g / (|g| + epsilon), of full rank."""
@@ -123,10 +114,10 @@ class Reptile(Learner):
         rate, steps = self.settings.inner_learning_rate, self.settings.adaptation_steps
         if self.settings.inner_optimizer == "sgd":
             return super().adapted_logits(stack, x_s, labels_s, x)
-        targets = one_hot(labels_s, stack.classes, x_s)
+        targets = learner.one_hot(labels_s, stack.classes, x_s)
         moved_1, moved_2, _ = adam_path(stack.w1, stack.w2, x_s, targets, None, rate, steps, Buffers())
         w1, w2 = torch.sub(stack.w1, moved_1, alpha=rate), torch.sub(stack.w2, moved_2, alpha=rate)
-        return predict(w1, *per_task(w2, 1, Buffers()), x)
+        return learner.predict(w1, *learner.per_task(w2, 1, Buffers()), x)
 
 
 def adam_path(
@@ -170,10 +161,10 @@ def adam_path(
             h.mul_(mask)
         logs = torch.log_softmax(torch.baddbmm(layer[:, -1:], h, layer[:, :-1]), 2)
         if step == 0:
-            value = losses(logs, targets)
+            value = learner.losses(logs, targets)
         errors = logs.exp_().sub_(targets).div_(examples)
         torch.bmm(errors, layer[:, :-1].transpose(1, 2), out=back)
-        through(back, h, mask, back)
+        learner.through(back, h, mask, back)
         torch.bmm(x.transpose(1, 2), back, out=first.gradient)
         second.gradient[:, :-1] = torch.bmm(h.transpose(1, 2), errors)
         torch.sum(errors, 1, out=second.gradient[:, -1])
@@ -215,7 +206,7 @@ class Maml(Learner):
         rows, sheets = x.view(cells, tasks * examples, inputs), x.view(sets, examples, inputs)
         x_s, z, wanted = sheets[:, :support], self.embedded(stack, x), targets[:, support:]
         mask_s, mask_q = (None, None) if mask is None else (mask[:, :support], mask[:, support:])
-        path = descend(x_s, z[:, :support], stack.w2, targets[:, :support], mask_s, rate, steps, self.buffers)
+        path = learner.descend(x_s, z[:, :support], stack.w2, targets[:, :support], mask_s, rate, steps, self.buffers)
         across = empty("across", x, sets, queries, support)
         torch.bmm(sheets[:, support:], x_s.transpose(1, 2), out=across)
         h = empty("query", x, sets, queries, units)
@@ -223,11 +214,11 @@ class Maml(Learner):
         if mask_q is not None:
             h.mul_(mask_q)
         logs = torch.log_softmax(torch.baddbmm(path.biases[-1], h, path.weights[-1].transpose(1, 2)), 2)
-        values = losses(logs, wanted).view(cells, tasks).mean(1)
+        values = learner.losses(logs, wanted).view(cells, tasks).mean(1)
         errors = logs.exp_().sub_(wanted).div_(queries * tasks)
         # From here on z holds the gradient with respect to it.
         back = torch.bmm(errors, path.weights[-1], out=empty("query back", x, sets, queries, units))
-        through(back, h, mask_q, z[:, support:])
+        learner.through(back, h, mask_q, z[:, support:])
         weights = torch.bmm(errors.transpose(1, 2), h, out=empty("weights back", x, sets, classes, units))
         biases = errors.sum(1, keepdim=True)
         if self.settings.learner == "fomaml":
@@ -277,9 +268,9 @@ class Maml(Learner):
             # `base` is the gradient with respect to dZ of this step, up to the factor -a that is applied to its uses.
             if step < last:
                 torch.baddbmm(base, path.gram, target, out=slope)
-                through(slope, h, mask, slope)
+                learner.through(slope, h, mask, slope)
             else:
-                through(base, h, mask, slope)
+                learner.through(base, h, mask, slope)
             of_errors = (
                 torch.baddbmm(biases, h, weights.transpose(1, 2))
                 .baddbmm_(slope, layer.transpose(1, 2))
@@ -290,9 +281,9 @@ class Maml(Learner):
             torch.bmm(errors, weights, out=curve).mul_(-rate)
             curve.baddbmm_(of_logits, layer)
             if step == last:
-                through(curve, h, mask, target)
+                learner.through(curve, h, mask, target)
             else:
-                through(curve, h, mask, curve)
+                learner.through(curve, h, mask, curve)
                 target.add_(curve)
             weights.baddbmm_(errors.transpose(1, 2), slope, alpha=-rate)
             weights.baddbmm_(of_logits.transpose(1, 2), h)
