@@ -56,10 +56,9 @@ def make_tokenizer(cache: Path) -> Any:
 
         tokenizer = AutoTokenizer.from_pretrained(Path(folder) / "smollm2")
     else:
-        from mlflow_l3d.approaches.icl.models import described
+        from mlflow_l3d.approaches.models import gguf, pretrained
 
-        with described(PACKAGED, cache=cache) as (bare, _, _):
-            tokenizer = bare.tokenizer
+        _, tokenizer = pretrained.config_and_tokenizer(gguf.located(PACKAGED, cache)[0])
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer

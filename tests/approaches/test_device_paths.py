@@ -20,7 +20,7 @@ from mlflow_l3d.approaches.finetuning.head import Head
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import Progress
 from mlflow_l3d.approaches.models.features import pooled
-from mlflow_l3d.approaches.models.pretrained import load_encoder, load_tokenizer
+from mlflow_l3d.approaches.models.pretrained import load_encoder
 from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.models.tokens import tokenise
 from mlflow_l3d.approaches.stack import initial_head
@@ -92,8 +92,8 @@ def test_dropout_of_a_device_follows_from_the_cell_alone(runner):
 
 def test_features_of_an_encoder_are_those_of_the_cpu(runner):
     found = resolve(runner.model("encoder"))
-    tokens = tokenise(load_tokenizer(found), TASKS["classes"]().texts, 48)
-    some, encoder = np.arange(12), load_encoder(found)
+    encoder, tokenizer = load_encoder(found)
+    tokens, some = tokenise(tokenizer, TASKS["classes"]().texts, 48), np.arange(12)
     expected = pooled(encoder, tokens, some, "mean", "cpu")
     with watched() as counts:
         encoder.to(DEVICE)

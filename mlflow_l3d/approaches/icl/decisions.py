@@ -254,11 +254,9 @@ def chosen(scores: FloatArray, temperature: float, seed: int) -> npt.NDArray[np.
     seed
         That of ``model_randomness``; one number is drawn for each example.
     """
-    if temperature == 0:
-        best: npt.NDArray[np.int64] = scores.argmax(axis=1).astype(np.int64)
-        return best
-    shares = probabilities(scores / temperature).cumsum(axis=1)
-    draws = stream(seed, "answers").random(len(scores))
-    places: npt.NDArray[np.int64] = (draws[:, np.newaxis] >= shares).sum(axis=1).astype(np.int64)
-    last: npt.NDArray[np.int64] = np.minimum(places, scores.shape[1] - 1)
-    return last
+    places: npt.NDArray[np.int64] = scores.argmax(axis=1)
+    if temperature:
+        shares = probabilities(scores / temperature).cumsum(axis=1)
+        draws = stream(seed, "answers").random(len(scores))
+        places = np.minimum((draws[:, np.newaxis] >= shares).sum(axis=1), scores.shape[1] - 1)
+    return places

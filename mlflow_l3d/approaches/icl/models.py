@@ -5,8 +5,8 @@ Safetensors only, evaluation mode, no gradients; code that comes with a model is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from mlflow_l3d.approaches.icl.engine import CausalEngine, Seq2SeqEngine
 from mlflow_l3d.approaches.icl.engine.base import Engine
 from mlflow_l3d.approaches.icl.recipe import Recipe
 from mlflow_l3d.approaches.models import gguf, pretrained
-from mlflow_l3d.approaches.models.references import PRESETS, ModelReference, default_quantisation
+from mlflow_l3d.approaches.models.references import PRESETS, default_quantisation
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16, has_bfloat16, use_products
 from mlflow_l3d.errors import ParameterError
 
@@ -128,7 +128,13 @@ def load_model(
     if dtype == "bfloat16" and not computes_in_bfloat16(str(where)):
         allowed = f"this {where.type.upper()} does not compute in it by itself"
         raise ParameterError("hyperparameters.dtype", dtype, allowed, "Use dtype=float32.")
-    with described(reference, cache=cache, trust=trust) as (bare, location, config):
+    location, name = gguf.located(reference, cache)
+    name = reference if reference in PRESETS or reference.startswith("package:") else name
+    with pretrained.readable(location, name), pretrained.code_lock(trust, cache):
+        if trust:
+            pretrained.check_code(location, name)
+        config, tokenizer = pretrained.config_and_tokenizer(location, trust=trust)
+        bare = described(name, config, tokenizer)
         settings: dict[str, Any] = {
             pretrained.TRUST: trust,
             "dtype": dtype_on(config, where) if dtype == "auto" else torch.float32,
@@ -156,38 +162,29 @@ def load_model(
         return replace(bare, model=model, mixed=dtype == "bfloat16")
 
 
-@contextmanager
-def described(reference: str, *, cache: Path, trust: bool = False) -> Iterator[tuple[LoadedModel, ModelReference, Any]]:
-    """Give the facts about a model before its weights are read, without a model; where it lies; its configuration.
-
-    What is raised inside of the block about files that cannot be read becomes one line.
+def described(name: str, config: Any, tokenizer: Any) -> LoadedModel:
+    """Return the facts about a model, of this name for messages, before its weights are read: without a model.
 
     Raises
     ------
     ParameterError
-        As :func:`load_model`.
+        If it generates no text.
     """
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
-    location, name = gguf.located(reference, cache)
-    name = reference if reference in PRESETS or reference.startswith("package:") else name
-    with pretrained.readable(location, name), pretrained.code_lock(trust, cache):
-        if trust:
-            pretrained.check_code(location, name)
-        config, tokenizer = pretrained.config_and_tokenizer(location, trust=trust)
-        continues = not config.is_encoder_decoder
-        # `transformers` would run an encoder as a generator that sees the tokens to come.
-        encoder = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False)
-        if continues and encoder:
-            fix = "Use a causal model (GPT, LLaMA, Mistral), an encoder-decoder (T5), or approach=finetuning."
-            raise ParameterError("model", name, f"is an encoder ({config.model_type}), which generates no text", fix)
-        if tokenizer.eos_token_id is None:
-            raise ParameterError("model", name, "its tokenizer has no end-of-text token, so no answer would ever end")
-        if tokenizer.pad_token_id is None:
-            tokenizer.pad_token = tokenizer.eos_token
-        context, source = context_length(config, tokenizer, continues)
-        chat, bounded = bool(tokenizer.chat_template), is_bounded(config)
-        yield LoadedModel(None, tokenizer, continues, context, chat, name, source, bounded), location, config
+    continues = not config.is_encoder_decoder
+    # `transformers` would run an encoder as a generator that sees the tokens to come.
+    encoder = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False)
+    if continues and encoder:
+        fix = "Use a causal model (GPT, LLaMA, Mistral), an encoder-decoder (T5), or approach=finetuning."
+        raise ParameterError("model", name, f"is an encoder ({config.model_type}), which generates no text", fix)
+    if tokenizer.eos_token_id is None:
+        raise ParameterError("model", name, "its tokenizer has no end-of-text token, so no answer would ever end")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    context, source = context_length(config, tokenizer, continues)
+    chat, bounded = bool(tokenizer.chat_template), is_bounded(config)
+    return LoadedModel(None, tokenizer, continues, context, chat, name, source, bounded)
 
 
 def mix(model: Any) -> None:

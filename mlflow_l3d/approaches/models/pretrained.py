@@ -113,29 +113,26 @@ def need_peft() -> None:
         raise ParameterError("hyperparameters.trainable", "lora", "adapters need the package peft", fix)
 
 
-def load_tokenizer(found: ModelReference) -> Any:
-    """Load the tokenizer of an encoder; it must know how to pad, which generators often do not."""
-    with readable(found, role=" as an encoder"):
-        _, tokenizer = config_and_tokenizer(found)
-    need_padding(tokenizer, found)
-    return tokenizer
-
-
 def need_padding(tokenizer: Any, found: ModelReference) -> None:
     """Raise :class:`ParameterError` unless the tokenizer of an encoder has a padding token."""
     if tokenizer.pad_token_id is None:
         raise ParameterError("model", found.name, "its tokenizer has no padding token", "Use an encoder.")
 
 
-def load_encoder(found: ModelReference) -> Any:
-    """Load the bare encoder in evaluation mode, float32."""
+def load_encoder(found: ModelReference) -> tuple[Any, Any]:
+    """Load the bare encoder in evaluation mode, float32, and its tokenizer.
+
+    The tokenizer must know how to pad, which those of generators often do not.
+    """
     from transformers import AutoModel
 
     with readable(found, role=" as an encoder"):
+        _, tokenizer = config_and_tokenizer(found)
+        need_padding(tokenizer, found)
         model, _ = load_weights(AutoModel, found, dtype="float32")
     if getattr(model.config, "is_encoder_decoder", False):
         raise ParameterError("model", found.name, "is an encoder-decoder", "Use an encoder, such as BERT or RoBERTa.")
-    return model.eval()
+    return model.eval(), tokenizer
 
 
 def load_classifier(

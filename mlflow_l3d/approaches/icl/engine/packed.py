@@ -78,12 +78,10 @@ class PackedModel:
         # Where a text begins, models mask by themselves, and torch may take kernels that know no mask but that one.
         begins = not rows.tokens and bool((block.owners == SHARED).all())
         mask = None if begins else self._mask(self._sees(whose, where, nodes, tree.bool()))
-        output = self.model(
-            input_ids=ids, position_ids=where[:, -width:], attention_mask=mask, use_cache=True, **arguments
-        )
+        arguments |= {"input_ids": ids, "position_ids": where[:, -width:], "attention_mask": mask, "use_cache": True}
+        logits: torch.Tensor = self.model(**arguments).logits
         rows.owners, rows.positions = owners, positions
-        logits: torch.Tensor = output.logits[:, -keep:]
-        return logits
+        return logits[:, -keep:]
 
     def prefix(self, tokens: Sequence[int], chunk: int) -> Rows:
         """Return the row of a shared prefix, run `chunk` tokens at a time."""

@@ -43,8 +43,7 @@ class Rows:
     @property
     def tokens(self) -> int:
         """How many keys a row has."""
-        length: int = self.owners.shape[1]
-        return length
+        return int(self.owners.shape[1])
 
     @classmethod
     def empty(cls) -> Rows:
