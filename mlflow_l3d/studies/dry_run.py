@@ -11,8 +11,8 @@ from typing import Final, TypeVar
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.approaches.icl.endpoint.store import price_per_request, requests_per_example
 from mlflow_l3d.approaches.icl.recipe import Recipe
-from mlflow_l3d.approaches.icl.servers import price_per_request, requests_per_example
 from mlflow_l3d.cells.factors import TASK_FACTORS, configuration_seed
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.report.numbers import counted, rough_duration

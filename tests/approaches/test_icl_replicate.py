@@ -19,7 +19,7 @@ from icl_helpers import APPROACH, cell, complete
 from scipy.stats import binom
 
 from mlflow_l3d.approaches.base import resolve_hyperparameters
-from mlflow_l3d.approaches.icl.servers import requests_per_example
+from mlflow_l3d.approaches.icl.endpoint.store import requests_per_example
 from mlflow_l3d.cells.factors import REPLICATE
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job

@@ -290,7 +290,7 @@ sys.exit(f"imported {bad}" if bad else 0)
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_the_papers_prompts_know_the_classes(name: str) -> None:
-    from mlflow_l3d.approaches.icl.prompts.formats import format_for
+    from mlflow_l3d.approaches.icl.formats import format_for
 
     benchmark = BENCHMARKS[name]
     for letter in "ABCD":

@@ -20,7 +20,7 @@ from scipy.stats import binom
 
 from mlflow_l3d import FunctionApproach, L3DError, cure, cured, evaluate, investigate, load, plan_cure, seeds
 from mlflow_l3d.analysis.cure.remedy import NAMED, Range, Remedy
-from mlflow_l3d.approaches.cured.members import read_member
+from mlflow_l3d.approaches.cured.sessions import read_member
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.cures import text_of

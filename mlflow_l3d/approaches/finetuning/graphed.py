@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from mlflow_l3d.approaches.failures import is_out_of_memory, one_line
-from mlflow_l3d.approaches.finetuning.full.stacked import Weights
-from mlflow_l3d.approaches.finetuning.kinds import loss_of, wanted
+from mlflow_l3d.approaches.finetuning.session import loss_of, wanted
+from mlflow_l3d.approaches.finetuning.weights import Weights
 from mlflow_l3d.approaches.models.tokens import batches
 from mlflow_l3d.tasks.settings import IntArray
 
@@ -33,7 +33,7 @@ class Batch(NamedTuple):
     inputs
         int64, (names, parts * b, *): the model's inputs, one below the other.
     labels
-        (parts * b,), of :func:`~mlflow_l3d.approaches.finetuning.kinds.wanted`.
+        (parts * b,), of :func:`~mlflow_l3d.approaches.finetuning.session.wanted`.
     shares
         float32, (parts * b,): what the loss of each example counts, 0 of repeated ones.
     """
@@ -49,7 +49,7 @@ class GraphedSteps:
     Parameters
     ----------
     session
-        A :class:`~mlflow_l3d.approaches.finetuning.full.session.FullSession`; how many examples it computes together
+        A :class:`~mlflow_l3d.approaches.finetuning.full.FullSession`; how many examples it computes together
         when this is made holds for all steps.
     capture
         Whether steps are replayed; else each is computed as it comes, with the same shapes and draws.

@@ -11,15 +11,15 @@ from typing import Any, Final
 
 import torch
 
-from mlflow_l3d.approaches.finetuning.full import lora
-from mlflow_l3d.approaches.finetuning.full.lora import Keys
-from mlflow_l3d.approaches.finetuning.kinds import outputs
+from mlflow_l3d.approaches.chunks import roomy
+from mlflow_l3d.approaches.finetuning import lora
+from mlflow_l3d.approaches.finetuning.lora import Keys
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
+from mlflow_l3d.approaches.finetuning.session import outputs
 from mlflow_l3d.approaches.hyperparameters import AUTO
 from mlflow_l3d.approaches.models import pretrained
 from mlflow_l3d.approaches.models.gguf import located
 from mlflow_l3d.approaches.models.references import ModelReference
-from mlflow_l3d.approaches.models.sharing import lent, roomy
 from mlflow_l3d.approaches.models.tokens import check_length
 from mlflow_l3d.approaches.numerics import computes_in_bfloat16
 from mlflow_l3d.errors import ParameterError
@@ -140,7 +140,7 @@ def borrow(reference: str, task: Task, recipe: Recipe, device: str, cache: Path)
     location, _ = located(reference, cache)
     settings = tuple((each.name, getattr(recipe, each.name)) for each in fields(recipe) if each.name not in TRAINING)
     key = ("finetuning", location, device, task.kind, outputs(task), settings)
-    loaded = lent(key, lambda: load(reference, task, recipe, device, cache))
+    loaded = pretrained.lent(key, lambda: load(reference, task, recipe, device, cache))
     check_length(recipe.max_length, loaded.tokenizer, loaded.model.config)
     return loaded
 

@@ -1,11 +1,15 @@
-"""Prompt formats and class words as published: Pecher et al. (2024), Table 4."""
+"""Prompt formats and class words as published, and for which tasks: Pecher et al. (2024), Table 4."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Final
 
+LETTERS: Final[tuple[str, ...]] = ("A", "B", "C", "D")
+"""The formats of the table."""
 SENTENCE: Final = "{text}"
 PAIR: Final = "Sentence 1: {text_1}; Sentence 2: {text_2}"
 
@@ -139,3 +143,27 @@ TABLES: Final[Mapping[str, Table]] = {
 
 ALIASES: Final[Mapping[str, str]] = {"agnews": "ag_news", "dbpedia14": "dbpedia", "trecqc": "trec", "sst": "sst2"}
 """Other names of these data sets (lower case, letters and digits only)."""
+
+
+def paper_task(name: str) -> str | None:
+    """Return which data set of the paper the name of a task means (``hf:glue/sst2``, ``trec.parquet``), or None."""
+    bare = PurePosixPath(name.replace("\\", "/").removeprefix("hf:").rstrip("/")).name
+    key = _key(re.sub(r"\.(parquet|csv|tsv|jsonl)$", "", bare, flags=re.IGNORECASE))
+    return {_key(task): task for task in TABLES}.get(key) or ALIASES.get(key)
+
+
+def places_of(table: Table, class_names: Sequence[str]) -> list[int] | None:
+    """Return the place of each class in the table; None if one is not in it, or two are the same."""
+    position_of: dict[str, int] = {}
+    for position, (word, names) in enumerate(table.classes.items()):
+        position_of.update(dict.fromkeys((_key(word), *names), position))
+    keys = [_key(name) for name in class_names]
+    if table.numbered and len(keys) == len(table.classes) and all(re.fullmatch(r"-?\d+", name) for name in class_names):
+        return [sorted(map(int, class_names)).index(int(name)) for name in class_names]
+    if not all(key in position_of for key in keys) or len({position_of[key] for key in keys}) < len(keys):
+        return None
+    return [position_of[key] for key in keys]
+
+
+def _key(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter.isalnum())

@@ -10,21 +10,27 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from mlflow_l3d.approaches.chunks import release
 from mlflow_l3d.approaches.failures import is_out_of_memory
-from mlflow_l3d.approaches.finetuning import training
-from mlflow_l3d.approaches.finetuning.full import lora
-from mlflow_l3d.approaches.finetuning.full.graphed import GraphedSteps
-from mlflow_l3d.approaches.finetuning.full.loading import Loaded, checkpoint
-from mlflow_l3d.approaches.finetuning.full.stacked import Places, SingleWeights, StackedWeights, Weights
-from mlflow_l3d.approaches.finetuning.full.weights import RoundedLayers, copy_into, initialise
-from mlflow_l3d.approaches.finetuning.kinds import inputs_of, losses_of, stopping_metric, wanted
+from mlflow_l3d.approaches.finetuning import lora, training
+from mlflow_l3d.approaches.finetuning.graphed import GraphedSteps
+from mlflow_l3d.approaches.finetuning.loading import Loaded, checkpoint
 from mlflow_l3d.approaches.finetuning.recipe import Recipe
-from mlflow_l3d.approaches.finetuning.session import CourseSession, check_validation
-from mlflow_l3d.approaches.finetuning.training import Course, DivergedError, Progress
+from mlflow_l3d.approaches.finetuning.session import CourseSession, losses_of, wanted
+from mlflow_l3d.approaches.finetuning.training import Course, DivergedError
+from mlflow_l3d.approaches.finetuning.weights import (
+    Places,
+    RoundedLayers,
+    SingleWeights,
+    StackedWeights,
+    Weights,
+    copy_into,
+    initialise,
+)
 from mlflow_l3d.approaches.global_seeds import seeded
 from mlflow_l3d.approaches.hyperparameters import AUTO
-from mlflow_l3d.approaches.models.sharing import lent, release
-from mlflow_l3d.approaches.models.tokens import batches
+from mlflow_l3d.approaches.models.pretrained import lent
+from mlflow_l3d.approaches.models.tokens import batches, inputs_of
 from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import stream_seed
 from mlflow_l3d.errors import L3DError
@@ -56,13 +62,14 @@ class FullSession(CourseSession[Course]):
         Whether each choice is a text of its own, for a model that has no head for several.
     """
 
+    need_validation = ("restarts", "early_stopping_patience", "early_stopping_metric")
+
     def __init__(self, task: Task, loaded: Loaded, recipe: Recipe, device: str) -> None:
-        super().__init__(task, device)
-        check_validation(task, recipe, "restarts", "early_stopping_patience", "early_stopping_metric")
-        self.recipe, self.loaded, self.model = recipe, loaded, loaded.model
+        super().__init__(task, recipe, device)
+        self.loaded, self.model = loaded, loaded.model
         # The session holds the model as long as it holds the tokens, so no other object has its id.
-        key = ("tokens", id(loaded), task.fingerprint, task.kind, recipe.max_length, recipe.truncation)
-        self.inputs = lent(key, lambda: inputs_of(task, loaded.tokenizer, recipe, decoder=loaded.decoder))
+        key, cut = ("tokens", id(loaded), task.fingerprint, task.kind), (recipe.max_length, recipe.truncation)
+        self.inputs = lent((*key, *cut), lambda: inputs_of(task, loaded.tokenizer, *cut, decoder=loaded.decoder))
         self.apart = not loaded.decoder and not type(self.model).__name__.endswith("ForMultipleChoice")
         self.batch = recipe.batch_size
         self.width = 1 if task.form.has_numbers else len(task.class_names)
@@ -87,7 +94,7 @@ class FullSession(CourseSession[Course]):
 
     def draw(self, cell: Cell) -> Course:
         """Return a cell before its training."""
-        return Course(cell, self.task.split(cell.seeds), Progress(self.recipe, metric=stopping_metric(self.task)))
+        return Course(cell, self.task.split(cell.seeds), self.progress())
 
     def trained(self, courses: Sequence[Course]) -> list[torch.Tensor | DivergedError]:
         """Train cells; of one alone again, with less memory, while it is spent."""
@@ -103,7 +110,7 @@ class FullSession(CourseSession[Course]):
             # Only here is the error gone, and with it the tensors that its traceback held.
             self.model.zero_grad()
             release()
-            courses[0].progress = self.draw(courses[0].cell).progress
+            courses[0].progress = self.progress()
         return self.train(courses)
 
     def _saves_memory(self) -> bool:
@@ -215,13 +222,12 @@ class FullSession(CourseSession[Course]):
             raise L3DError(f"the model does not keep cells apart that are trained side by side. {fix}")
         self._compared = True
 
-    def epoch(self, courses: Sequence[Course], number: int, weights: Weights, rates: Sequence[float]) -> list[float]:
+    def epoch(
+        self, courses: Sequence[Course], number: int, order: IntArray, weights: Weights, rates: Sequence[float]
+    ) -> list[float]:
         """See :meth:`CourseSession.epoch`."""
         recipe, cells, n = self.recipe, len(courses), len(courses[0].split.train)
         optimizer, seeds = weights.optimizer, [course.cell.seeds["model_randomness"] for course in courses]
-        order = np.stack(
-            [course.split.train[training.batch_order(course.cell.seeds["data_order"], number, n)] for course in courses]
-        )
         if self._steps:
             self.model.train()
             with seeded(stream_seed(seeds[0], "dropout", str(number)), self.device):

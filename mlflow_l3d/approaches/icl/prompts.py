@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-from mlflow_l3d.approaches.icl.prompts.decisions import parse_answer
+from mlflow_l3d.approaches.icl.decisions import parse_answer
 from mlflow_l3d.errors import ParameterError
 
 Shot = tuple[tuple[str, ...], int | str]

@@ -1,25 +1,93 @@
-"""Prompt formats: the paper's for its data sets, the same four shapes for any other task, and templates of users."""
+"""Prompt formats and class words, of which a cell has one: the paper's, alike for any other task, or those of users."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import PurePosixPath
+from itertools import islice, permutations
 from typing import Final
 
-from mlflow_l3d.approaches.icl.prompts.composition import PromptFormat, check_slots, numbered_options, slots
-from mlflow_l3d.approaches.icl.prompts.paper import ALIASES, PAIR, SENTENCE, TABLES, TOPIC, Table, Wording
-from mlflow_l3d.approaches.icl.prompts.words import check_words, words_of
+from mlflow_l3d.approaches.icl.decisions import parts
+from mlflow_l3d.approaches.icl.paper import LETTERS, PAIR, SENTENCE, TABLES, TOPIC, Wording, paper_task, places_of
+from mlflow_l3d.approaches.icl.prompts import PromptFormat, check_slots, numbered_options, slots
+from mlflow_l3d.approaches.icl.recipe import AUTO, CHOICE_ORDER, PROMPT_FORMAT, VERBALISER, Recipe
+from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.tasks.base import Task
 
-PAPER_TASKS: Final[tuple[str, ...]] = tuple(TABLES)
-"""The data sets of Pecher et al. (2024), Table 4."""
+WORDS: Final = "hyperparameters.verbaliser"
+PARAMETER: Final = "hyperparameters.template"
+_ANSWER: Final = "{answer}"
+_CAMEL: Final = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
+MOST_LISTED: Final = 7
+"""Options of which all orders are a list, 5,040 of seven; the orders of more are drawn from a stream."""
 
-LETTERS: Final[tuple[str, ...]] = ("A", "B", "C", "D")
-"""The formats of Table 4."""
 
-_BBC_WORDS: Final = {"tech": "Technology"}
+class PromptChoices:
+    """The formats of the prompts of one task.
+
+    A level of a list is chosen by the seed of its factor modulo the length of the list: seeds are drawn from far more
+    numbers than a list has levels, so that all are as likely, and a level is a seed of itself.
+
+    Parameters
+    ----------
+    task, recipe, classes
+        The task, how it is asked, and the classes to distinguish.
+
+    Attributes
+    ----------
+    formats
+        Every format with all class words, its options in their usual order.
+
+    Raises
+    ------
+    ParameterError
+        If template or class words do not fit the task.
+    """
+
+    def __init__(self, task: Task, recipe: Recipe, classes: Sequence[int]) -> None:
+        self.task, self.recipe, self.classes = task, recipe, classes
+        self.formats = [self._format(*parts, words) for parts in recipe.formats for words in recipe.word_sets]
+
+    def of(self, seeds: Mapping[str, int]) -> PromptFormat:
+        """Return the format of a cell."""
+        words = len(self.recipe.word_sets)
+        place, others = seeds[PROMPT_FORMAT] % len(self.recipe.formats), seeds[VERBALISER] % words
+        usual = self.formats[place * words + others]
+        if self.recipe.choice_order == "fixed":
+            return usual
+        return usual.reordered(option_order(seeds[CHOICE_ORDER], len(usual.options)))
+
+    def _format(self, name: str, template: str, instruction: str, words: str) -> PromptFormat:
+        columns, top = len(self.task.texts), "" if instruction == AUTO else instruction
+        if not self.task.form.has_classes:
+            custom = name == "custom"
+            form = custom_format(template, None, columns, instruction=top) if custom else text_format(name, columns)
+            return replace(form, keeps_breaks=not self.recipe.line_ends)
+        names = [self.task.class_names[number] for number in self.classes]
+        if name == "custom":
+            if words == AUTO:
+                raise self.recipe.lacks("verbaliser")
+            return custom_format(template, words, columns, class_names=names, instruction=top)
+        return format_for(self.task.name, name, names, columns=columns, verbaliser="" if words == AUTO else words)
+
+
+def option_order(seed: int, count: int) -> tuple[int, ...]:
+    """Return an order of options: places in their usual order, which seed 0 leaves as it is if there are a few.
+
+    Parameters
+    ----------
+    seed
+        That of ``choice_order``. Up to :data:`MOST_LISTED` options it is the number of the order, in the order of
+        :func:`itertools.permutations`, modulo their number; beyond, a stream is drawn from.
+    count
+        Number of options.
+    """
+    if count > MOST_LISTED:
+        return tuple(stream(seed, "options").permutation(count).tolist())
+    return next(islice(permutations(range(count)), seed % math.factorial(count), None))
 
 
 def format_for(
@@ -55,10 +123,10 @@ def format_for(
     ------
     ParameterError
         If class names (or `verbaliser`) make no usable class words, see
-        :func:`~mlflow_l3d.approaches.icl.prompts.words.check_words`.
+        :func:`~mlflow_l3d.approaches.icl.formats.check_words`.
     """
     table = TABLES.get("sst2" if task == "rotten_tomatoes" else paper_task(task) or "")
-    positions = table and _positions(table, class_names)
+    positions = table and places_of(table, class_names)
     if table and positions and columns in (0, 1 + (table.wording.sentence == PAIR)):
         name, wording = task if task == "rotten_tomatoes" else paper_task(task), table.wording
         usual = table.other.get(letter, tuple(table.classes))
@@ -69,7 +137,7 @@ def format_for(
         name, wording, words = "generic", _generic_wording(columns or 1), words_of(class_names)
         if task == "bbc_news" and columns < 2:
             name, wording = task, TOPIC
-            words = tuple(_BBC_WORDS.get(word, word.capitalize()) for word in words)
+            words = tuple("Technology" if word == "tech" else word.capitalize() for word in words)
         order = [*range(len(words))]
     if verbaliser:
         words = check_words(verbaliser, class_names)
@@ -91,13 +159,6 @@ def text_format(letter: str, columns: int) -> PromptFormat:
     asked = ("Answer?", "Answer is", "The answer is")
     wording = replace(wording, instruction=f"Answer the {wording.label.lower()}", asked=asked)
     return _build(f"text-{letter}", letter, wording, (), ())
-
-
-def paper_task(name: str) -> str | None:
-    """Return which data set of the paper the name of a task means (``hf:glue/sst2``, ``trec.parquet``), or None."""
-    bare = PurePosixPath(name.replace("\\", "/").removeprefix("hf:").rstrip("/")).name
-    key = _key(re.sub(r"\.(parquet|csv|tsv|jsonl)$", "", bare, flags=re.IGNORECASE))
-    return {_key(task): task for task in PAPER_TASKS}.get(key) or ALIASES.get(key)
 
 
 def _build(name: str, letter: str, wording: Wording, words: tuple[str, ...], order: Sequence[int]) -> PromptFormat:
@@ -122,29 +183,6 @@ def _generic_wording(columns: int) -> Wording:
     label = "Text" if columns == 1 else "Texts"
     questions = ("Class?", "Class is", "This is")
     return Wording(f"Determine class of the {label.lower()}", label, questions, sentence=sentence)
-
-
-def _positions(table: Table, class_names: Sequence[str]) -> list[int] | None:
-    """Return the place of each class in the table; None if one is not in it, or two are the same."""
-    position_of: dict[str, int] = {}
-    for position, (word, names) in enumerate(table.classes.items()):
-        position_of.update(dict.fromkeys((_key(word), *names), position))
-    keys = [_key(name) for name in class_names]
-    if table.numbered and len(keys) == len(table.classes) and all(re.fullmatch(r"-?\d+", name) for name in class_names):
-        return [sorted(map(int, class_names)).index(int(name)) for name in class_names]
-    if not all(key in position_of for key in keys) or len({position_of[key] for key in keys}) < len(keys):
-        return None
-    return [position_of[key] for key in keys]
-
-
-def _key(name: str) -> str:
-    return "".join(letter for letter in name.casefold() if letter.isalnum())
-
-
-PARAMETER: Final = "hyperparameters.template"
-INSTRUCTION: Final = "hyperparameters.instruction"
-
-_ANSWER: Final = "{answer}"
 
 
 def custom_format(
@@ -177,11 +215,11 @@ def custom_format(
     ParameterError
         If a slot of the input is missing or unknown, if something follows the answer, if nothing but a line break
         stands before it, or if the words do not fit (see
-        :func:`~mlflow_l3d.approaches.icl.prompts.words.check_words`).
+        :func:`~mlflow_l3d.approaches.icl.formats.check_words`).
     """
     words = () if verbaliser is None else check_words(verbaliser, class_names)
     options = tuple(range(len(words))) if "{options}" in instruction else ()
-    check_slots(INSTRUCTION, instruction, ("{options}",) if words else ())
+    check_slots("hyperparameters.instruction", instruction, ("{options}",) if words else ())
     top = instruction.replace("\\n", "\n").strip().replace("{options}", numbered_options(words))
     return PromptFormat("custom", words, top, _shot(template, columns), options=options)
 
@@ -206,3 +244,57 @@ def _shot(template: str, columns: int) -> str:
         allowed = "{answer} must follow something on its own line, because a line break ends an answer"
         raise wrong(allowed, "Put a word such as Answer: before it.")
     return shot.rstrip()
+
+
+def check_words(given: str | Sequence[str], class_names: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Return the class words, one for each class.
+
+    Parameters
+    ----------
+    given
+        Words in label order, or one text with ``;`` (or ``|``) between them.
+    class_names
+        Names of the classes, if they are known.
+
+    Raises
+    ------
+    ParameterError
+        If a word is empty, holds a line break, or is the same as another (case, hyphens and underscores do not show
+        words apart), or if there are not as many words as classes, or fewer than two.
+    """
+    each = given.split(";" if ";" in given else "|") if isinstance(given, str) else given
+    words = [str(word).strip() for word in each]
+    shown = ";".join(word.replace("\n", "\\n") for word in words)
+    for number, word in enumerate(words, 1):
+        if not word:
+            allowed = f"word {number} of {len(words)} is empty"
+            raise ParameterError(WORDS, shown, allowed, "Give every class a word.")
+        if len(word.splitlines()) > 1:
+            raise ParameterError(WORDS, shown, f"word {number} holds a line break, where an answer ends")
+    if class_names is not None and len(words) != len(class_names):
+        listed = ", ".join(class_names[:20]) + (", ..." if len(class_names) > 20 else "")
+        allowed = f"{len(words)} word(s) for {len(class_names)} classes ({listed})"
+        raise ParameterError(WORDS, shown, allowed, "Give one for each class, in this order, with ; between them.")
+    if len(words) < 2:
+        raise ParameterError(WORDS, shown, "must have two words or more", "Write ; between them.")
+    seen: dict[tuple[str, ...], int] = {}
+    for place, word in enumerate(words):
+        first = seen.setdefault(tuple(parts(word)), place)
+        if first != place:
+            allowed = f"{words[first]!r} and {word!r} cannot be distinguished in an answer"
+            raise ParameterError(WORDS, shown, allowed, "Give the classes different words.")
+    return tuple(words)
+
+
+def words_of(class_names: Sequence[str]) -> tuple[str, ...]:
+    """Return class names as words: ``not_equivalent`` -> ``not equivalent``, ``NaturalPlace`` -> ``Natural Place``.
+
+    Raises
+    ------
+    ParameterError
+        If two names become the same word even as they are.
+    """
+    spaced = [" ".join(_CAMEL.sub(" ", name).replace("_", " ").split()) for name in class_names]
+    if len({tuple(parts(word)) for word in spaced}) == len(spaced) and all(spaced):
+        return check_words(spaced, class_names)
+    return check_words(class_names, class_names)

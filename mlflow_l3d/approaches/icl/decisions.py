@@ -12,7 +12,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.approaches.icl.prompts.words import fold, parts
 from mlflow_l3d.cells.factors import stream
 
 UNPARSED: Final = -1
@@ -27,6 +26,7 @@ _OPTION: Final = re.compile(
     rf"|(?<![\w.,])({_NUMBERS})\s?[)\]]"
     rf"|^\W*({_NUMBERS})(?=\s*$|\s*[:;,\u2013\u2014-]|\.(?!\d))"
 )
+_JOINTS: Final = re.compile(r"[\s_-]+")
 _UNSPACED: Final = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR")
 
 
@@ -42,6 +42,21 @@ _CLOSED: Final = re.compile(
 )
 """What ends a thought; of the last one nothing is left but words if a tokenizer drops special tokens."""
 _THOUGHT: Final = re.compile(f"(?:{_OPENED.pattern}).*?(?:{_CLOSED.pattern})", re.IGNORECASE | re.DOTALL)
+
+
+def fold(text: str) -> str:
+    """Return `text` with letters that differ only in case or width made equal."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def parts(word: str) -> list[str]:
+    """Return the folded parts of a class word, which blanks, hyphens and underscores join.
+
+    A word that begins or ends with a hyphen or underscore (``-``, ``A-``) is taken as it is: there it is not a joint.
+    """
+    folded = fold(word).strip()
+    pieces = _JOINTS.split(folded)
+    return pieces if all(pieces) else folded.split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +254,9 @@ def chosen(scores: FloatArray, temperature: float, seed: int) -> npt.NDArray[np.
     seed
         That of ``model_randomness``; one number is drawn for each example.
     """
-    if temperature == 0:
-        best: npt.NDArray[np.int64] = scores.argmax(axis=1).astype(np.int64)
-        return best
-    shares = probabilities(scores / temperature).cumsum(axis=1)
-    draws = stream(seed, "answers").random(len(scores))
-    places: npt.NDArray[np.int64] = (draws[:, np.newaxis] >= shares).sum(axis=1).astype(np.int64)
-    last: npt.NDArray[np.int64] = np.minimum(places, scores.shape[1] - 1)
-    return last
+    places: npt.NDArray[np.int64] = scores.argmax(axis=1)
+    if temperature:
+        shares = probabilities(scores / temperature).cumsum(axis=1)
+        draws = stream(seed, "answers").random(len(scores))
+        places = np.minimum((draws[:, np.newaxis] >= shares).sum(axis=1), scores.shape[1] - 1)
+    return places

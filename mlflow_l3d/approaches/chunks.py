@@ -1,9 +1,11 @@
-"""Chunks: the cells that are trained together, how many they are, and what happens if one goes wrong."""
+"""Chunks: the cells that are trained together, how many fit into memory, and what happens if one goes wrong."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
+import os
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,10 +13,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
+import torch
+
 from mlflow_l3d.approaches.base import Session
 from mlflow_l3d.approaches.failures import check_device, failed, is_out_of_memory
-from mlflow_l3d.approaches.models.sharing import free_memory, release
-from mlflow_l3d.approaches.numerics import one_thread
+from mlflow_l3d.approaches.numerics import SHARERS, one_thread
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.tasks.base import Task
 
@@ -34,6 +37,8 @@ MOST_ON_CPU: Final = 64
 MOST_ON_GPU: Final = 1024
 FREE_SHARE: Final = 0.5
 """Share of the free memory of a GPU that a chunk may take: the rest is for what is not counted, and for neighbours."""
+COPIES: Final = 16
+"""So many copies of the weights must fit into the free memory of a GPU for one to stay there."""
 
 
 def cells_at_once(
@@ -136,3 +141,26 @@ class StackedSession(Session, Generic[Drawn]):
         del drawn
         release()
         return [*outcomes, *self._chunk(chosen[:middle]), *self._chunk(chosen[middle:])]
+
+
+def free_memory(device: str) -> float:
+    """Return the bytes of a GPU that this process may plan with: what is free, and no more than its part of the whole.
+
+    Workers that start together would else all plan with what none of them has taken yet.
+    """
+    free, total = torch.cuda.mem_get_info(torch.device(device))
+    return min(free, total / int(os.environ.get(SHARERS, "1")))
+
+
+def roomy(tensors: Sequence[torch.Tensor]) -> torch.device:
+    """Return where copies of tensors go that are seldom used: their GPU if many would fit there, else the host."""
+    device = tensors[0].device if tensors else torch.device("cpu")
+    needed = sum(tensor.nbytes for tensor in tensors)
+    return device if device.type == "cuda" and free_memory(str(device)) > COPIES * needed else torch.device("cpu")
+
+
+def release() -> None:
+    """Give unused memory back to the devices."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch.optim.adam import adam
+from torch.optim.adamw import adamw
 
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.tasks.settings import IntArray
@@ -50,49 +51,6 @@ def dropout_factors(generator: np.random.Generator, shape: tuple[int, ...], prob
     return (draws >= np.float32(probability)) * np.float32(1.0 / (1.0 - probability))
 
 
-@dataclass(frozen=True)
-class Moments:
-    """What Adam remembers of the gradients of a tensor.
-
-    Attributes
-    ----------
-    mean, square
-        Running means of the gradients and of their squares, shaped as the tensor.
-    step
-        Steps taken: a scalar, the same for all cells.
-    """
-
-    mean: torch.Tensor
-    square: torch.Tensor
-    step: torch.Tensor
-
-    @classmethod
-    def of(cls, weights: torch.Tensor) -> Moments:
-        """Return the state before the first step."""
-        return cls(torch.zeros_like(weights), torch.zeros_like(weights), torch.zeros((), device=weights.device))
-
-    def select(self, cells: torch.Tensor) -> Moments:
-        """Return a copy with some cells of the leading dimension."""
-        return Moments(self.mean.index_select(0, cells), self.square.index_select(0, cells), self.step.clone())
-
-
-def adam(
-    weights: torch.Tensor, gradient: torch.Tensor, moments: Moments, learning_rate: float, weight_decay: float | None
-) -> None:
-    """Take one step of Adam in place (Kingma and Ba 2015, algorithm 1; betas 0.9 and 0.999, epsilon 1e-8).
-
-    With a weight decay it is one of AdamW (Loshchilov and Hutter 2019, algorithm 2).
-    """
-    from torch.optim.adam import adam as plain
-    from torch.optim.adamw import adamw as decoupled
-
-    step: Callable[..., None] = plain if weight_decay is None else decoupled
-    settings = {"lr": learning_rate, "weight_decay": weight_decay or 0.0, "eps": EPSILON}
-    flags = {"fused": True, "amsgrad": False, "maximize": False}
-    tensors = [weights], [gradient], [moments.mean], [moments.square]
-    step(*tensors, [], [moments.step], beta1=BETA_1, beta2=BETA_2, **settings, **flags)
-
-
 class Stack:
     """Two layers of every cell, the bias as the last row of each, met by a constant 1 behind every input.
 
@@ -103,7 +61,8 @@ class Stack:
     w2
         Shape (B, H + 1, C): classification layer. Prototypical Networks leave it as it is; C is the number of classes.
     moments
-        State of Adam; None before its first step.
+        What Adam remembers: running means of the gradients and of their squares, of all layers, and the steps taken, a
+        scalar that is the same for all cells. Empty before its first step.
 
     Attributes
     ----------
@@ -119,7 +78,7 @@ class Stack:
     filling, a cell's last weights would depend on how many cells there are.
     """
 
-    def __init__(self, w1: torch.Tensor, w2: torch.Tensor, moments: Moments | None = None) -> None:
+    def __init__(self, w1: torch.Tensor, w2: torch.Tensor, moments: Sequence[torch.Tensor] = ()) -> None:
         self._weights, self.w1, self.w2 = _row_of(w1, w2)
         self._gradients, self.g1, self.g2 = _row_of(w1, w2)
         self.w1.copy_(w1)
@@ -157,11 +116,14 @@ class Stack:
     def select(self, cells: Sequence[int] | npt.NDArray[np.integer]) -> Stack:
         """Return a copy with some of the cells, in the order given, that continues where this one stands."""
         index = torch.as_tensor(np.asarray(cells, dtype=np.int64), device=self.w1.device)
-        moments = None if self.moments is None else self.moments.select(index)
+        moments = [part.index_select(0, index) if part.dim() else part.clone() for part in self.moments]
         return Stack(self.w1.index_select(0, index), self.w2.index_select(0, index), moments)
 
     def descend(self, optimizer: str, learning_rate: float, weight_decay: float = 0.0) -> None:
         """Update the weights with the gradient in `g1` and `g2`.
+
+        A step of Adam is algorithm 1 of Kingma and Ba (2015) with betas 0.9 and 0.999 and epsilon 1e-8, one of AdamW
+        algorithm 2 of Loshchilov and Hutter (2019).
 
         Parameters
         ----------
@@ -175,10 +137,14 @@ class Stack:
         if optimizer == "sgd":
             self._weights.add_(self._gradients, alpha=-learning_rate)
             return
-        if self.moments is None:
-            self.moments = Moments.of(self._weights)
-        decay = weight_decay if optimizer == "adamw" else None
-        adam(self._weights, self._gradients, self.moments, learning_rate, decay)
+        if not self.moments:
+            means = torch.zeros_like(self._weights), torch.zeros_like(self._weights)
+            self.moments = *means, torch.zeros((), device=self._weights.device)
+        mean, square, steps = self.moments
+        settings = {"lr": learning_rate, "weight_decay": weight_decay, "eps": EPSILON, "beta1": BETA_1, "beta2": BETA_2}
+        flags = {"fused": True, "amsgrad": False, "maximize": False}
+        step: Callable[..., None] = adam if optimizer == "adam" else adamw
+        step([self._weights], [self._gradients], [mean], [square], [], [steps], **settings, **flags)
 
 
 def _row_of(w1: torch.Tensor, w2: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
