@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.cure.run import cure as cure
     from mlflow_l3d.studies.cure.run import plan_cure as plan_cure
     from mlflow_l3d.studies.dry_run import StudyPlan as StudyPlan
-    from mlflow_l3d.studies.evaluation.deletion import Deletion as Deletion
-    from mlflow_l3d.studies.evaluation.deletion import delete as delete
+    from mlflow_l3d.studies.evaluation.finished import Deletion as Deletion
+    from mlflow_l3d.studies.evaluation.finished import delete as delete
+    from mlflow_l3d.studies.evaluation.finished import load as load
     from mlflow_l3d.studies.evaluation.run import evaluate as evaluate
-    from mlflow_l3d.studies.evaluation.run import load as load
     from mlflow_l3d.studies.evaluation.view import Viewed as Viewed
     from mlflow_l3d.studies.evaluation.view import view as view
     from mlflow_l3d.studies.gate.conduct import Gate as Gate

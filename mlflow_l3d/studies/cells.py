@@ -18,9 +18,9 @@ from mlflow_l3d.errors import L3DError, ParameterError, logger
 from mlflow_l3d.parameters.local_paths import keep_whole
 from mlflow_l3d.studies.about import About
 from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified, warn_of_unread
+from mlflow_l3d.studies.files import LEFT_OUT
 from mlflow_l3d.studies.loop import OPEN, OVER, CellLoop, State
 from mlflow_l3d.studies.request import CellRequest
-from mlflow_l3d.studies.result_file import LEFT_OUT
 from mlflow_l3d.studies.self_test import SelfTest, self_test, tested
 from mlflow_l3d.studies.shown import OnOneScreen, progress_bar, restart_clock, shows_progress, under_way
 from mlflow_l3d.tracking.earlier.elsewhere import Elsewhere

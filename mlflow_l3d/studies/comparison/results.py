@@ -18,10 +18,8 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.comparison.report.page import comparison_document
 from mlflow_l3d.studies.comparison.report.pairs import advice_on
 from mlflow_l3d.studies.comparison.report.words import ComparedParent
-from mlflow_l3d.studies.files import save_report, write_json, write_tables
-from mlflow_l3d.studies.result_file import write_result
+from mlflow_l3d.studies.files import save_result, write_json, write_tables
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
-from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import run_page
 
 
@@ -112,8 +110,7 @@ def write_comparison(folder: Path, compared: ComparedRuns) -> list[str]:
     without_functions = replace(comparison, metric=Metric(comparison.metric.name))
     document = {**asdict(without_functions), "metric": comparison.metric.name, **more}
     write_json(folder / "comparison.json", document, indent=2)
-    write_result(folder, compared)
-    save_report(folder, names.REPORT, compared.report())
+    save_result(folder, compared)
     frames = {"differences": frame, "ranks": comparison.ranks_frame(), "over_tasks": comparison.over_tasks_frame()}
     frames |= {"importances": None if compared.importances.empty else compared.importances}
     frames |= {"self_check": pd.DataFrame(checks) if checks else None}

@@ -105,17 +105,14 @@ def compare(
             asked = {name: arguments[name] for name in ("metric", "level")}
             return compare_judged(*run_ids, smallest_effect=effect, **asked, project_run=project_run.take())
         parents = None if studies else matched(client, run_ids, arguments)
-        with (
-            temporary_folder() as folder,
-            auxiliary_run(client, project_run.take(), role="compare", title="comparison", parameters=typed) as opened,
-        ):
+        with auxiliary_run(client, project_run.take(), role="compare", title="comparison", parameters=typed) as opened:
             if parents is None:
                 run_ids = [studies[at].run().run_id if at in studies else str(each) for at, each in enumerate(systems)]
                 parents = matched(client, run_ids, arguments)
             compared = compare_parents(client, parents, arguments, opened.run_id)
-            tables = write_comparison(folder, compared)
+            tables = write_comparison(opened.folder, compared)
             tags = {**_tags(compared), names.RUN_NAME: compared.comparison.title[:250]}
-            opened.finish(folder, metrics=compared.metrics(), tags=tags, tables=tables)
+            opened.finish(metrics=compared.metrics(), tags=tags, tables=tables)
     return compared
 
 

@@ -21,8 +21,7 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.table import Drawn, Table
 from mlflow_l3d.report.text import marked
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.evaluation.comment import write_comment
-from mlflow_l3d.studies.evaluation.run import result_of
+from mlflow_l3d.studies.evaluation.finished import result_of, write_comment
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.helpers import PORT, VIEW
 from mlflow_l3d.studies.shown import framed, in_notebook

@@ -17,7 +17,7 @@ from mlflow_l3d.report.numbers import counted, unit_of
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import say
-from mlflow_l3d.studies.files import save_report, temporary_folder
+from mlflow_l3d.studies.files import LEFT_OUT, save_result, temporary_folder, write_result
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer, look_at, measure, view
 from mlflow_l3d.studies.gate.numbers.power import Forecast
@@ -27,7 +27,6 @@ from mlflow_l3d.studies.gate.report import GateSource, advice_on, gate_document,
 from mlflow_l3d.studies.gate.request import GateRequest
 from mlflow_l3d.studies.gate.runs import SideRuns, check_examples, outstanding, systems_of
 from mlflow_l3d.studies.request import is_typed
-from mlflow_l3d.studies.result_file import LEFT_OUT, write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
@@ -233,18 +232,16 @@ class Conduct:
 
     def _write(self, run: AuxiliaryRun, computed: int) -> Gate:
         parents, gate = self._parents(), self._result(run.run_id, computed)
-        with temporary_folder() as folder:
-            write_result(folder, gate)
-            save_report(folder, names.REPORT, gate.report())
-            summary = gate_markdown(self.answer, run_id=run.run_id)
-            (folder / "gate.md").write_text(summary, encoding="utf-8")
-            links = [f"* {name}: [{run_id}]({run_page(at, run_id)})" for name, (run_id, at) in parents.items()]
-            tags = {
-                names.DECISION: self.answer.decision,
-                names.INVESTIGATIONS: ",".join(run_id for run_id, _ in parents.values()),
-                names.STATE: "complete",
-                names.NOTE: "\n".join([summary[:5000], "", *links]),
-            }
-            run.finish(folder, metrics={}, tags=tags)
+        save_result(run.folder, gate)
+        summary = gate_markdown(self.answer, run_id=run.run_id)
+        (run.folder / "gate.md").write_text(summary, encoding="utf-8")
+        links = [f"* {name}: [{run_id}]({run_page(at, run_id)})" for name, (run_id, at) in parents.items()]
+        tags = {
+            names.DECISION: self.answer.decision,
+            names.INVESTIGATIONS: ",".join(run_id for run_id, _ in parents.values()),
+            names.STATE: "complete",
+            names.NOTE: "\n".join([summary[:5000], "", *links]),
+        }
+        run.finish(metrics={}, tags=tags)
         append_summary(summary)
         return gate

@@ -13,9 +13,9 @@ from mlflow_l3d.analysis.intervals import FloatArray, unseen_share
 from mlflow_l3d.errors import L3DError, logger
 from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.report.numbers import counted, share_text
+from mlflow_l3d.studies.files import read_result
 from mlflow_l3d.studies.gate.numbers.gate import GateAnswer
 from mlflow_l3d.studies.gate.request import GateRequest
-from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search
 from mlflow_l3d.tracking.connection import Client

@@ -16,11 +16,11 @@ from mlflow_l3d.metrics.known import typed_name
 from mlflow_l3d.parameters.local_paths import kept_whole, with_whole_paths
 from mlflow_l3d.parameters.sources import OF_RUN, parse
 from mlflow_l3d.parameters.values import as_text
+from mlflow_l3d.studies.files import read_result
 from mlflow_l3d.studies.gate.changes import differences_from, typed_changes
 from mlflow_l3d.studies.gate.golden import GoldenRequest, specify_golden
 from mlflow_l3d.studies.gate.numbers.power import MOST_AUTO
 from mlflow_l3d.studies.investigation.parameters import MAIN
-from mlflow_l3d.studies.result_file import read_result
 from mlflow_l3d.studies.seeds.report.words import investigate_command
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client, Run

@@ -21,14 +21,12 @@ from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.source import Source, lists_in
 from mlflow_l3d.studies.about import About, heading, version_words
-from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.investigation.artifacts import write_artifacts
+from mlflow_l3d.studies.files import read_result, temporary_folder, write_result
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.report.runs import read_predicted
-from mlflow_l3d.studies.investigation.results import Evaluation
+from mlflow_l3d.studies.investigation.results import Evaluation, write_artifacts
 from mlflow_l3d.studies.investigation.scoring import Scored, score
 from mlflow_l3d.studies.request import is_typed
-from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking import parent as parents
 from mlflow_l3d.tracking.connection import Client, Run

@@ -13,15 +13,13 @@ from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.studies.cells import CellStudy, CellStudyResult
-from mlflow_l3d.studies.files import temporary_folder
-from mlflow_l3d.studies.investigation.artifacts import cells_frame, spooled_predictions, write_artifacts
+from mlflow_l3d.studies.files import temporary_folder, write_result
 from mlflow_l3d.studies.investigation.monitor import Monitor
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.report.runs import read_predicted
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
-from mlflow_l3d.studies.investigation.results import Analysed
+from mlflow_l3d.studies.investigation.results import Analysed, cells_frame, spooled_predictions, write_artifacts
 from mlflow_l3d.studies.investigation.scoring import score
-from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.self_test import SelfTest
 from mlflow_l3d.studies.shown import under_way
 from mlflow_l3d.tasks.base import TaskLike

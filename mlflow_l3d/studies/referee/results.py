@@ -9,13 +9,12 @@ import pandas as pd
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
-from mlflow_l3d.studies.files import save_report, temporary_folder
+from mlflow_l3d.studies.files import LEFT_OUT, save_result, temporary_folder
 from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.numbers.judge import OF_LOOK, Judgement
 from mlflow_l3d.studies.referee.numbers.session import Course
 from mlflow_l3d.studies.referee.report import judgement_lines, session_document
-from mlflow_l3d.studies.result_file import LEFT_OUT, write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import runs_page
@@ -91,6 +90,5 @@ def publish(conduct: Conduct) -> None:
         numbers |= {"gain": last.confirmed, "gain_ci_low": last.low, "gain_ci_high": last.high}
     log_metrics(client, session.run_id, {course.judged: numbers})
     with temporary_folder() as folder:
-        write_result(folder, session)
-        save_report(folder, names.REPORT, report)
+        save_result(folder, session)
         log_results(client, session.run_id, folder, {names.NOTE: report.description()}, ())

@@ -13,8 +13,7 @@ from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.execution.environment import deferred_interrupts
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_tables
-from mlflow_l3d.studies.result_file import write_result
+from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_result, write_tables
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.predictions import read_rows

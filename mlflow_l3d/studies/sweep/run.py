@@ -14,11 +14,10 @@ from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.about import heading
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.dry_run import record_plan
-from mlflow_l3d.studies.files import temporary_folder, write_json
+from mlflow_l3d.studies.files import LEFT_OUT, temporary_folder, write_json
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.loop import State
 from mlflow_l3d.studies.request import is_typed
-from mlflow_l3d.studies.result_file import LEFT_OUT
 from mlflow_l3d.studies.self_test import tested
 from mlflow_l3d.studies.sweep.engine import Engine, SweepPlan, make_plan
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint

@@ -6,7 +6,7 @@ from functools import partial
 
 from mlflow_l3d.report.numbers import MISSING, between, counted, points, unit_of
 from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.investigation.report.cite import bibtex, escaped
+from mlflow_l3d.studies.investigation.report.details import bibtex, escaped
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 from mlflow_l3d.studies.seeds.report.words import digits
 
