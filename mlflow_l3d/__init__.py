@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.helpers import names as names
     from mlflow_l3d.studies.importing.run import FilesEvaluation as FilesEvaluation
     from mlflow_l3d.studies.investigation.results import Evaluation as Evaluation
-    from mlflow_l3d.studies.investigation.run import Investigation as Investigation
+    from mlflow_l3d.studies.investigation.results import Investigation as Investigation
     from mlflow_l3d.studies.investigation.run import investigate as investigate
     from mlflow_l3d.studies.investigation.run import self_test as self_test
     from mlflow_l3d.studies.judged.results import JudgedComparison as JudgedComparison

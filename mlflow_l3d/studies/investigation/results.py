@@ -19,13 +19,16 @@ from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.verbs import verbs
+from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.about import About, fragile_examples
+from mlflow_l3d.studies.cells import CellStudyResult
 from mlflow_l3d.studies.files import save_report, write_json, write_tables
 from mlflow_l3d.studies.investigation.report.details import citations
 from mlflow_l3d.studies.investigation.report.page import factor_frame, investigation_document
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
+from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.studies.investigation.scoring import Scored
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tasks.base import Task
@@ -116,6 +119,29 @@ class Analysed(OnOneScreen):
             fix = "Give the data that were investigated, as mlflow_l3d.make_task returns them."
             raise ParameterError("task", "none", "must hold the texts of the examples, which runs do not", fix)
         return fragile_examples(self.analysis.examples, task, count)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Investigation(CellStudyResult[InvestigationRequest], Analysed):
+    """A finished investigation: ``summary()`` is its text, ``to_frame()`` has one row per factor.
+
+    It is a :class:`mlflow_l3d.studies.cells.CellStudyResult`.
+
+    Attributes
+    ----------
+    analysis
+        Importance, consistency and checks.
+    cells
+        One row per cell: coordinates, metrics, run id.
+    predicted
+        What the runs predict for fragile examples, see
+        :func:`mlflow_l3d.studies.investigation.report.runs.read_predicted`.
+    """
+
+    @property
+    def line(self) -> str:
+        """What the terminal says of the runs."""
+        return self.of_cells(f"{counted(self.computed, 'run')} computed")
 
 
 class Evaluation(Analysed):
@@ -246,3 +272,23 @@ def spooled_predictions(frame: pd.DataFrame, spool: Spool[CellRecord]) -> Iterat
     for key, status in zip(frame["cell_key"], frame["status"], strict=True):
         path = spool.predictions(key) if status == "FINISHED" else None
         yield None if path is None else read_rows(path, scores=True, reference=True)
+
+
+def settings_of(request: InvestigationRequest) -> dict[str, str]:
+    """Return what a report says of an investigation in addition to what it says of every study."""
+    task, plan = request.setup.task, request.plan
+    examples = f"{len(task)} examples" if len(task) else "data of its own"
+    rule = f"half-width {plan.half_width:g}, or 0 outside" if plan.stop == "interval" else f"{plan.epsilon:g}"
+    stop = f"{plan.stop} ({rule}), {plan.most_rows or plan.mitigation_runs} rows at most"
+    return {
+        "task": f"{task.name} ({examples}, {f'{len(task.class_names)} classes' if task.class_names else task.kind})",
+        "model": request.setup.model or "none",
+        "design": plan.words(),
+        "mitigated factors": ", ".join(request.mitigated_factors) or "none",
+        "mitigation strategies": ", ".join(
+            f"{each.name} ({each.factor}: {', '.join(map(str, each.configurations))})" for each in plan.mitigation
+        ),
+        "joint factors": f"columns {plan.joint}" if any("+" in name for name in request.factors) else "",
+        "stopping rule": "" if plan.stop == "none" else stop,
+        "root seed": str(plan.root_seed),
+    }

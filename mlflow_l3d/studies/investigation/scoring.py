@@ -24,6 +24,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import score as score_of
 from mlflow_l3d.studies.investigation.members import Form, MemberRows, chosen_by_other, drawn_factors, run_predictions
 from mlflow_l3d.studies.investigation.remedies import foresee
+from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows, warn_of_missing
 
@@ -120,6 +121,28 @@ def score(
         tests_drawn=members.draw_tests,
     )
     return Scored(analysis, counted.steps, counted.agreement_of_cells())
+
+
+def plan_of(request: InvestigationRequest) -> Planned:
+    """Return the plan of a request as scoring knows it."""
+    plan = request.plan
+    return Planned(
+        design=plan.design,
+        factors=request.factors,
+        rows=plan.mitigation_runs,
+        columns=plan.investigation_runs,
+        golden_runs=plan.golden_runs,
+        pooled=plan.golden_pooled,
+        missing=request.missing,
+        mitigated=bool(plan.mitigation),
+        product=plan.joint == "product",
+        sequential=plan.stop == "interval",
+        classes=len(request.setup.task.class_names),
+        class_names=request.setup.task.class_names,
+        label_column=request.setup.task.label_column,
+        deterministic=request.setup.deterministic,
+        searched_splits=request.searched_splits(),
+    )
 
 
 def check_stored(cell: Any, table: pa.Table, metric: Metric, classes: int) -> None:

@@ -35,7 +35,8 @@ from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import steps
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
-from mlflow_l3d.studies.investigation.run import Investigation, InvestigationStudy
+from mlflow_l3d.studies.investigation.results import Investigation
+from mlflow_l3d.studies.investigation.run import InvestigationStudy
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.studies.strategies.parameters import STRATEGIES, StrategiesOptions
 from mlflow_l3d.tasks.base import TaskLike

@@ -30,7 +30,7 @@ from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.report.numbers import rough_duration
 from mlflow_l3d.studies.base import expected_workers
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
-from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.studies.planning.pilot import FactorPilot, Pilot, pilot_parameters
 from mlflow_l3d.studies.planning.result import PLAN_TABLES, Plan
 from mlflow_l3d.studies.planning.run import _assemble
