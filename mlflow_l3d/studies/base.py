@@ -100,13 +100,10 @@ def specified(
     if approach is None and callable(task) and not isinstance(task, type | Approach):
         metric = parameters.get("metric", "auto")
         approach, task = SeedFunction(task, metric=metric if isinstance(metric, str) else "auto"), None
-    named = {name: value for name, value in (("approach", approach), ("task", task)) if isinstance(value, str)}
-    return specify(
-        {**parameters, **named},
-        approach=None if isinstance(approach, str) else approach,
-        task=None if isinstance(task, str) else task,
-        searches=searches,
-    )
+    given = {"approach": approach, "task": task}
+    named = {name: value for name, value in given.items() if isinstance(value, str)}
+    objects = {name: value for name, value in given.items() if name not in named}
+    return specify({**parameters, **named}, **objects, searches=searches)
 
 
 def say(remarks: Iterable[str]) -> None:

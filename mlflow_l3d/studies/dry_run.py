@@ -219,7 +219,10 @@ class Budget:
             return f"{self.cells:,} cells"
         if self.requests is not None:
             return f"{self.requests:,} requests"
-        return "none" if self.seconds is None else duration_text(self.seconds)
+        if self.seconds is None:
+            return "none"
+        unit, size = next((each for each in (("h", 3600.0), ("min", 60.0)) if self.seconds >= each[1]), ("s", 1.0))
+        return f"{self.seconds / size:.3g} {unit}"
 
     @classmethod
     def parse(cls, given: Any, *, requests: bool = False) -> Budget:
@@ -250,9 +253,3 @@ class Budget:
                 return cls(seconds=seconds)
         counted = "cells or requests" if requests else "cells"
         raise ParameterError("budget", given, f"must be none, a time as in 2h, 90m or 1h30m, or a number of {counted}")
-
-
-def duration_text(seconds: float) -> str:
-    """Return a time as people say it."""
-    unit, size = next((each for each in (("h", 3600.0), ("min", 60.0)) if seconds >= each[1]), ("s", 1.0))
-    return f"{seconds / size:.3g} {unit}"

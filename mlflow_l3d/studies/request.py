@@ -7,9 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
+import pandas as pd
 
 from mlflow_l3d import registry
 from mlflow_l3d.approaches.base import Approach
@@ -30,9 +31,6 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.pages import Data
 from mlflow_l3d.tracking.parent import Card
 from mlflow_l3d.version import __version__
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True, kw_only=True)

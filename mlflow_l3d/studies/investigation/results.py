@@ -34,12 +34,11 @@ from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.earlier.predictions import read_rows
+from mlflow_l3d.tracking.records import CellRecord
+from mlflow_l3d.tracking.spool import Spool
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from mlflow_l3d.tracking.records import CellRecord
-    from mlflow_l3d.tracking.spool import Spool
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

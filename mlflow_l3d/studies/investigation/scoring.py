@@ -110,12 +110,11 @@ def score(
         regression=stability.regression(),
         agreement=counted.choice,
     )
+    # Votes of texts take long: `cure` counts them.
+    voters = members if counted.choice in (None, REGRESSION) else MemberRows(members.design, members.over)
     analysis = replace(
         analysis,
-        # Votes of texts take long: `cure` counts them.
-        remedies=foresee(
-            members if counted.has_votes else MemberRows(members.design, members.over), analysis, classes or 0
-        ),
+        remedies=foresee(voters, analysis, classes or 0),
         test_examples=members.test_size,
         luck_of_tests=members.luck_of_any_tests(metric, classes),
         tests_drawn=members.draw_tests,
@@ -164,12 +163,7 @@ class _Counted:
     """The consistency of all cells, and its state after each row of each table."""
 
     def __init__(
-        self,
-        design: type[Design],
-        cells: pd.DataFrame,
-        metric: Metric,
-        agreement: str,
-        writer: _Writer,
+        self, design: type[Design], cells: pd.DataFrame, metric: Metric, agreement: str, writer: _Writer
     ) -> None:
         self._factors = [str(name) for name in cells["factor"].dropna().unique()]
         self.stability = Stability(design.comparable(self._factors))
@@ -224,11 +218,6 @@ class _Counted:
         group = "" if len(self._factors) == 1 else f"/{last.factor}"
         metrics = self.stability.metrics_of(str(last.factor))
         self.steps.setdefault(int(last.row) + 1, {}).update({f"{key}{group}": value for key, value in metrics.items()})
-
-    @property
-    def has_votes(self) -> bool:
-        """Whether predictions are classes or numbers."""
-        return self.choice in (None, REGRESSION)
 
     def agreement_of_cells(self) -> list[float]:
         """Return one value per cell, nan for a cell without predictions."""

@@ -224,13 +224,10 @@ class Plan(OnOneScreen):
         if self.factors["total_index"].isna().any() and not plan.design.baseline:
             text = "A pilot trains a small part of the plan and measures cost and variances; its cells count:"
             return [Step(text, source.command("plan", pilot="run"))]
-        if (
-            best is not None
-            and not self.settled
-            and not self.factors["half_width"].max(skipna=False) <= plan.half_width
-        ):
-            sizes = {"mitigation_runs": f"{best['rows_needed']:.0f}"}
-            sizes["investigation_runs"] = f"{best['columns_needed']:.0f}"
+        is_enough = self.settled or self.factors["half_width"].max(skipna=False) <= plan.half_width
+        if best is not None and not is_enough:
+            needed = {"mitigation_runs": "rows_needed", "investigation_runs": "columns_needed"}
+            sizes = {name: f"{best[column]:.0f}" for name, column in needed.items()}
             return [Step("Exact enough, with the fewest cells:", source.command(design=best["design"], **sizes))]
         return [Step("Train it:", source.command())] if self.cells_to_compute else []
 

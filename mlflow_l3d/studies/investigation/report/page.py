@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pandas as pd
 
@@ -38,9 +38,6 @@ from mlflow_l3d.studies.investigation.report.details import citations, early_sto
 from mlflow_l3d.studies.investigation.report.runs import Runs, factor_sections, script_data
 from mlflow_l3d.studies.investigation.report.verdicts import Shown, by_code, golden_share
 from mlflow_l3d.studies.investigation.report.words import answers, headline, steps
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def investigation_document(

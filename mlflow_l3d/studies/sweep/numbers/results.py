@@ -32,17 +32,10 @@ from mlflow_l3d.studies.sweep.numbers.trends import Trend, trend
 IMPORTANCE: Final = (
     *with_interval("importance"),
     *with_interval("importance_corrected"),
-    "moves_by_std",
-    "unevenness",
-    "contributed_std",
-    "mitigated_std",
+    *("moves_by_std", "unevenness", "contributed_std", "mitigated_std"),
     *with_interval("golden_std"),
-    "score_mean",
-    "score_std",
-    "collapsed_share",
-    "consistency",
-    "correct_consistency",
-    "prediction_importance",
+    *("score_mean", "score_std", "collapsed_share"),
+    *("consistency", "correct_consistency", "prediction_importance"),
 )
 """Metrics of a factor that the table has, in its order; as in docs/evidence/simulations.md."""
 OF_CHOICE: Final = "choice."
@@ -218,13 +211,6 @@ def analyse_sweep(
     possible = [test for test in tests if test is not None]
     adjusted = holm([test.p_holm for test in possible]).tolist()
     possible = [replace(test, p_holm=p) for test, p in zip(possible, adjusted, strict=True)]
-    return Sweep(
-        tuple(points),
-        choices,
-        factors,
-        rows,
-        follows,
-        without_effect,
-        tuple(test for test in possible if isinstance(test, Trend)),
-        tuple(test for test in possible if isinstance(test, Interaction)),
-    )
+    trends = tuple(test for test in possible if isinstance(test, Trend))
+    interactions = tuple(test for test in possible if isinstance(test, Interaction))
+    return Sweep(tuple(points), choices, factors, rows, follows, without_effect, trends, interactions)
