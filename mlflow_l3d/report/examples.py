@@ -9,6 +9,7 @@ from typing import Any, Final
 import pandas as pd
 from markupsafe import Markup
 
+from mlflow_l3d.analysis.consistency.examples import ExampleVotes
 from mlflow_l3d.report.draw import parts_bar
 from mlflow_l3d.report.html import Snippet
 from mlflow_l3d.report.numbers import points, shorten
@@ -107,3 +108,30 @@ def in_words(share: float) -> str:
     """Return which share changes: one in so many if that is right within a tenth, else so many in ten."""
     number = round(1 / share)
     return f"one in {number:,} changes" if abs(number * share - 1) <= 0.1 else f"{10 * share:.0f} in 10 change"
+
+
+def fragile_frame(
+    votes: ExampleVotes | None, texts: Mapping[object, str], classes: Sequence[str], count: int
+) -> pd.DataFrame:
+    """Return the examples on which runs differ most, with their texts and the names of the classes.
+
+    Parameters
+    ----------
+    votes
+        What all runs say; None without predictions.
+    texts, classes
+        Example id -> text, and the names of all classes.
+    count
+        How many examples at most.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``example_id``, ``text``, ``true_class``, ``share_right``, and one column of votes a class.
+    """
+    rows = []
+    for row in [] if votes is None else votes.most_fragile(count).to_dict("records"):
+        place = {"example_id": row["example_id"], "text": texts.get(row["example_id"], "")}
+        place |= {"true_class": classes[int(row["label"])], "share_right": float(row["share_right"])}
+        rows.append(place | dict.fromkeys(classes, 0) | dict(zip(classes, row["votes"], strict=False)))
+    return pd.DataFrame(rows, columns=["example_id", "text", "true_class", "share_right", *classes])

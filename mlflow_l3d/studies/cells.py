@@ -16,7 +16,7 @@ from mlflow_l3d.approaches.command.scores import ONE_UNIT
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError, logger
 from mlflow_l3d.parameters.local_paths import keep_whole
-from mlflow_l3d.studies.about import About
+from mlflow_l3d.report.source import About
 from mlflow_l3d.studies.base import R, Study, entry_point, executor_of, specified, warn_of_unread
 from mlflow_l3d.studies.files import LEFT_OUT
 from mlflow_l3d.studies.loop import OPEN, OVER, CellLoop, CellOwner, State

@@ -21,8 +21,7 @@ from mlflow_l3d.metrics.known import typed_name
 from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.setup import Setup
 from mlflow_l3d.parameters.values import public_parameter
-from mlflow_l3d.report.source import Source, lists_in
-from mlflow_l3d.studies.about import About, class_words, heading, texts_of, version_words
+from mlflow_l3d.report.source import About, Source, class_words, heading, lists_in, version_words
 from mlflow_l3d.tasks.base import Task, may_lack_a_class
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES
 from mlflow_l3d.tasks.resolve import unused_test_examples
@@ -196,7 +195,7 @@ class StudyRequest(ABC):
             given={name: value for name, value in self.public().items() if value != self.parameters[name].default},
             classes=tuple(self.setup.task.class_names),
             lists=lists_in(self.setup.public_hyperparameters),
-            texts=texts_of(self.setup.task) if self.given.get("show_texts") == "true" else {},
+            texts=self.setup.task.texts_by_id() if self.given.get("show_texts") == "true" else {},
             date=heading(run_id)["date"][:10],
             version=__version__,
             root_seed=self.given.get("root_seed", ""),

@@ -15,9 +15,9 @@ import yaml
 from simulated_analyses import cells_of, simulated
 
 from mlflow_l3d.report.draw import Axis, nice_step
+from mlflow_l3d.report.examples import fragile_frame
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.strip import marks_text, strip
-from mlflow_l3d.studies.about import fragile_examples
 from mlflow_l3d.studies.files import picture
 from mlflow_l3d.studies.investigation.report import details
 from mlflow_l3d.studies.investigation.report.page import investigation_document
@@ -158,12 +158,12 @@ def test_fragile_examples_come_with_texts_and_names_of_classes():
     analysis = simulated("crossed")
     assert analysis.examples is not None
     task = make_task("reviews", [[f"text {number}" for number in range(80)]], [0, 1] * 40, ["NEG", "POS"])
-    frame = fragile_examples(analysis.examples, task, 5)
+    frame = fragile_frame(analysis.examples, task.texts_by_id(), task.class_names, 5)
     worst = analysis.examples.frame.head(5)
     assert frame["example_id"].tolist() == worst["example_id"].tolist()
     assert frame["text"].tolist() == [f"text {number}" for number in worst["example_id"]]
     assert frame[["NEG", "POS"]].to_numpy().tolist() == [list(votes) for votes in worst["votes"]]
-    assert fragile_examples(None, task, 5).empty
+    assert fragile_frame(None, {}, task.class_names, 5).empty
 
 
 def test_the_literature_is_that_of_the_citation_file():

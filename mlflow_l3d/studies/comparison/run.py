@@ -19,8 +19,7 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.parameters.declaration import Arguments, read_arguments, with_signature
 from mlflow_l3d.parameters.values import check_names
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import heading
+from mlflow_l3d.report.source import Source, heading
 from mlflow_l3d.studies.base import entry_point, say, specified
 from mlflow_l3d.studies.comparison.parameters import COMPARE, CompareOptions
 from mlflow_l3d.studies.comparison.parents import Parent, by_task, metric_of, read_parents, requests

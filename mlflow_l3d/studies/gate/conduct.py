@@ -15,7 +15,7 @@ from mlflow_l3d.errors import L3DError
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.numbers import counted, unit_of
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.studies.about import heading
+from mlflow_l3d.report.source import heading
 from mlflow_l3d.studies.base import say
 from mlflow_l3d.studies.files import LEFT_OUT, save_result, temporary_folder, write_result
 from mlflow_l3d.studies.gate.golden import GoldenRuns

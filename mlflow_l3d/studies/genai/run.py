@@ -13,8 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.judged.judges import unstable_rows
 from mlflow_l3d.approaches.functions.versions import OwnChanges
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import heading
+from mlflow_l3d.report.source import Source, heading
 from mlflow_l3d.studies.base import entry_point, say
 from mlflow_l3d.studies.dry_run import Budget
 from mlflow_l3d.studies.files import read_result

@@ -14,8 +14,7 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.parameters.values import pairs
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import About, heading
+from mlflow_l3d.report.source import About, Source, heading
 from mlflow_l3d.studies.files import save_report, write_result, write_tables
 from mlflow_l3d.studies.groups.numbers.grouping import chosen_runs, group_runs
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy, groups_study

@@ -12,8 +12,7 @@ from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import pairs
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import About, heading, version_words
+from mlflow_l3d.report.source import About, Source, heading, version_words
 from mlflow_l3d.studies.base import ProjectRun, Study, say
 from mlflow_l3d.studies.files import read_result, temporary_folder, write_result
 from mlflow_l3d.studies.groups.numbers.study import GroupsStudy

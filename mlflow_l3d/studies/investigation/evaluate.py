@@ -19,8 +19,7 @@ from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named, registered, typed_name
 from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.values import check_names
-from mlflow_l3d.report.source import Source, lists_in
-from mlflow_l3d.studies.about import About, heading, version_words
+from mlflow_l3d.report.source import About, Source, heading, lists_in, version_words
 from mlflow_l3d.studies.files import read_result, temporary_folder, write_result
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.report.runs import read_predicted

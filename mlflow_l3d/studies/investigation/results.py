@@ -19,9 +19,10 @@ from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.verbs import verbs
+from mlflow_l3d.report.examples import fragile_frame
 from mlflow_l3d.report.numbers import counted
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.studies.about import About, fragile_examples
+from mlflow_l3d.report.source import About
 from mlflow_l3d.studies.cells import CellStudyResult
 from mlflow_l3d.studies.files import save_report, write_json, write_tables
 from mlflow_l3d.studies.investigation.report.details import citations
@@ -99,7 +100,7 @@ class Analysed(OnOneScreen):
         return self.report().description(*self.about.notes, *more, first=1)
 
     def fragile(self, task: Task | None = None, count: int = 20) -> pd.DataFrame:
-        """Return the examples on which runs differ most, with their texts, see :func:`fragile_examples`.
+        """Return the examples on which runs differ most, with their texts and the names of their classes.
 
         Parameters
         ----------
@@ -117,7 +118,7 @@ class Analysed(OnOneScreen):
         if (task := task or (request and request.setup.task)) is None:
             fix = "Give the data that were investigated, as mlflow_l3d.make_task returns them."
             raise ParameterError("task", "none", "must hold the texts of the examples, which runs do not", fix)
-        return fragile_examples(self.analysis.examples, task, count)
+        return fragile_frame(self.analysis.examples, task.texts_by_id(), task.class_names, count)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -13,8 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named, split_direction
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import heading
+from mlflow_l3d.report.source import Source, heading
 from mlflow_l3d.studies.base import entry_point
 from mlflow_l3d.studies.files import read_result
 from mlflow_l3d.studies.judged.numbers import adjusted, pair_of, score_scorer, without_verdict

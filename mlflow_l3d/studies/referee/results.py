@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 import pandas as pd
 
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import heading
+from mlflow_l3d.report.source import Source, heading
 from mlflow_l3d.studies.files import LEFT_OUT, save_result, temporary_folder
 from mlflow_l3d.studies.referee.conduct import Conduct
 from mlflow_l3d.studies.referee.golden import GoldenSource

@@ -21,7 +21,7 @@ from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.parameters.search_document import search_document, share_validated_on
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.studies.about import About
+from mlflow_l3d.report.source import About
 from mlflow_l3d.studies.base import Study, executor_of, job_of
 from mlflow_l3d.studies.files import (
     LEFT_OUT,

@@ -10,8 +10,7 @@ import pandas as pd
 
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import About, heading
+from mlflow_l3d.report.source import About, Source, heading
 from mlflow_l3d.studies.files import read_result, save_result, temporary_folder, write_result, write_tables
 from mlflow_l3d.studies.investigation.evaluate import recorded_about, rewritten
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks

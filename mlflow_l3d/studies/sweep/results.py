@@ -15,8 +15,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import heading
+from mlflow_l3d.report.source import Source, heading
 from mlflow_l3d.studies.files import read_result, save_result, temporary_folder, write_tables
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.studies.sweep.numbers.measured import LeftOut, without_each

@@ -10,8 +10,7 @@ from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.declaration import with_signature
 from mlflow_l3d.report.numbers import counted
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import heading
+from mlflow_l3d.report.source import Source, heading
 from mlflow_l3d.studies.base import Study, entry_point, say
 from mlflow_l3d.studies.dry_run import record_plan
 from mlflow_l3d.studies.files import LEFT_OUT, temporary_folder, write_json

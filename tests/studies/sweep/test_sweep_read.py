@@ -18,7 +18,7 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.about import About
+from mlflow_l3d.report.source import About
 from mlflow_l3d.studies.files import read_result, temporary_folder, write_result
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.results import Evaluation
