@@ -100,9 +100,9 @@ def specified(
     if approach is None and callable(task) and not isinstance(task, type | Approach):
         metric = parameters.get("metric", "auto")
         approach, task = SeedFunction(task, metric=metric if isinstance(metric, str) else "auto"), None
-    given = {"approach": approach, "task": task}
-    named = {name: value for name, value in given.items() if isinstance(value, str)}
-    objects = {name: value for name, value in given.items() if name not in named}
+    subjects = {"approach": approach, "task": task}
+    named = {name: value for name, value in subjects.items() if isinstance(value, str)}
+    objects = {name: value for name, value in subjects.items() if name not in named}
     return specify({**parameters, **named}, **objects, searches=searches)
 
 

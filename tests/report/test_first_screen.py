@@ -27,8 +27,7 @@ from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.examples import changed_predictions
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Step, marked
-from mlflow_l3d.studies.investigation.members import MemberRows
-from mlflow_l3d.studies.investigation.remedies import foresee
+from mlflow_l3d.studies.investigation.remedies import MemberRows, foresee
 from mlflow_l3d.studies.investigation.report import details
 from mlflow_l3d.studies.investigation.report.details import luck_details
 from mlflow_l3d.studies.investigation.report.more_tables import shares

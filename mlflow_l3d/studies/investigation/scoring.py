@@ -22,11 +22,10 @@ from mlflow_l3d.designs.analyse import Planned, analyse
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import score as score_of
-from mlflow_l3d.studies.investigation.members import Form, MemberRows, chosen_by_other, drawn_factors, run_predictions
-from mlflow_l3d.studies.investigation.remedies import foresee
+from mlflow_l3d.studies.investigation.remedies import MemberRows, chosen_by_other, drawn_factors, foresee
 from mlflow_l3d.studies.investigation.request import InvestigationRequest
 from mlflow_l3d.tracking import names
-from mlflow_l3d.tracking.earlier.predictions import has_reference, test_rows, warn_of_missing
+from mlflow_l3d.tracking.earlier.predictions import Form, has_reference, run_predictions, test_rows, warn_of_missing
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -261,8 +261,8 @@ class Plan(OnOneScreen):
             names.NOTE: page[:5000],
         }
         frames = (self.counts, self.factors, self.designs, self.projection)
-        given = {**request.given, **typed, "assurance": f"{self.assurance:g}"}
-        with auxiliary_run(client, run_id, role="plan", title=report.title, parameters=given) as run:
+        parameters = {**request.given, **typed, "assurance": f"{self.assurance:g}"}
+        with auxiliary_run(client, run_id, role="plan", title=report.title, parameters=parameters) as run:
             tables = write_tables(run.folder, dict(zip(PLAN_TABLES, frames, strict=True)))
             write_json(run.folder / "plan.json", self.document())
             (run.folder / "plan.md").write_text(page, encoding="utf-8")

@@ -33,7 +33,7 @@ from mlflow_l3d.studies.cure.gather import Gathered
 from mlflow_l3d.studies.cure.numbers.verified import CureAnswer
 from mlflow_l3d.studies.cure.request import _trainings
 from mlflow_l3d.studies.cure.results import Cure
-from mlflow_l3d.studies.investigation.members import chosen_by_other
+from mlflow_l3d.studies.investigation.remedies import chosen_by_other
 from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
