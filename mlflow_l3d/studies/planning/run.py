@@ -11,6 +11,7 @@ from typing import Final, Unpack
 import numpy as np
 import pandas as pd
 
+from mlflow_l3d.analysis.planning.runs_needed import FEWEST_RUNS, ScoreVariances, best, projection, score_variances
 from mlflow_l3d.approaches.base import Approach
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.designs import plannable_designs
@@ -23,7 +24,6 @@ from mlflow_l3d.studies.base import entry_point, expected_workers, specified
 from mlflow_l3d.studies.dry_run import SENT, Budget, requests_text
 from mlflow_l3d.studies.investigation.parameters import InvestigateOptions
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
-from mlflow_l3d.studies.planning.numbers import FEWEST_RUNS, ScoreVariances, best, projection, score_variances
 from mlflow_l3d.studies.planning.parameters import PLAN
 from mlflow_l3d.studies.planning.pilot import Pilot, named_pilot, past_pilot, pilot_parameters
 from mlflow_l3d.studies.planning.result import Plan
@@ -217,8 +217,8 @@ def projected(
     Returns
     -------
     tuple
-        Rows of :func:`mlflow_l3d.studies.planning.numbers.projection`, with ``best``, None if there are none; and the
-        result, or why there is none.
+        Rows of :func:`mlflow_l3d.analysis.planning.runs_needed.projection`, with ``best``, None if there are none; and
+        the result, or why there is none.
     """
     if client is None or run_id is None:
         return None, "nothing is known of how scores vary. pilot=run measures it."
