@@ -18,9 +18,8 @@ from mlflow_l3d.report.page import Document
 from mlflow_l3d.report.source import Source, heading
 from mlflow_l3d.studies.files import read_result, save_result, temporary_folder, write_tables
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
-from mlflow_l3d.studies.sweep.numbers.measured import LeftOut, without_each
-from mlflow_l3d.studies.sweep.numbers.point import Choice, SweptPoint, without_votes
-from mlflow_l3d.studies.sweep.numbers.results import OF_CHOICE, Sweep, analyse_sweep
+from mlflow_l3d.studies.sweep.numbers.point import Choice, LeftOut, SweptPoint, without_each
+from mlflow_l3d.studies.sweep.numbers.results import OF_CHOICE, Sweep, analyse_sweep, without_votes
 from mlflow_l3d.studies.sweep.report.page import latex_table, sweep_document
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep
 from mlflow_l3d.tracking import names

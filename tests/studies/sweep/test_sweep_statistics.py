@@ -16,12 +16,21 @@ import mlflow_l3d
 from mlflow_l3d.analysis.importance.estimators import CROSSED, NESTED, TableModel
 from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.importance.results import Check
+from mlflow_l3d.analysis.intervals import Measured, Source
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.sweep.numbers.interactions import interaction, level_test
-from mlflow_l3d.studies.sweep.numbers.measured import Measured, Source, _degrees, golden_stds, importances, without_each
-from mlflow_l3d.studies.sweep.numbers.point import SweptPoint, blocks_of, choices_of, clusters_of
+from mlflow_l3d.studies.sweep.numbers.point import (
+    SweptPoint,
+    _degrees,
+    blocks_of,
+    choices_of,
+    clusters_of,
+    golden_stds,
+    importances,
+    without_each,
+)
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 from mlflow_l3d.studies.sweep.numbers.trends import Slope, mean_slope, scale_of, slope, step_of, trend
 

@@ -9,8 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.intervals import FloatArray
-from mlflow_l3d.studies.sweep.numbers.measured import Measured
+from mlflow_l3d.analysis.intervals import FloatArray, Measured
 from mlflow_l3d.studies.sweep.numbers.point import Choice, Indices, SweptPoint, blocks_of, groups, value_of
 
 _MOST: Final = 1e6

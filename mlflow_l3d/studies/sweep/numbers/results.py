@@ -14,15 +14,19 @@ from mlflow_l3d.analysis.intervals import LEVEL, known, with_interval
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction, interaction
-from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD, LeftOut, golden_stds, importances
 from mlflow_l3d.studies.sweep.numbers.point import (
+    GOLDEN_STD,
     TASK,
     Choice,
+    LeftOut,
     SweptPoint,
-    changes_nothing,
+    blocks_of,
     choices_of,
     clusters_of,
-    following,
+    follows_from,
+    golden_stds,
+    groups,
+    importances,
     is_numeric,
     value_of,
     value_text,
@@ -176,7 +180,7 @@ def analyse_sweep(
         At least one.
     left_out
         (number of the point, factor) -> corrected importance without each row, and without each column
-        (:func:`mlflow_l3d.studies.sweep.numbers.measured.without_each`). Points of one task and root seed have the same
+        (:func:`mlflow_l3d.studies.sweep.numbers.point.without_each`). Points of one task and root seed have the same
         configurations; with this, what they share cancels in differences.
 
     Raises
@@ -214,3 +218,38 @@ def analyse_sweep(
     trends = tuple(test for test in possible if isinstance(test, Trend))
     interactions = tuple(test for test in possible if isinstance(test, Interaction))
     return Sweep(tuple(points), choices, factors, rows, follows, without_effect, trends, interactions)
+
+
+def following(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choice]]) -> dict[str, str]:
+    """Return choice -> another from which it follows, as hyperparameters that are set for some tasks do from the task.
+
+    Of two that follow from each other the later one does. The task follows from nothing, and from what has another
+    value at every point nothing does, the task excepted.
+    """
+    followed: dict[str, str] = {}
+    for at, name in enumerate(choices):
+        for place, other in enumerate(choices):
+            if name in (other, TASK) or (other != TASK and len(choices[other]) >= len(points)):
+                continue
+            if follows_from(points, name, other) and (place < at or not follows_from(points, other, name)):
+                followed.setdefault(name, other)
+    return followed
+
+
+def changes_nothing(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choice]], choice: str) -> bool:
+    """Return whether points that are alike in all other choices have the same scores under all values of this one."""
+    scored = [point for point in points if point.complete]
+    blocks = [block for block in groups(blocks_of(scored, choices, choice)) if len(block) > 1]
+    return bool(blocks) and all(len({_scores(scored[at]) for at in block}) == 1 for block in blocks)
+
+
+def _scores(point: SweptPoint) -> bytes:
+    assert point.analysis is not None
+    records = point.analysis.importances.items()
+    return b"".join(name.encode() + each.table.tobytes() + each.golden.tobytes() for name, each in records)
+
+
+def without_votes(analysis: Analysis) -> Analysis:
+    """Return an analysis without the votes on single examples, which a sweep of many points has no use for."""
+    votes = analysis.examples
+    return replace(analysis, examples=votes and replace(votes, frame=votes.frame.head(0)))

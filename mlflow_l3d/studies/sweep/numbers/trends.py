@@ -9,8 +9,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from mlflow_l3d.analysis.intervals import FloatArray, t_quantile
-from mlflow_l3d.studies.sweep.numbers.measured import Measured, degrees_of
+from mlflow_l3d.analysis.intervals import FloatArray, Measured, degrees_of, t_p_value, t_quantile
 from mlflow_l3d.studies.sweep.numbers.point import Choice, Indices, SweptPoint, blocks_of, groups, value_of
 
 FEWEST_TASKS: Final = 3
@@ -59,9 +58,7 @@ class Slope:
 
     def p_value(self) -> float:
         """Return the two-sided p-value of no slope; nan if there is no interval."""
-        from scipy.special import stdtr
-
-        return 2 * float(stdtr(self.degrees, -abs(self.value) / self.error)) if self.has_error else math.nan
+        return t_p_value(self.value, self.error, self.degrees) if self.has_error else math.nan
 
 
 def slope(x: FloatArray, measured: Measured, blocks: Sequence[Indices], level: float) -> Slope | None:
