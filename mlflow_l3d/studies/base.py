@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -168,6 +169,7 @@ class Study(ABC, Generic[S, K, R]):
     def __init__(self, request: S, *, progress: bool | None = False) -> None:
         self.request = request
         self.progress = shows_progress(progress)
+        self._started = time.monotonic()
 
     @abstractmethod
     def open(self, project_run: str | None) -> RunRecorder[K]:

@@ -92,7 +92,6 @@ class CellStudy(CellOwner, Study[C, CellRecord, R]):
         self.computed = 0
         self.failures: list[tuple[str, str]] = []
         self.tested: set[str] = set()
-        self._started = time.monotonic()
 
     @classmethod
     def conduct(cls, parameters: Mapping[str, object], **more: Any) -> R:

@@ -138,9 +138,8 @@ def _looks(client: Client, parent: Run, metric: Metric, design: str) -> pd.DataF
     """Return the interim analyses of our investigation; None without a rule, or for another metric or design."""
     rule, tags = own_parameter(parent, "stop") or "none", parent.data.tags
     is_same = (own_parameter(parent, "metric"), tags.get(names.DESIGN)) == (typed_name(metric), design)
-    if names.INVESTIGATION_KEY not in tags or rule == "none" or not is_same:
-        return None
-    if (document := fetch_document(client, parent.info.run_id, names.INTERIM_ANALYSES)) is None:
+    has_rule = names.INVESTIGATION_KEY in tags and rule != "none" and is_same
+    if not has_rule or (document := fetch_document(client, parent.info.run_id, names.INTERIM_ANALYSES)) is None:
         return None
     looks = pd.DataFrame(document["data"], columns=document["columns"])
     return looks.astype(dict.fromkeys(["importance", "alpha", "low", "high", "change"], "float64"))

@@ -147,7 +147,6 @@ class SearchStudy(Study[SearchRequest, TrialRecord, HyperparameterSearch]):
         self.ended = 0
         self.metric = request.metric
         self.best_score = -self.metric.sign * math.inf
-        self._started = time.monotonic()
 
     def open(self, project_run: str | None) -> RunRecorder[TrialRecord]:
         """Open the parent run, and find which trials are known."""

@@ -180,7 +180,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
 
     def carry_out(self) -> Sweep:
         """Train the points together, score each, and write what they say together."""
-        started, request, points = time.monotonic(), self.request, self._points
+        request, points = self.request, self._points
         self._adopt()
         self._test_seeds()
         engine = Engine(points, request.budget, progress=self.progress)
@@ -200,7 +200,7 @@ class SweepStudy(Study[SweepRequest, CellRecord, Sweep]):
             source=_source(request, parent.run_id, runs_page(client, parent.experiment_id)),
             links=links_of(str(client.tracking_uri), experiments),
             computed=sum(point.computed - point.failed for point in points),
-            seconds=time.monotonic() - started,
+            seconds=time.monotonic() - self._started,
             budget=str(request.budget),
             spent=engine.is_spent,
             points_failed=len(failed) + len(request.failed),

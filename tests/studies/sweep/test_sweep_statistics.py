@@ -164,7 +164,7 @@ def test_a_number_of_the_task_is_compared_between_tasks() -> None:
     ]
     choices = choices_of(points)
     assert list(choices) == ["task", "classes", "prompt_format"]
-    found = trend(points, choices, "classes", "data_order", importances(points, [0] * 8, "data_order", {}), 0.95)
+    found = trend(points, choices, "classes", "data_order", importances(points, [0] * 8, "data_order", {}))
     assert found is not None
     assert (found.scope, found.tasks, found.scale) == ("between tasks", 4, "log2")
     assert blocks_of(points, choices, "classes") == [("A",), ("B",)] * 4
@@ -206,7 +206,7 @@ def test_a_slope_is_told_for_a_step_that_the_values_span() -> None:
     found = []
     for unit in (1e-3, 100.0):
         points = [drawn_point({"rate": unit * at}, SHARES, seed=at) for at in (1, 2, 3)]
-        one = trend(points, choices_of(points), "rate", "golden_std", golden_stds(points, [0, 1, 2]), 0.95)
+        one = trend(points, choices_of(points), "rate", "golden_std", golden_stds(points, [0, 1, 2]))
         assert one is not None
         assert (one.scale, one.step) == ("linear", unit)
         found.append(one.slope)
@@ -335,9 +335,8 @@ def test_different_metrics_have_no_common_golden_std() -> None:
 
 def test_interaction_names_lowest_and_highest() -> None:
     points = drawn_sweep({"model": ["a", "b", "c"]})
-    found = interaction(
-        points, choices_of(points), "model", "data_order", importances(points, [0] * 3, "data_order", {}), 0.95
-    )
+    measured = importances(points, [0] * 3, "data_order", {})
+    found = interaction(points, choices_of(points), "model", "data_order", measured)
     assert found is not None
     (low, lowest), (high, highest) = found.extremes()
     assert {low, high} <= {"a", "b", "c"}

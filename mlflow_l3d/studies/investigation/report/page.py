@@ -73,13 +73,10 @@ def investigation_document(
         worst, classes=source.classes, texts=source.texts, runs=voters, opens=opens, are_rows=source.are_numbered
     )
     votes = Drawing(shares_bar(bar)) if (bar := more_tables.shares(analysis)) else None
-    reading, checks = {"shown": shown, "level": percent(shown.level)}, len(by_code(analysis.checks))
+    reading, checks = {"shown": shown, "level": percent(shown.level)}, _checks(shown)
+    count = f" ({len(checks)})" if checks else ""
     sections = [
-        Section(
-            f"Checks{f' ({checks})' * bool(checks)}",
-            [_checks(shown) or "No check found anything doubtful."],
-            name="checks",
-        ),
+        Section(f"Checks{count}", [checks or "No check found anything doubtful."], name="checks"),
         Section("Factors in numbers", [numbers_table(shown)], name="factors"),
         *factor_sections(shown, paths(), source),
         Section("Fragile examples", [votes, more_tables.agreement_table(shown), examples], name="examples"),

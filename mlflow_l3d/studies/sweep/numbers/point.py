@@ -20,6 +20,8 @@ from mlflow_l3d.designs import design_named
 
 Choice = str | float
 """A value that a systematic choice has at a point."""
+Choices = Mapping[str, Sequence[Choice]]
+"""Choice -> its values over points that differ in it."""
 TASK = "task"
 FACTOR = "factor"
 
@@ -113,13 +115,13 @@ _SAME_CONFIGURATIONS = ("task", "root_seed", "num_labelled", "design")
 """Points that differ in one of these do not share configurations."""
 
 
-def clusters_of(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choice]]) -> list[object]:
+def clusters_of(points: Sequence[SweptPoint], choices: Choices) -> list[object]:
     """Return for each point what is equal for two points that share configurations."""
     named = [name for name in _SAME_CONFIGURATIONS if name in choices and name != TASK]
     return [(point.task, *(value_of(point, name) for name in named)) for point in points]
 
 
-def blocks_of(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choice]], choice: str) -> list[object]:
+def blocks_of(points: Sequence[SweptPoint], choices: Choices, choice: str) -> list[object]:
     """Return for each point what is equal for two points that are alike in all other choices.
 
     A choice that says nothing beyond this one, or beyond which this one says nothing (the number of classes of a task),

@@ -18,6 +18,7 @@ from mlflow_l3d.studies.sweep.numbers.point import (
     GOLDEN_STD,
     TASK,
     Choice,
+    Choices,
     LeftOut,
     SweptPoint,
     blocks_of,
@@ -209,9 +210,9 @@ def analyse_sweep(
     for choice, values in tested.items():
         for of, each in measured.items():
             if choice not in _NAMES and is_numeric(values):
-                tests.append(trend(points, choices, choice, of, each, LEVEL))
+                tests.append(trend(points, choices, choice, of, each))
             if choice not in follows:
-                tests.append(interaction(points, choices, choice, of, each, LEVEL))
+                tests.append(interaction(points, choices, choice, of, each))
     possible = [test for test in tests if test is not None]
     adjusted = holm([test.p_holm for test in possible]).tolist()
     possible = [replace(test, p_holm=p) for test, p in zip(possible, adjusted, strict=True)]
@@ -220,7 +221,7 @@ def analyse_sweep(
     return Sweep(tuple(points), choices, factors, rows, follows, without_effect, trends, interactions)
 
 
-def following(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choice]]) -> dict[str, str]:
+def following(points: Sequence[SweptPoint], choices: Choices) -> dict[str, str]:
     """Return choice -> another from which it follows, as hyperparameters that are set for some tasks do from the task.
 
     Of two that follow from each other the later one does. The task follows from nothing, and from what has another
@@ -236,7 +237,7 @@ def following(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choic
     return followed
 
 
-def changes_nothing(points: Sequence[SweptPoint], choices: Mapping[str, Sequence[Choice]], choice: str) -> bool:
+def changes_nothing(points: Sequence[SweptPoint], choices: Choices, choice: str) -> bool:
     """Return whether points that are alike in all other choices have the same scores under all values of this one."""
     scored = [point for point in points if point.complete]
     blocks = [block for block in groups(blocks_of(scored, choices, choice)) if len(block) > 1]
