@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, Measured
-from mlflow_l3d.studies.sweep.numbers.point import Choice, Choices, Indices, SweptPoint, blocks_of, groups, value_of
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, Measured
+from mlflow_l3d.studies.sweep.numbers.point import Choice, Choices, SweptPoint, blocks_of, groups, value_of
 
 _MOST: Final = 1e6
 _ROUNDING: Final = 1e-12
@@ -52,7 +52,7 @@ class LevelTest:
 
 
 def level_test(
-    level_of: Sequence[int], measured: Measured, blocks: Sequence[Indices], confidence: float
+    level_of: Sequence[int], measured: Measured, blocks: Sequence[IntArray], confidence: float
 ) -> LevelTest | None:
     """Return the test that a number is the same at all levels.
 
@@ -128,7 +128,7 @@ def _effects(at_level: FloatArray, block: FloatArray) -> FloatArray:
     return centred
 
 
-def _connected(blocks: Sequence[Indices], labels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[Indices]:
+def _connected(blocks: Sequence[IntArray], labels: IntArray) -> list[IntArray]:
     """Return the blocks that levels tie together: those of the largest group."""
     from scipy.sparse.csgraph import connected_components
 
@@ -205,7 +205,7 @@ class Interaction:
 
 
 def interaction(
-    points: Sequence[SweptPoint], choices: Choices, choice: str, of: str, measured: tuple[Indices, Measured]
+    points: Sequence[SweptPoint], choices: Choices, choice: str, of: str, measured: tuple[IntArray, Measured]
 ) -> Interaction | None:
     """Return whether a choice moves a number; None if no two points differ in it and are alike in all others.
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mlflow_l3d.analysis.importance.estimate import Estimate, importances_of_variances
 from mlflow_l3d.analysis.importance.estimators.nested import variance_without_each
 from mlflow_l3d.analysis.importance.results import Importance
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, Measured, Source, combined_error
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, Measured, Source, combined_error
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
 
@@ -110,7 +109,6 @@ def _number(value: Choice) -> Choice:
     return str(value)
 
 
-Indices = npt.NDArray[np.int64]
 _SAME_CONFIGURATIONS = ("task", "root_seed", "num_labelled", "design")
 """Points that differ in one of these do not share configurations."""
 
@@ -132,7 +130,7 @@ def blocks_of(points: Sequence[SweptPoint], choices: Choices, choice: str) -> li
     return [tuple(value_of(point, name) for name in others) for point in points]
 
 
-def groups(labels: Sequence[object]) -> list[Indices]:
+def groups(labels: Sequence[object]) -> list[IntArray]:
     """Return the places of equal labels, in the order in which these first occur."""
     found: dict[object, list[int]] = {}
     for at, label in enumerate(labels):
@@ -179,7 +177,7 @@ def without_each(estimate: Estimate | None) -> LeftOut | None:
 
 def importances(
     points: Sequence[SweptPoint], clusters: Sequence[object], factor: str, left_out: Mapping[tuple[int, str], LeftOut]
-) -> tuple[npt.NDArray[np.int64], Measured]:
+) -> tuple[IntArray, Measured]:
     """Return the corrected importance of a factor at the points that have one with an error.
 
     Parameters
@@ -225,7 +223,7 @@ def importances(
     return _measured(numbers, drawn)
 
 
-def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tuple[npt.NDArray[np.int64], Measured]:
+def golden_stds(points: Sequence[SweptPoint], clusters: Sequence[object]) -> tuple[IntArray, Measured]:
     """Return the log of the golden standard deviation of points, of the runs that did not collapse.
 
     Golden runs of points of one cluster are left out together; see :func:`importances`. All designs but the radial one
@@ -267,7 +265,7 @@ def _counted(analysis: Analysis, factor: str) -> tuple[Importance, bool]:
 
 def _measured(
     numbers: Mapping[int, float], drawn: Mapping[tuple[object, ...], Mapping[int, FloatArray]]
-) -> tuple[npt.NDArray[np.int64], Measured]:
+) -> tuple[IntArray, Measured]:
     """Return places and numbers; `drawn` has for each source what a point is without each unit, or its error alone."""
     places = {at: place for place, at in enumerate(numbers)}
     sources = []

@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 import numpy as np
 
-from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, Measured, degrees_of, t_p_value, t_quantile
-from mlflow_l3d.studies.sweep.numbers.point import Choices, Indices, SweptPoint, blocks_of, groups, value_of
+from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, IntArray, Measured, degrees_of, t_p_value, t_quantile
+from mlflow_l3d.studies.sweep.numbers.point import Choices, SweptPoint, blocks_of, groups, value_of
 
 FEWEST_TASKS: Final = 3
 """Tasks from which on a slope is one of tasks in general."""
@@ -61,7 +61,7 @@ class Slope:
         return t_p_value(self.value, self.error, self.degrees) if self.has_error else math.nan
 
 
-def slope(x: FloatArray, measured: Measured, blocks: Sequence[Indices], level: float) -> Slope | None:
+def slope(x: FloatArray, measured: Measured, blocks: Sequence[IntArray], level: float) -> Slope | None:
     """Return the slope within blocks, each of which has an intercept of its own.
 
     Parameters
@@ -210,7 +210,7 @@ def scaled(values: FloatArray, scale: Scale, step: float) -> FloatArray:
 
 
 def trend(
-    points: Sequence[SweptPoint], choices: Choices, choice: str, of: str, measured: tuple[Indices, Measured]
+    points: Sequence[SweptPoint], choices: Choices, choice: str, of: str, measured: tuple[IntArray, Measured]
 ) -> Trend | None:
     """Return the trend of one number over a numeric choice; None if fewer than two points can be compared with others.
 
