@@ -34,66 +34,16 @@ from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client
 from mlflow_l3d.tracking.earlier.reader import fetch_frame, known_document
 
+LEFT_OUT: Final = {"file": ""}
+"""Metadata of a field that is not written: its default is read. Another name is a Parquet file of the run."""
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+_ROWS_AT_ONCE = 500
 _HEIGHT: Final = re.compile('<svg [^>]*height="([0-9.]+)"')
 _COLOURS: Final = {
     **dict.fromkeys(("", "minor"), ("#0067a3", "#a5cfe9")),
     "dominates": ("#b34700", "#f0b285"),
     "undecided": ("#59626d", "#cfd5dc"),
 }
-
-
-def picture(document: Document) -> str:
-    """Return headline, strip and table of a result as one SVG file that needs nothing else."""
-    parts, bottom = [_text(20, 34, shorten(marked(document.headline), 90), "title")], 60
-    drawn = document.drawing.html if document.drawing else Markup()
-    if height := _HEIGHT.match(drawn):  # one that is more than an SVG is for pages alone
-        parts.append(Markup('<svg x="20" y="{}" width="{}">{}</svg>').format(bottom, WIDTH - 40, drawn))
-        bottom += round(float(height[1])) + 20
-    if (table := document.table) is not None:
-        places = _places(table)
-        heads = zip(table.head, places, strict=True)
-        parts += [_text(left, bottom + 14, marked(head).replace("\n", " "), "") for head, (left, _) in heads]
-        bottom += 24
-        for row, kind in [*zip(table.rows, table.kinds or [""] * len(table.rows), strict=True)][:20]:
-            parts += _row(row, kind, places, bottom)
-            bottom += 34
-    return f"{as_file(sheet(bottom + 12, document.title, *parts))}\n"
-
-
-def _places(table: Table) -> list[tuple[int, int]]:
-    """Return left end and width of each column, by the lengths of texts; a bar is as wide as many letters."""
-    columns = [*zip(map(marked, table.head), *table.rows, strict=True)]
-    bars = [any(map(_is_bar, column[1:])) for column in columns]
-    lengths = [
-        45 // sum(bars) if is_bar else max(map(len, column)) for column, is_bar in zip(columns, bars, strict=True)
-    ]
-    ends = 20 + (WIDTH - 40) * np.cumsum([0, *lengths]) // max(1, sum(lengths))
-    return [(int(left), int(right - left)) for left, right in pairwise(ends)]
-
-
-def _row(row: Sequence[str], kind: str, places: Sequence[tuple[int, int]], top: int) -> list[Markup]:
-    """Return the cells of a row: bars in the colour of its kind, and of others the text."""
-    line, ground = _COLOURS.get(kind, _COLOURS["undecided"])
-    bar = Markup('<svg x="{}" y="{}" width="{}" fill="{}" stroke="{}" stroke-width="0">{}</svg>')
-    style = Markup("<style>.r{0} .bar{{fill:{1}}}.r{0} .interval{{stroke:{2}}}.r{0} .point{{fill:{2}}}</style>")
-    cells = [
-        bar.format(left, top, width - 20, ground, line, cell.html)
-        if isinstance(cell, Drawn) and _is_bar(cell)
-        else _text(left, top + 18, shorten(cell.replace("\n", " "), max(2, width // 6)), "" if at else "name")
-        for at, (cell, (left, width)) in enumerate(zip(row, places, strict=True))
-    ]
-    return [style.format(top, ground, line), Markup('<g class="r{}">{}</g>').format(top, Markup("").join(cells))]
-
-
-def _is_bar(cell: str) -> bool:
-    return isinstance(cell, Drawn) and cell.html.startswith("<svg")
-
-
-def _text(x: int, y: int, words: str, kind: str) -> Markup:
-    return Markup('<text x="{}" y="{}" class="{}">{}</text>').format(x, y, kind, words)
-
-
-_ROWS_AT_ONCE = 500
 
 
 @contextmanager
@@ -103,18 +53,53 @@ def temporary_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def save_report(folder: Path, name: str, report: Document) -> None:
-    """Write the page of a result under a name, and its first screen as a picture, which MLflow's UI shows."""
-    report.save(folder, name)
-    (folder / names.SUMMARY).write_text(picture(report), encoding="utf-8")
-
-
 def save_result(folder: Path, result: OnOneScreen, page: str = names.REPORT) -> None:
     """Write a result, which is read again by :func:`read_result`, and its report under the name of its page."""
     report = result.report()
     assert report is not None
     write_result(folder, result)
     save_report(folder, page, report)
+
+
+def save_report(folder: Path, name: str, report: Document) -> None:
+    """Write the page of a result under a name, and its first screen as a picture, which MLflow's UI shows."""
+    report.save(folder, name)
+    (folder / names.SUMMARY).write_text(picture(report), encoding="utf-8")
+
+
+def write_result(folder: Path, result: OnOneScreen, name: str = names.RESULT) -> None:
+    """Write a result among the files of its run."""
+    content = {"schema": 1, "result": type(result).__name__, "content": _written_fields(result)}
+    (folder / name).write_text(f"{json.dumps(content, ensure_ascii=False, allow_nan=False)}\n", encoding="utf-8")
+
+
+def read_result(client: Client, run_id: str, *, files: bool = False, name: str = names.RESULT) -> Any:
+    """Return the result that a run holds; None if it holds none, or one that this version does not read.
+
+    Parameters
+    ----------
+    client, run_id
+        The server, and the run.
+    files
+        Whether to read the fields that have a file of their own; they are None otherwise.
+    name
+        Of the file.
+    """
+    document = known_document(client, run_id, name)
+    target = _result_classes().get(str(document.get("result")), "")
+    if not target:
+        return None
+    module, _, kind = target.partition(":")
+    try:
+        return _Reader(client, run_id, files).record(getattr(import_module(module), kind), document["content"])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+@cache
+def _result_classes() -> dict[str, str]:
+    """Return name -> ``module:name`` of the classes that are read."""
+    return {target.partition(":")[2]: target for verb in verbs().values() for target in verb.returns}
 
 
 def json_types(value: Any) -> Any:
@@ -157,46 +142,6 @@ def write_tables(folder: Path, frames: Mapping[str, pd.DataFrame | None]) -> lis
     for name, frame in found.items():
         write_table(folder / name, frame)
     return list(found)
-
-
-LEFT_OUT: Final = {"file": ""}
-"""Metadata of a field that is not written: its default is read. Another name is a Parquet file of the run."""
-_PLAIN: Final = frozenset({str, int, bool, type(None)})
-
-
-def write_result(folder: Path, result: OnOneScreen, name: str = names.RESULT) -> None:
-    """Write a result among the files of its run."""
-    content = {"schema": 1, "result": type(result).__name__, "content": _written_fields(result)}
-    (folder / name).write_text(f"{json.dumps(content, ensure_ascii=False, allow_nan=False)}\n", encoding="utf-8")
-
-
-def read_result(client: Client, run_id: str, *, files: bool = False, name: str = names.RESULT) -> Any:
-    """Return the result that a run holds; None if it holds none, or one that this version does not read.
-
-    Parameters
-    ----------
-    client, run_id
-        The server, and the run.
-    files
-        Whether to read the fields that have a file of their own; they are None otherwise.
-    name
-        Of the file.
-    """
-    document = known_document(client, run_id, name)
-    target = _result_classes().get(str(document.get("result")), "")
-    if not target:
-        return None
-    module, _, kind = target.partition(":")
-    try:
-        return _Reader(client, run_id, files).record(getattr(import_module(module), kind), document["content"])
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
-
-
-@cache
-def _result_classes() -> dict[str, str]:
-    """Return name -> ``module:name`` of the classes that are read."""
-    return {target.partition(":")[2]: target for verb in verbs().values() for target in verb.returns}
 
 
 def _written(value: Any) -> Any:
@@ -276,3 +221,54 @@ class _Reader:
         if isinstance(value, str) and is_dataclass(kind):  # another run holds it
             return read_result(self.client, value, files=self.files)
         return self.record(kind, value) if is_dataclass(kind) else value  # type: ignore[arg-type]
+
+
+def picture(document: Document) -> str:
+    """Return headline, strip and table of a result as one SVG file that needs nothing else."""
+    parts, bottom = [_text(20, 34, shorten(marked(document.headline), 90), "title")], 60
+    drawn = document.drawing.html if document.drawing else Markup()
+    if height := _HEIGHT.match(drawn):  # one that is more than an SVG is for pages alone
+        parts.append(Markup('<svg x="20" y="{}" width="{}">{}</svg>').format(bottom, WIDTH - 40, drawn))
+        bottom += round(float(height[1])) + 20
+    if (table := document.table) is not None:
+        places = _places(table)
+        heads = zip(table.head, places, strict=True)
+        parts += [_text(left, bottom + 14, marked(head).replace("\n", " "), "") for head, (left, _) in heads]
+        bottom += 24
+        for row, kind in [*zip(table.rows, table.kinds or [""] * len(table.rows), strict=True)][:20]:
+            parts += _row(row, kind, places, bottom)
+            bottom += 34
+    return f"{as_file(sheet(bottom + 12, document.title, *parts))}\n"
+
+
+def _places(table: Table) -> list[tuple[int, int]]:
+    """Return left end and width of each column, by the lengths of texts; a bar is as wide as many letters."""
+    columns = [*zip(map(marked, table.head), *table.rows, strict=True)]
+    bars = [any(map(_is_bar, column[1:])) for column in columns]
+    lengths = [
+        45 // sum(bars) if is_bar else max(map(len, column)) for column, is_bar in zip(columns, bars, strict=True)
+    ]
+    ends = 20 + (WIDTH - 40) * np.cumsum([0, *lengths]) // max(1, sum(lengths))
+    return [(int(left), int(right - left)) for left, right in pairwise(ends)]
+
+
+def _row(row: Sequence[str], kind: str, places: Sequence[tuple[int, int]], top: int) -> list[Markup]:
+    """Return the cells of a row: bars in the colour of its kind, and of others the text."""
+    line, ground = _COLOURS.get(kind, _COLOURS["undecided"])
+    bar = Markup('<svg x="{}" y="{}" width="{}" fill="{}" stroke="{}" stroke-width="0">{}</svg>')
+    style = Markup("<style>.r{0} .bar{{fill:{1}}}.r{0} .interval{{stroke:{2}}}.r{0} .point{{fill:{2}}}</style>")
+    cells = [
+        bar.format(left, top, width - 20, ground, line, cell.html)
+        if isinstance(cell, Drawn) and _is_bar(cell)
+        else _text(left, top + 18, shorten(cell.replace("\n", " "), max(2, width // 6)), "" if at else "name")
+        for at, (cell, (left, width)) in enumerate(zip(row, places, strict=True))
+    ]
+    return [style.format(top, ground, line), Markup('<g class="r{}">{}</g>').format(top, Markup("").join(cells))]
+
+
+def _is_bar(cell: str) -> bool:
+    return isinstance(cell, Drawn) and cell.html.startswith("<svg")
+
+
+def _text(x: int, y: int, words: str, kind: str) -> Markup:
+    return Markup('<text x="{}" y="{}" class="{}">{}</text>').format(x, y, kind, words)
