@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -26,10 +26,6 @@ from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.metrics.known import pseudo_values, registered
 from mlflow_l3d.report.numbers import listed
 from mlflow_l3d.report.remedies import factor_words, remedy_over
-
-if TYPE_CHECKING:
-    pass
-
 
 MOST_PREDICTIONS: Final = 50_000_000
 """More are not held at once: an investigation then says nothing of remedies."""
