@@ -12,11 +12,12 @@ import pandas as pd
 
 from mlflow_l3d.analysis.consistency.agreement.choice import REGRESSION
 from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
-from mlflow_l3d.analysis.cure.ensembles import Members, RunPredictions, joined
+from mlflow_l3d.analysis.cure.ensembles import Members
 from mlflow_l3d.analysis.cure.luck import jackknifed
 from mlflow_l3d.analysis.cure.predict import predict, predict_all
 from mlflow_l3d.analysis.cure.rank import NAMED, Foreseen, helping
 from mlflow_l3d.analysis.cure.remedy import ENSEMBLES, SEVERAL, UNKNOWN, Prediction, Range
+from mlflow_l3d.analysis.cure.which_examples import RunPredictions, joined
 from mlflow_l3d.analysis.importance.checks.evidence import Answers
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.analysis.results import Analysis

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from scipy.stats import binom
 
-from mlflow_l3d.analysis.cure.ensembles import RunPredictions
 from mlflow_l3d.analysis.cure.rank import helping, helps, simplest
 from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
+from mlflow_l3d.analysis.cure.which_examples import RunPredictions
 from mlflow_l3d.designs import design_named
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.remedies import labels_note, plain_words, remedy_words
