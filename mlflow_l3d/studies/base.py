@@ -35,7 +35,6 @@ class HasRemarks(Protocol):
     @property
     def remarks(self) -> tuple[str, ...]:
         """What is to be said before it begins."""
-        ...
 
 
 S = TypeVar("S", bound=HasRemarks)

@@ -232,11 +232,9 @@ class HasCells(Protocol):
 
     def __len__(self) -> int:
         """Return how many there are."""
-        ...
 
     def cells(self) -> Iterator[Cell]:
         """Yield them."""
-        ...
 
 
 class CellRequest(StudyRequest):
