@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.cure.run import cure as cure
     from mlflow_l3d.studies.cure.run import plan_cure as plan_cure
     from mlflow_l3d.studies.dry_run import StudyPlan as StudyPlan
-    from mlflow_l3d.studies.evaluation.deletion import Deletion as Deletion
-    from mlflow_l3d.studies.evaluation.deletion import delete as delete
+    from mlflow_l3d.studies.evaluation.finished import Deletion as Deletion
+    from mlflow_l3d.studies.evaluation.finished import delete as delete
+    from mlflow_l3d.studies.evaluation.finished import load as load
     from mlflow_l3d.studies.evaluation.run import evaluate as evaluate
-    from mlflow_l3d.studies.evaluation.run import load as load
     from mlflow_l3d.studies.evaluation.view import Viewed as Viewed
     from mlflow_l3d.studies.evaluation.view import view as view
     from mlflow_l3d.studies.gate.record import Gate as Gate
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from mlflow_l3d.studies.helpers import names as names
     from mlflow_l3d.studies.importing.run import FilesEvaluation as FilesEvaluation
     from mlflow_l3d.studies.investigation.results import Evaluation as Evaluation
-    from mlflow_l3d.studies.investigation.run import Investigation as Investigation
+    from mlflow_l3d.studies.investigation.results import Investigation as Investigation
     from mlflow_l3d.studies.investigation.run import investigate as investigate
     from mlflow_l3d.studies.investigation.run import self_test as self_test
     from mlflow_l3d.studies.judged.results import JudgedComparison as JudgedComparison

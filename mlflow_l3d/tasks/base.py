@@ -95,6 +95,11 @@ class Task:
         """The form of labels and predictions."""
         return form_of(self.kind)
 
+    def texts_by_id(self) -> dict[object, str]:
+        """Return example id -> text, with a slash between the texts of a pair; empty if the data are not here."""
+        texts = map(" / ".join, zip(*self.texts, strict=True))
+        return dict(zip(self.example_ids.tolist(), texts, strict=True)) if len(self) else {}
+
     @property
     def strata(self) -> IntArray:
         """The strata of draws, shape (n,): the labels if they are classes, else zeros."""

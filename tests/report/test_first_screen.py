@@ -24,13 +24,11 @@ from mlflow_l3d.designs.analyse import advise
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Step, changed_predictions, marked
-from mlflow_l3d.studies.investigation.members import MemberRows
-from mlflow_l3d.studies.investigation.remedies import foresee
-from mlflow_l3d.studies.investigation.report import cite
+from mlflow_l3d.studies.investigation.remedies import MemberRows, foresee
+from mlflow_l3d.studies.investigation.report import details
 from mlflow_l3d.studies.investigation.report.details import luck_details
-from mlflow_l3d.studies.investigation.report.factor_tables import OVERLAP, first_table
 from mlflow_l3d.studies.investigation.report.more_tables import shares
-from mlflow_l3d.studies.investigation.report.page import help_table, investigation_document
+from mlflow_l3d.studies.investigation.report.page import OVERLAP, first_table, help_table, investigation_document
 from mlflow_l3d.studies.investigation.report.runs import Runs
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.report.words import answers, headline, steps
@@ -323,8 +321,8 @@ def test_the_luck_of_the_test_examples_comes_before_more_runs(judged):
     for common, is_told in ((1.5, False), (200, True)):
         compared = replace(two.analysis, consistencies={"golden": replace(run, common_examples=common)})
         assert ("Two runs agree" in said(compared, 2)) is is_told
-        assert ("Two runs agree" in cite.sentence(Shown(compared), SOURCE)) is is_told
-        assert cite.sentence(Shown(compared), SOURCE).startswith("Each run had only 2 test examples, so ")
+        assert ("Two runs agree" in details.sentence(Shown(compared), SOURCE)) is is_told
+        assert details.sentence(Shown(compared), SOURCE).startswith("Each run had only 2 test examples, so ")
     cells = pd.DataFrame({"duration_seconds": [0.5, 1.5]})
     record = found.importances["undecided"]
     rows, columns = record.table.shape

@@ -1,14 +1,19 @@
-"""What other examples would do: more labelled or test examples, and the training examples or shots that are good."""
+"""What other examples would do: which of them runs share, more labelled or test ones, and which training ones help."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
-from mlflow_l3d.analysis.cure.ensembles import Array, Masks
+from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
+from mlflow_l3d.analysis.cure.ensembles import Array, Masks, Members
 from mlflow_l3d.analysis.cure.remedy import UNKNOWN, Prediction, Range, Remedy
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray, jackknife_variance, t_quantile
 
@@ -106,6 +111,8 @@ def more_tests(golden_std: Range, *, luck: float, now: int, size: int) -> Predic
 
 _FEWEST_RUNS: Final = 30
 _FOLDS: Final = 10
+_SHARED: Final = 0.5
+"""Part of the test examples of a run that runs must share."""
 _NOISE: Final = np.logspace(-2, 4, 25)
 """Variance of the noise, in units of what the examples of a run cause: candidates."""
 
@@ -221,3 +228,59 @@ def _held_out(included: Masks, scores: FloatArray) -> Range:
     left = 1 - (errors.sum() - errors) / (spreads.sum() - spreads)
     half = t_quantile(len(scores) - 1) * math.sqrt(jackknife_variance(left))
     return Range(float(value), float(value - half), float(value + half))
+
+
+@dataclass(slots=True)
+class RunPredictions:
+    """What one run predicts; arrays that equal those of the run before are the same objects.
+
+    Attributes
+    ----------
+    column
+        Its column, -1 without one.
+    ids, labels, predictions, test
+        Shape (n,): predicted examples, and whether each is a test example of the run's own, not of a reference set.
+    scores
+        Shape (n, C), or None.
+    validation
+        Its score on validation examples; nan if there is none.
+    """
+
+    column: int
+    ids: npt.NDArray[Any]
+    labels: npt.NDArray[Any]
+    predictions: npt.NDArray[Any]
+    test: npt.NDArray[np.bool_]
+    scores: npt.NDArray[np.float32] | None = None
+    validation: float = math.nan
+
+
+def joined(runs: list[RunPredictions], *, columns: bool = False) -> Members | None:
+    """Return runs on the examples that all of them share; None below two runs, or too few examples.
+
+    If runs draw test examples of their own, those that all happen to share are few, and left out: only the reference
+    set counts.
+    """
+    if len(runs) < 2:
+        return None
+    ids = {id(run.ids): run.ids for run in runs}
+    common = reduce(lambda some, each: some[np.isin(some, each)], ids.values()) if len(ids) > 1 else runs[0].ids
+    at = {key: pd.Index(each).get_indexer(common) for key, each in ids.items()}
+    test = np.logical_and.reduce([run.test[at[id(run.ids)]] for run in runs])
+    if test.sum() < _SHARED * min(run.test.sum() for run in runs):
+        at = {key: places[~test] for key, places in at.items()}
+        test = test[~test]
+    if len(test) < FEWEST_EXAMPLES:
+        return None
+    predictions = np.stack([run.predictions[at[id(run.ids)]] for run in runs])
+    scores = [run.scores[at[id(run.ids)]] for run in runs if run.scores is not None]
+    validation = np.array([run.validation for run in runs])
+    return Members(
+        predictions=predictions.astype(np.int64) if predictions.dtype.kind == "i" else predictions,
+        labels=runs[0].labels[at[id(runs[0].ids)]],
+        scores=np.stack(scores) if len(scores) == len(runs) else None,
+        validation=validation if np.isfinite(validation).all() else None,
+        columns=np.array([run.column for run in runs]) if columns else None,
+        test=test,
+        examples=runs[0].ids[at[id(runs[0].ids)]],
+    )

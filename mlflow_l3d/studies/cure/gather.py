@@ -24,10 +24,10 @@ from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.evaluate import check_metric, metric_of, planned_by, recorded_about
-from mlflow_l3d.studies.investigation.members import Form, MemberRows, chosen_by_other, drawn_factors, run_predictions
-from mlflow_l3d.studies.investigation.remedies import spread_of
+from mlflow_l3d.studies.investigation.remedies import MemberRows, chosen_by_other, drawn_factors, spread_of
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.connection import Client, Run
+from mlflow_l3d.tracking.earlier.predictions import Form, run_predictions
 from mlflow_l3d.tracking.earlier.reader import ended, read_investigation, read_predictions
 
 if TYPE_CHECKING:

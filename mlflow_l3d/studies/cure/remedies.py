@@ -25,8 +25,7 @@ from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.cure.gather import Gathered, read_members
 from mlflow_l3d.studies.cure.numbers import Verified, verify
 from mlflow_l3d.studies.gate.golden import GoldenRequest
-from mlflow_l3d.studies.investigation.members import MemberRows
-from mlflow_l3d.studies.investigation.remedies import predicted
+from mlflow_l3d.studies.investigation.remedies import MemberRows, predicted
 from mlflow_l3d.studies.request import context_of
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tracking import names

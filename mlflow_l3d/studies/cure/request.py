@@ -21,10 +21,10 @@ from mlflow_l3d.parameters.shared import PLACE
 from mlflow_l3d.report.numbers import unit_of
 from mlflow_l3d.report.remedies import remedy_words
 from mlflow_l3d.studies.base import expected_workers
-from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.cure.gather import Gathered, gather
 from mlflow_l3d.studies.cure.parameters import CURE
 from mlflow_l3d.studies.cure.remedies import cured_key, data_remedies, labels_remedy, predict_changed
+from mlflow_l3d.studies.dry_run import Budget
 from mlflow_l3d.studies.gate.golden import GoldenRequest
 from mlflow_l3d.studies.gate.sides import Side, recorded_side
 from mlflow_l3d.studies.investigation.remedies import predicted

@@ -26,9 +26,8 @@ from mlflow_l3d.studies.cure.remedies import FEWEST, cured_request, fetch_member
 from mlflow_l3d.studies.cure.report import cure_document
 from mlflow_l3d.studies.cure.request import CureRequest, specify_cure
 from mlflow_l3d.studies.dry_run import StudyPlan, record_plan, study_plan
-from mlflow_l3d.studies.files import save_report, temporary_folder
+from mlflow_l3d.studies.files import save_result
 from mlflow_l3d.studies.gate.golden import GoldenRequest, GoldenRuns
-from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once, shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
@@ -148,18 +147,16 @@ def cure(parent_run_id: Any = "latest", *, progress: bool | None = None, **optio
             # A reason is why no command can train: the request of an object of this process can.
             source = replace(gathered.source, is_typed=not request.side.reason)
             result = Cure(run_id=run.run_id, parent_run_id=parent, answer=answer, source=source, settings=texts)
-            with temporary_folder() as folder:
-                write_result(folder, result)
-                save_report(folder, names.REPORT, result.report())
-                if answer.best is not None and answer.best.prediction.remedy.kind != "more_data":
-                    (folder / names.CURE).write_text(text_of(answer.best.prediction.remedy), encoding="utf-8")
-                tags = {
-                    names.OF_INVESTIGATION: parent,
-                    names.INVESTIGATIONS: ",".join([parent, *(each.run_id for each in verified)]),
-                    names.STATE: "complete",
-                    names.NOTE: result.report().description(*answer.reasons),
-                }
-                run.finish(folder, metrics=answer.metrics(), tags=tags)
+            save_result(run.folder, result)
+            if answer.best is not None and answer.best.prediction.remedy.kind != "more_data":
+                (run.folder / names.CURE).write_text(text_of(answer.best.prediction.remedy), encoding="utf-8")
+            tags = {
+                names.OF_INVESTIGATION: parent,
+                names.INVESTIGATIONS: ",".join([parent, *(each.run_id for each in verified)]),
+                names.STATE: "complete",
+                names.NOTE: result.report().description(*answer.reasons),
+            }
+            run.finish(metrics=answer.metrics(), tags=tags)
         return result
 
 

@@ -126,12 +126,12 @@ EVALUATE_VERB = Verb(
 DELETE_VERB = Verb(
     "delete",
     DELETE,
-    "mlflow_l3d.studies.evaluation.deletion:delete",
+    "mlflow_l3d.studies.evaluation.finished:delete",
     "delete a parent run with its children",
     is_study=False,
     in_project=False,
     asks=True,
     examples=("delete --parent-run-id RUN_ID",),
     order=130,
-    returns=("mlflow_l3d.studies.evaluation.deletion:Deletion",),
+    returns=("mlflow_l3d.studies.evaluation.finished:Deletion",),
 )

@@ -18,9 +18,9 @@ from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.values import public_parameter
 from mlflow_l3d.report.numbers import counted
-from mlflow_l3d.studies.about import heading
+from mlflow_l3d.report.source import heading
 from mlflow_l3d.studies.base import say
-from mlflow_l3d.studies.files import save_report, temporary_folder
+from mlflow_l3d.studies.files import save_result, temporary_folder, write_result
 from mlflow_l3d.studies.gate.golden import GoldenRuns
 from mlflow_l3d.studies.gate.numbers import GateAnswer, Outstanding, look_at, measure, view
 from mlflow_l3d.studies.gate.parameters import GATE
@@ -29,7 +29,6 @@ from mlflow_l3d.studies.gate.report import GateSource, advice_on, gate_markdown,
 from mlflow_l3d.studies.gate.request import GateRequest, check_examples
 from mlflow_l3d.studies.gate.sides import Side
 from mlflow_l3d.studies.request import is_typed
-from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.studies.shown import shows_progress
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import AuxiliaryRun, auxiliary_run
@@ -221,19 +220,17 @@ class Conduct:
 
     def _write(self, run: AuxiliaryRun, computed: int) -> Gate:
         parents, gate = self._parents(), self._result(run.run_id, computed)
-        with temporary_folder() as folder:
-            write_result(folder, gate)
-            save_report(folder, names.REPORT, gate.report())
-            summary = gate_markdown(self.answer, run_id=run.run_id)
-            (folder / "gate.md").write_text(summary, encoding="utf-8")
-            links = [f"* {name}: [{run_id}]({run_page(at, run_id)})" for name, (run_id, at) in parents.items()]
-            tags = {
-                names.DECISION: self.answer.decision,
-                names.INVESTIGATIONS: ",".join(run_id for run_id, _ in parents.values()),
-                names.STATE: "complete",
-                names.NOTE: "\n".join([summary[:5000], "", *links]),
-            }
-            run.finish(folder, metrics={}, tags=tags)
+        save_result(run.folder, gate)
+        summary = gate_markdown(self.answer, run_id=run.run_id)
+        (run.folder / "gate.md").write_text(summary, encoding="utf-8")
+        links = [f"* {name}: [{run_id}]({run_page(at, run_id)})" for name, (run_id, at) in parents.items()]
+        tags = {
+            names.DECISION: self.answer.decision,
+            names.INVESTIGATIONS: ",".join(run_id for run_id, _ in parents.values()),
+            names.STATE: "complete",
+            names.NOTE: "\n".join([summary[:5000], "", *links]),
+        }
+        run.finish(metrics={}, tags=tags)
         append_summary(summary)
         return gate
 

@@ -18,8 +18,8 @@ from mlflow_l3d.parameters.sources import PUBLISHED, as_published
 from mlflow_l3d.studies.base import executor_of
 from mlflow_l3d.studies.cells import CellStudy
 from mlflow_l3d.studies.files import temporary_folder, write_json
-from mlflow_l3d.studies.investigation.artifacts import cells_frame
 from mlflow_l3d.studies.investigation.parameters import MAIN
+from mlflow_l3d.studies.investigation.results import cells_frame
 from mlflow_l3d.studies.investigation.run_plan import CHEAPER
 from mlflow_l3d.studies.loop import CellLoop, State
 from mlflow_l3d.studies.request import CellRequest, context_of

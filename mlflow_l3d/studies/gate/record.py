@@ -16,10 +16,10 @@ from mlflow_l3d.errors import L3DError, logger
 from mlflow_l3d.metrics.known import assumed_direction
 from mlflow_l3d.report.numbers import counted, share_text, unit_of
 from mlflow_l3d.report.page import Document
+from mlflow_l3d.studies.files import LEFT_OUT, read_result
 from mlflow_l3d.studies.gate.numbers import GateAnswer
 from mlflow_l3d.studies.gate.report import GateSource, gate_document
 from mlflow_l3d.studies.gate.request import GateRequest
-from mlflow_l3d.studies.result_file import LEFT_OUT, read_result
 from mlflow_l3d.studies.shown import OnOneScreen, built_once
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import condition, search

@@ -20,8 +20,7 @@ from mlflow_l3d.parameters.search_document import Searches, overlap_remarks, spl
 from mlflow_l3d.parameters.setup import headline_metric, read_parameters, set_up
 from mlflow_l3d.parameters.sources import PUBLISHED, as_published
 from mlflow_l3d.parameters.values import check_names, names_of
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import versions
+from mlflow_l3d.report.source import Source, versions
 from mlflow_l3d.studies.investigation import run_plan
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.request import CellRequest, context_of

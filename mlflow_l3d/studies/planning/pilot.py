@@ -138,9 +138,8 @@ def named_pilot(request: InvestigationRequest, client: Client, run_id: str, give
     try:
         recorded = read_investigation(run_id, client)
     except ParameterError as error:
-        raise ParameterError(
-            "pilot", given, error.allowed, "Use auto, none, run, or the id of a parent run."
-        ) from error
+        fix = "Use auto, none, run, or the id of a parent run."
+        raise ParameterError("pilot", given, error.allowed, fix) from error
     durations = [float(value) for value in recorded.cells.get("duration_seconds", pd.Series(dtype=float)).dropna()]
     factors = _variances(request, recorded)
     differ = "" if _same(request, recorded) else "; its settings differ"

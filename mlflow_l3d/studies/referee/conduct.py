@@ -12,17 +12,15 @@ import numpy as np
 from mlflow_l3d.analysis.planning.spending import FEWEST
 from mlflow_l3d.cells.cell import content_key
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import heading
+from mlflow_l3d.report.source import Source, heading
 from mlflow_l3d.studies.base import entry_point
-from mlflow_l3d.studies.files import save_report, temporary_folder
+from mlflow_l3d.studies.files import save_result, temporary_folder
 from mlflow_l3d.studies.referee.existing import RunSource, existing_runs
 from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.numbers.judge import Assessment, Judgement, Rules, runs_left
 from mlflow_l3d.studies.referee.numbers.session import Course, Session, SystemRecord
 from mlflow_l3d.studies.referee.record import ROLE, RefereeSession, SessionRecorder
 from mlflow_l3d.studies.referee.source import Candidate, check_baseline, check_scores
-from mlflow_l3d.studies.result_file import write_result
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.auxiliary import auxiliary_run
 from mlflow_l3d.tracking.connection import connect
@@ -196,8 +194,7 @@ class Conduct:
             numbers |= {"gain": last.confirmed, "gain_ci_low": last.low, "gain_ci_high": last.high}
         log_metrics(client, session.run_id, {course.judged: numbers})
         with temporary_folder() as folder:
-            write_result(folder, session)
-            save_report(folder, names.REPORT, report)
+            save_result(folder, session)
             log_results(client, session.run_id, folder, {names.NOTE: report.description()}, ())
 
     def _decide(self, record: SystemRecord, candidate: Candidate, most_runs: int | None) -> None:

@@ -13,7 +13,7 @@ from mlflow_l3d.errors import ParameterError, unknown_name
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.parameters.sources import RUN_ID
 from mlflow_l3d.report.numbers import counted, shorten
-from mlflow_l3d.studies.evaluation.source import Kind, find_results
+from mlflow_l3d.studies.evaluation.run import Kind, find_results
 from mlflow_l3d.studies.gate.request import check_comparable
 from mlflow_l3d.studies.gate.sides import Side
 from mlflow_l3d.studies.groups.numbers import groups_study

@@ -13,11 +13,17 @@ import pandas as pd
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.report.source import Source
-from mlflow_l3d.studies.about import About, heading
-from mlflow_l3d.studies.files import save_report, temporary_folder, write_json, write_tables
+from mlflow_l3d.report.source import About, Source, heading
+from mlflow_l3d.studies.files import (
+    read_result,
+    save_report,
+    save_result,
+    temporary_folder,
+    write_json,
+    write_result,
+    write_tables,
+)
 from mlflow_l3d.studies.investigation.evaluate import recorded_about, rewritten
-from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.seeds.numbers.over_tasks import ModelOverTasks, over_tasks
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy, seeds_study
 from mlflow_l3d.studies.seeds.parameters import SEEDS
@@ -121,19 +127,18 @@ def evaluate_seeds(
     if not log:
         return result
     listed, title = ",".join(run_ids), result.title
-    opened = auxiliary_run(client, project_run, role="seeds_over_tasks", title=title, parameters={"source": listed})
-    with temporary_folder() as folder, opened as run:
+    typed = {"source": listed}
+    with auxiliary_run(client, project_run, role="seeds_over_tasks", title=title, parameters=typed) as run:
         source = Source(run_id=run.run_id, date=heading(run.run_id)["date"][:10])
         result = replace(result, run_id=run.run_id, source=source)
         rows = pd.concat([model.rows for model in models], ignore_index=True)
-        rows.to_csv(folder / "tasks.csv", index=False)
+        rows.to_csv(run.folder / "tasks.csv", index=False)
         for number, model in enumerate(models):
-            model.matrix.to_csv(folder / f"seed_by_task{f'-{number}' if models[1:] else ''}.csv")
-        tables = write_tables(folder, {"tasks.json": rows})
-        save_report(folder, names.REPORT, result.report())
-        write_result(folder, result)
+            model.matrix.to_csv(run.folder / f"seed_by_task{f'-{number}' if models[1:] else ''}.csv")
+        tables = write_tables(run.folder, {"tasks.json": rows})
+        save_result(run.folder, result)
         metrics = {f"{k}/{one.model}" if models[1:] else k: v for one in models for k, v in one.metrics().items()}
-        run.finish(folder, metrics=metrics, tags={names.INVESTIGATIONS: listed}, tables=tables)
+        run.finish(metrics=metrics, tags={names.INVESTIGATIONS: listed}, tables=tables)
     return result
 
 

@@ -16,7 +16,7 @@ from mlflow_l3d.parameters.shared import OWN_PARAMETERS
 from mlflow_l3d.parameters.sources import PUBLISHED
 from mlflow_l3d.parameters.values import as_text, public_parameter
 from mlflow_l3d.studies.base import specified
-from mlflow_l3d.studies.budget import Budget
+from mlflow_l3d.studies.dry_run import Budget
 from mlflow_l3d.studies.investigation.parameters import MAIN
 from mlflow_l3d.studies.investigation.request import InvestigationRequest, specify
 from mlflow_l3d.studies.sweep.asked import Point, changed, command_of, labels_of, merged, points_of, typed_text

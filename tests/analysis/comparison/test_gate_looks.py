@@ -14,6 +14,7 @@ from mlflow_l3d.analysis.comparison.power import Forecast, Outlook, measured_pai
 from mlflow_l3d.analysis.intervals import unseen_share
 from mlflow_l3d.analysis.planning.spending import Measured, SequentialPlan
 from mlflow_l3d.metrics.known import named
+from mlflow_l3d.studies.files import _Reader, _written
 from mlflow_l3d.studies.gate.numbers import (
     GateAnswer,
     Look,
@@ -21,7 +22,6 @@ from mlflow_l3d.studies.gate.numbers import (
     measure,
     view,
 )
-from mlflow_l3d.studies.result_file import _Reader, _written
 
 PLAN = SequentialPlan((10, 20), 0.5)
 

@@ -31,8 +31,8 @@ from mlflow_l3d.studies.cure import remedies, request
 from mlflow_l3d.studies.cure.gather import Gathered
 from mlflow_l3d.studies.cure.numbers import CureAnswer
 from mlflow_l3d.studies.cure.run import Cure
-from mlflow_l3d.studies.investigation.members import chosen_by_other
-from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.investigation.remedies import chosen_by_other
+from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
 from mlflow_l3d.tasks.sources.packaged import generate

@@ -17,7 +17,7 @@ from mlflow_l3d.analysis.cure.remedy import Prediction, Range, Remedy
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.studies.cure.request import CureRequest
-from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split
 from mlflow_l3d.tasks.sources.packaged import generate

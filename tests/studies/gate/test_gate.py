@@ -23,9 +23,9 @@ from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.values import with_whole_paths
 from mlflow_l3d.studies.base import executor_of
-from mlflow_l3d.studies.evaluation.deletion import delete
+from mlflow_l3d.studies.evaluation.finished import delete
+from mlflow_l3d.studies.gate.conduct import Gate
 from mlflow_l3d.studies.gate.golden import GoldenRuns, specify_golden
-from mlflow_l3d.studies.gate.record import Gate
 from mlflow_l3d.studies.gate.run import gate, plan_gate
 from mlflow_l3d.tracking.opening import open_recorder
 

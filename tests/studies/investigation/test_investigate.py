@@ -21,7 +21,8 @@ from mlflow_l3d.approaches.functions.approach import FunctionApproach
 from mlflow_l3d.approaches.synthetic import Synthetic, fails
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.studies.evaluation.run import evaluate
-from mlflow_l3d.studies.investigation.run import Investigation, investigate
+from mlflow_l3d.studies.investigation.results import Investigation
+from mlflow_l3d.studies.investigation.run import investigate
 from mlflow_l3d.tracking import spool as spool_module
 from mlflow_l3d.tracking.opening import _spool_folder
 from mlflow_l3d.tracking.records import CellRecord

@@ -25,7 +25,7 @@ from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import stream
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.investigation.report.details import early_stops
-from mlflow_l3d.studies.investigation.run import Investigation
+from mlflow_l3d.studies.investigation.results import Investigation
 from mlflow_l3d.testing import Trouble
 
 pytestmark = pytest.mark.slow
@@ -57,7 +57,7 @@ class Sooner(IntervalRule):
 @pytest.fixture
 def sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     assert IntervalRule(0.5).first_analysis == FIRST_ANALYSIS == 20
-    for where in ("studies.investigation.monitor", "designs.analyse"):
+    for where in ("studies.investigation.run", "designs.analyse"):
         monkeypatch.setattr(f"mlflow_l3d.{where}.IntervalRule", Sooner)
 
 

@@ -71,7 +71,7 @@ def test_first_screen_answers_champion_luck_price_and_next_step() -> None:
 
 def test_limits_that_are_not_finite_are_no_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     course, logged = replace(COURSE, path=(replace(COURSE.path[0], low=-math.inf, high=math.inf),)), {}
-    for name in ("write_result", "save_report", "log_results"):
+    for name in ("save_result", "log_results"):
         monkeypatch.setattr(conduct, name, lambda *_: None)
 
     def log_batch(run_id: str, metrics: Any) -> None:

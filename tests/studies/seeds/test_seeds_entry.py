@@ -22,7 +22,7 @@ from mlflow_l3d.approaches.command.approach import Command
 from mlflow_l3d.cells.factors import configuration_seed, stream_seed
 from mlflow_l3d.designs.layout import PAPER_SEEDS
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.studies.evaluation.deletion import delete
+from mlflow_l3d.studies.evaluation.finished import delete
 from mlflow_l3d.studies.evaluation.run import evaluate
 from mlflow_l3d.studies.evaluation.view import view
 from mlflow_l3d.studies.investigation.evaluate import score_parent

@@ -18,11 +18,10 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import Planned, design_named
 from mlflow_l3d.designs.analyse import analyse
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.about import About
-from mlflow_l3d.studies.files import temporary_folder
+from mlflow_l3d.report.source import About
+from mlflow_l3d.studies.files import read_result, temporary_folder, write_result
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
 from mlflow_l3d.studies.investigation.results import Evaluation
-from mlflow_l3d.studies.result_file import read_result, write_result
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep, long_table
 from mlflow_l3d.studies.sweep.results import (

@@ -17,7 +17,7 @@ from mlflow_l3d.report.draw import nice_step
 from mlflow_l3d.report.numbers import MISSING, UNITS, between, counted, plain, points, unit_of
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import RETRY, Answer, Step, changed_predictions, few_runs, may_be_luck
-from mlflow_l3d.studies.investigation.report.cite import bibtex, escaped
+from mlflow_l3d.studies.investigation.report.details import bibtex, escaped
 from mlflow_l3d.studies.seeds.numbers.compared import AnswerChanges
 from mlflow_l3d.studies.seeds.numbers.study import SeedsStudy
 

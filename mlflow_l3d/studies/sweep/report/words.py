@@ -17,8 +17,7 @@ from mlflow_l3d.report.numbers import MISSING, between, counted, listed, percent
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.report.text import Answer, Step, all_of
 from mlflow_l3d.studies.sweep.numbers.interactions import Interaction
-from mlflow_l3d.studies.sweep.numbers.measured import GOLDEN_STD, UNRELIABLE
-from mlflow_l3d.studies.sweep.numbers.point import TASK, value_of, value_text
+from mlflow_l3d.studies.sweep.numbers.point import GOLDEN_STD, TASK, UNRELIABLE, value_of, value_text
 from mlflow_l3d.studies.sweep.numbers.trends import Trend, scaled
 from mlflow_l3d.studies.sweep.report.shown import ShownSweep, short
 
