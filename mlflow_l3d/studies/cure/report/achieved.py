@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from mlflow_l3d.analysis.intervals import Range
 from mlflow_l3d.report.numbers import between, counted, points, unit_of, with_limits
 from mlflow_l3d.report.remedies import beginning, labels_note, plain_words, range_text, remedy_words
 from mlflow_l3d.report.table import Table
@@ -39,14 +40,12 @@ def verified_table(each: Verified, answer: CureAnswer) -> Table:
     """Return what was predicted of a verified remedy, and what was achieved."""
     unit, prediction = unit_of(answer.metric), each.prediction
     ratio = with_limits(percent_text(each.ratio.value), between(*each.ratio[1:], percent_text), "({})")
+    agree = each.plain_consistency, prediction.consistency.value, each.consistency
     rows = [
         ("std", range_text(each.plain, unit), range_text(prediction.std, unit), range_text(each.cured, unit)),
         ("std (%)", "100", percent_text(prediction.std.value / answer.std), ratio),
         ("change of mean", "", *(range_text(one.mean_change, unit, sign=True) for one in (prediction, each))),
-        (
-            "agree (%)",
-            *(points(one, 1) for one in (each.plain_consistency, prediction.consistency.value, each.consistency)),
-        ),
+        ("agree (%)", *(points(one, 1) for one in agree)),
     ]
     kept = _SHOWN[answer.mean_kept(each)]
     verdicts = f"less spread {_SHOWN[each.less_spread]}, mean not {worse(answer)} {kept}"
@@ -60,18 +59,18 @@ def _pairs(each: Verified) -> str:
 
 def trained_table(answer: CureAnswer) -> Table:
     """Return what was predicted of each trained remedy next to what was achieved."""
-    unit = unit_of(answer.metric)
-    first = answer.verified[0]
+    unit, first = unit_of(answer.metric), answer.verified[0]
     scale = first.plain.value / answer.std
+    scaled = [Range(*(scale * end for end in each.prediction.std)) for each in answer.verified]
     rows = [
         {
             "remedy": plain_words(each.prediction.remedy, 1),
-            "std (predicted)": f"{unit.text(each.cured.value)} ({unit.text(scale * each.prediction.std.value)})",
+            "std (predicted)": f"{unit.text(each.cured.value)} ({range_text(std, unit).splitlines()[0]})",
             "mean (predicted)": f"{unit.change(each.mean_change.value)} "
-            f"({unit.change(each.prediction.mean_change.value)})",
+            f"({range_text(each.prediction.mean_change, unit, sign=True).splitlines()[0]})",
             "golden runs": _pairs(each),
         }
-        for each in answer.verified
+        for each, std in zip(answer.verified, scaled, strict=True)
     ]
     runs = f"in these {first.runs} golden runs, which predictions are scaled to"
     note = f"Without a remedy {unit.typical(first.plain.value)} {runs}. A pair: golden runs without and with it."

@@ -21,6 +21,7 @@ from mlflow_l3d.report.remedies import (
     factor_words,
     less_text,
     plain_words,
+    range_text,
     remedy_bars,
     remedy_table,
     remedy_words,
@@ -38,8 +39,8 @@ _READING: Final = (
     "Remedy: its name for --remedy. Remaining std: standard deviation of the score over golden runs with the remedy. "
     "Change of mean: with the remedy less without. Fragile: test examples that one of two results has right and the "
     "other wrong. Trainings: behind one result. Basis: exact, from all choices of stored runs; sampled, from some of "
-    "them; extrapolated, from fewer members or other sizes; unknown, until it is verified. Remedies for which you may "
-    "lack labels are verified last."
+    "them; extrapolated, from fewer members, or a range from other sizes; unknown, until it is verified. Remedies for "
+    "which you may lack labels are verified last."
 )
 
 
@@ -83,8 +84,12 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
 def foreseen_table(answer: CureAnswer) -> Table | None:
     """Return the first remedies, and below them why trained ones have no ensembles on top, or no numbers."""
     first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ROWS]
-    trained = (each for each in answer.predictions if each.remedy.kind in MEASURED and each.reason)
-    lacking = [f"{beginning(each.remedy)}: {each.reason}." for each in trained]
+    text = partial(range_text, unit=unit_of(answer.metric), digits=1)
+    trained = [each for each in answer.predictions if each.remedy.kind in MEASURED]
+    lacking = [f"{beginning(each.remedy)}: {each.reason}." for each in trained if each.reason]
+    ranges = (each for each in trained if math.isnan(each.std.value) and math.isfinite(each.std.high))
+    spans = ((each.remedy, text(each.std), text(each.mean_change, sign=True)) for each in ranges)
+    lacking += [f"{beginning(remedy)}: ± {std}, mean {mean}." for remedy, std, mean in spans]
     return remedy_bars(first, answer.metric, lacking) if first else None
 
 
