@@ -89,10 +89,10 @@ def beginning(remedy: Remedy, most: int = _MOST_NAMES) -> str:
 
 
 def range_text(each: Range, unit: Unit, *, sign: bool = False, digits: int = 2) -> str:
-    """Return a number of scores with its interval below it, or that it has none; ``n/a`` if it is not known."""
+    """Return a number of scores with its interval below it, or that it has none; the ends alone, or ``n/a``."""
     write = partial(unit.change if sign else unit.text, digits=digits)
     if not math.isfinite(each.value):
-        return MISSING
+        return between(each.low, each.high, write)
     if each.low == each.high:
         return write(each.value)
     ends = between(each.low, each.high, write)

@@ -48,11 +48,10 @@ def more_labels(points: Sequence[Point], *, now: int, size: int, unknown: str) -
     Notes
     -----
     The line through the size of the investigation and the other one nearest to `size`: the logarithm of the spread, and
-    the mean, over the logarithm of the size. Two sizes show no bend, and further ones mislead where it begins. So the
-    interval of the mean reaches from no change (scores level off) to twice the change (scores rise in proportion to the
-    size), or to the change times the growth of the variance: runs that begin to learn move the mean and the variance by
-    one factor. That of the spread reaches to one that falls by the root of the size. A spread that grew is predicted to
-    stay: it grows no longer once most runs learn.
+    the mean, over the logarithm of the size. Two sizes show no bend, and further ones mislead where it begins, so a
+    line gives a range and no point (nan). The mean may stay (scores level off), or change twice as much (in proportion
+    to the size), or times the growth of the variance: runs that begin to learn move the mean and the variance by one
+    factor. Once most of them learn, the spread may fall in proportion to the size.
     """
     here = next((point for point in points if point.size == now), None)
     known = [point for point in points if point.std.low > 0 and math.isfinite(point.std.high)]
@@ -68,15 +67,16 @@ def more_labels(points: Sequence[Point], *, now: int, size: int, unknown: str) -
     half = math.exp(math.hypot((1 + step) * wide_here, step * wide_other))
     half_change = abs(step) * math.hypot(*((each.mean.high - each.mean.low) / 2 for each in (here, other)))
     change = step * (here.mean.value - other.mean.value)
-    std = line = law = before * growth
+    std = low = high = before * growth
     ends = change, change
     if other.size != size:
-        std, law = min(before, line), before * math.sqrt(now / size)
+        low, high = min(std, before * now / size), max(std, before * math.sqrt(now / size))
         ends = 0.0, change * max(2.0, growth**2)
+        std = change = math.nan
     return Prediction(
         remedy=remedy,
         basis="extrapolated",
-        std=Range(std, min(line, law) / half, max(line, law) * half),
+        std=Range(std, low / half, high * half),
         mean_change=Range(change, min(ends) - half_change, max(ends) + half_change),
         std_before=before,
     )

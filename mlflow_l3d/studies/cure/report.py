@@ -33,8 +33,8 @@ _READING: Final = (
     "Remedy: its name for --remedy. Remaining std: standard deviation of the score over golden runs with the remedy. "
     "Change of mean: with the remedy less without. Fragile: test examples that one of two results has right and the "
     "other wrong. Trainings: behind one result. Basis: exact, from all choices of stored runs; sampled, from some of "
-    "them; extrapolated, from fewer members or other sizes; unknown, until it is verified. Remedies for which you may "
-    "lack labels are verified last."
+    "them; extrapolated, from fewer members, or a range from other sizes; unknown, until it is verified. Remedies for "
+    "which you may lack labels are verified last."
 )
 
 
@@ -78,8 +78,12 @@ def cure_document(answer: CureAnswer, *, source: Source, run_id: str, settings: 
 def foreseen_table(answer: CureAnswer) -> Table | None:
     """Return the first remedies, and below them why trained ones have no ensembles on top, or no numbers."""
     first = [each for each in answer.shown() if each.remedy.kind != "fix"][:_ROWS]
-    trained = (each for each in answer.predictions if each.remedy.kind in MEASURED and each.reason)
-    lacking = [f"{beginning(each.remedy)}: {each.reason}." for each in trained]
+    text = partial(range_text, unit=unit_of(answer.metric), digits=1)
+    trained = [each for each in answer.predictions if each.remedy.kind in MEASURED]
+    lacking = [f"{beginning(each.remedy)}: {each.reason}." for each in trained if each.reason]
+    ranges = (each for each in trained if math.isnan(each.std.value) and math.isfinite(each.std.high))
+    spans = ((each.remedy, text(each.std), text(each.mean_change, sign=True)) for each in ranges)
+    lacking += [f"{beginning(remedy)}: ± {std}, mean {mean}." for remedy, std, mean in spans]
     return remedy_bars(first, answer.metric, lacking) if first else None
 
 
@@ -239,14 +243,12 @@ def verified_table(each: Verified, answer: CureAnswer) -> Table:
     """Return what was predicted of a verified remedy, and what was achieved."""
     unit, prediction = unit_of(answer.metric), each.prediction
     ratio = with_limits(percent_text(each.ratio.value), between(*each.ratio[1:], percent_text), "({})")
+    agree = each.plain_consistency, prediction.consistency.value, each.consistency
     rows = [
         ("std", range_text(each.plain, unit), range_text(prediction.std, unit), range_text(each.cured, unit)),
         ("std (%)", "100", percent_text(prediction.std.value / answer.std), ratio),
         ("change of mean", "", *(range_text(one.mean_change, unit, sign=True) for one in (prediction, each))),
-        (
-            "agree (%)",
-            *(points(one, 1) for one in (each.plain_consistency, prediction.consistency.value, each.consistency)),
-        ),
+        ("agree (%)", *(points(one, 1) for one in agree)),
     ]
     verdicts = f"less spread {_SHOWN[each.less_spread]}, mean not {_worse(answer)} {_SHOWN[answer.mean_kept(each)]}"
     title = f"{remedy_words(prediction.remedy)}: {verdicts} ({each.pairs})"
@@ -257,15 +259,16 @@ def trained_table(answer: CureAnswer) -> Table:
     """Return what was predicted of each trained remedy next to what was achieved."""
     unit, first = unit_of(answer.metric), answer.verified[0]
     scale = first.plain.value / answer.std
+    scaled = [Range(*(scale * end for end in each.prediction.std)) for each in answer.verified]
     rows = [
         {
             "remedy": plain_words(each.prediction.remedy, 1),
-            "std (predicted)": f"{unit.text(each.cured.value)} ({unit.text(scale * each.prediction.std.value)})",
+            "std (predicted)": f"{unit.text(each.cured.value)} ({range_text(std, unit).splitlines()[0]})",
             "mean (predicted)": f"{unit.change(each.mean_change.value)} "
-            f"({unit.change(each.prediction.mean_change.value)})",
+            f"({range_text(each.prediction.mean_change, unit, sign=True).splitlines()[0]})",
             "golden runs": each.pairs,
         }
-        for each in answer.verified
+        for each, std in zip(answer.verified, scaled, strict=True)
     ]
     runs = f"in these {first.runs} golden runs, which predictions are scaled to"
     note = f"Without a remedy {unit.typical(first.plain.value)} {runs}. A pair: golden runs without and with it."

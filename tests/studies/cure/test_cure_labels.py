@@ -97,9 +97,11 @@ def test_half_as_many_labels_are_trained_if_the_data_have_no_more_and_a_line_goe
         after = row(done, 800, 400)
         assert after.basis == "extrapolated"
         assert after.reason == "a line through golden runs with 200 labels, as the data have no 800"
-        assert after.std.value / after.std_before == pytest.approx(1 / math.sqrt(2), rel=0.2)
+        assert math.isnan(after.std.value)  # a line gives a range
         assert after.std.low / after.std_before < 1 / math.sqrt(2) < after.std.high / after.std_before
-        assert after.reason in " ".join(done.report().to_text().split())
+        low, high = (f"{100 * end:.1f}" for end in after.std[1:])
+        for words in (after.reason, f"800 labelled examples in place of 400: +- {low} to {high}, mean "):
+            assert words in " ".join(done.report().to_text().split())
         assert not any("unknown until verified" in each for each in done.answer.reasons)
         trained.clear()
         again = result.cure(executor="inline")

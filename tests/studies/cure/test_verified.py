@@ -65,6 +65,15 @@ def test_less_spread_and_the_mean_are_two_statements(ratio: Range, change: Range
     assert ("whether the mean is lower is open" in words) is (answer.best is not None and mean == "open")
 
 
+def test_a_range_from_other_sizes_is_written_without_a_point() -> None:
+    made = Prediction(remedy=other_labels(60, 120), basis="extrapolated")
+    made = replace(made, std=Range(math.nan, 0.06, 0.12), mean_change=Range(math.nan, -0.01, 0.2))
+    trained = replace(NOTHING, prediction=made, runs=9, plain=Range(0.05), cured=Range(0.04), mean_change=Range(0.08))
+    answer = CureAnswer(metric=named("accuracy"), std=0.1, mean=0.5, predictions=(made,), verified=(trained,))
+    assert trained_table(answer).rows[0][1:3] == ("4.00 (3.00 to 6.00)", "+8.00 (-1.00 to +20.00)")
+    assert "6.00 to 12.00" in cure_document(answer, source=Source(), run_id="r", settings={}).to_html()
+
+
 def test_an_open_mean_is_named_only_if_no_other_remedy_keeps_it() -> None:
     kept = replace(NOTHING, ratio=Range(0.6, 0.5, 0.9), mean_change=Range(0.0, -0.009, 0.01), failed=2, runs=9)
     open_mean = replace(NOTHING, ratio=Range(0.3, 0.2, 0.9995), mean_change=Range(-0.01, -0.02, 0.0), runs=11)
