@@ -82,8 +82,9 @@ def foreseen_table(answer: CureAnswer) -> Table | None:
     trained = [each for each in answer.predictions if each.remedy.kind in MEASURED]
     lacking = [f"{beginning(each.remedy)}: {each.reason}." for each in trained if each.reason]
     ranges = (each for each in trained if math.isnan(each.std.value) and math.isfinite(each.std.high))
-    spans = ((each.remedy, text(each.std), text(each.mean_change, sign=True)) for each in ranges)
-    lacking += [f"{beginning(remedy)}: ± {std}, mean {mean}." for remedy, std, mean in spans]
+    lacking += [
+        f"{beginning(one.remedy)}: ± {text(one.std)}, mean {text(one.mean_change, sign=True)}." for one in ranges
+    ]
     return remedy_bars(first, answer.metric, lacking) if first else None
 
 
@@ -258,8 +259,7 @@ def verified_table(each: Verified, answer: CureAnswer) -> Table:
 def trained_table(answer: CureAnswer) -> Table:
     """Return what was predicted of each trained remedy next to what was achieved."""
     unit, first = unit_of(answer.metric), answer.verified[0]
-    scale = first.plain.value / answer.std
-    scaled = [Range(*(scale * end for end in each.prediction.std)) for each in answer.verified]
+    scaled = [Range(*(first.plain.value / answer.std * end for end in each.prediction.std)) for each in answer.verified]
     rows = [
         {
             "remedy": plain_words(each.prediction.remedy, 1),
