@@ -235,8 +235,8 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
     if candidate.run_id and candidate.run_id == baseline.run_id:
         raise ParameterError("candidate", candidate.run_id, "is the baseline itself")
     if dict(candidate.identity) == dict(baseline.identity):
-        allowed = f"is what {the_baseline} is: their runs are the same"
-        raise ParameterError("candidate", candidate.run_id or candidate.title, allowed, "Name what is to differ.")
+        allowed = f"has the same runs as {the_baseline}"
+        raise ParameterError("candidate", candidate.run_id or candidate.title, allowed, "Change it.")
     for side in (baseline, candidate):  # a study of seeds has no golden run
         if side.request is None and side.cells.index.max() < 0:
             allowed = f"is a seeds study, of which a gate trains golden runs; none can be trained here: {side.reason}"

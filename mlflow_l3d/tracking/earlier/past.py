@@ -48,13 +48,12 @@ def own_parameter(parent: Run, name: str) -> str | None:
     return None if value is None else re.sub(r"""^(['"])(.*)\1$""", r"\2", str(value))
 
 
-def similar_cells(client: MlflowClient, *, task: str, approach: str, model: str) -> list[Run]:
-    """Return those of the newest 500 finished cells with this task, approach and model, whatever else differs."""
-    quote = '"' if "'" in approach else "'"
-    wanted = f"{condition({names.ROLE: 'cell'}, 'FINISHED')} and params.approach = {quote}{approach}{quote}"
+def similar_cells(client: MlflowClient, same: Mapping[str, str]) -> list[Run]:
+    """Return those of the newest 500 finished cells with these parameters (an approach, ...), whatever else differs."""
+    quote = '"' if "'" in same["approach"] else "'"
+    wanted = f"{condition({names.ROLE: 'cell'}, 'FINISHED')} and params.approach = {quote}{same['approach']}{quote}"
     order = ["attributes.start_time DESC"]
     runs = client.search_runs(experiment_ids(client), wanted, max_results=500, order_by=order)
-    same = {"task": task, "model": model or "none"}
     return [run for run in runs if all(run.data.params.get(name) == value for name, value in same.items())]
 
 
