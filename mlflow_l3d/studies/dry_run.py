@@ -99,9 +99,7 @@ class StudyPlan(OnOneScreen):
 
 
 def _text(value: object) -> str:
-    if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:.12g}"
-    return str(value)
+    return str(value) if not isinstance(value, float) else "" if math.isnan(value) else f"{value:.12g}"
 
 
 def plan_cells(client: Client, title: str, requests: Mapping[str, CellRequest]) -> StudyPlan:

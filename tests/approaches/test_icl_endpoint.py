@@ -303,12 +303,15 @@ def test_faults_are_tried_again(server, tmp_path):
     np.testing.assert_array_equal(found.predictions, known.predictions)
 
 
-def test_a_limit_of_tokens_per_minute_is_waited_for(server, tmp_path):
+def test_a_limit_of_tokens_per_minute_is_waited_for(server, tmp_path, caplog):
     server.retry_after = "0.01"
     server.faults.extend([429] * 20)
     (found,) = asked(client_of(server, tmp_path / "a"), "a")
     assert found["text"].strip() in TOKENS
     assert len(server.requests) == 21
+    assert [line for line in caplog.messages if "asked again" in line] == [
+        f"{server.url} gave no answer 3 times, and is asked again."
+    ]
     server.faults.extend([429] * 60)
     with pytest.raises(EndpointError, match="Lower hyperparameter concurrency, or wait; the same command continues"):
         asked(client_of(server, tmp_path / "b"), "a")
@@ -548,7 +551,7 @@ def test_an_error_that_comes_as_an_answer_is_none(server, tmp_path, fault, monke
 
     monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.client.asyncio.sleep", sleep)
     server.answer = lambda *_, **__: fault
-    with pytest.raises(RefusedError, match=r"no answer of that protocol 3 times \(upstream overloaded\)"):
+    with pytest.raises(RefusedError, match=r"no answer of that protocol 3 times \(upstream overloaded\). Check"):
         asked(client_of(server, tmp_path), "a")
     assert [seconds for seconds in pauses if seconds] == [2, 4]
 

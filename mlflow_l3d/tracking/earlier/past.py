@@ -52,9 +52,8 @@ def similar_cells(client: MlflowClient, same: Mapping[str, str]) -> list[Run]:
     """Return those of the newest 500 finished cells with these parameters (an approach, ...), whatever else differs."""
     quote = '"' if "'" in same["approach"] else "'"
     wanted = f"{condition({names.ROLE: 'cell'}, 'FINISHED')} and params.approach = {quote}{same['approach']}{quote}"
-    order = ["attributes.start_time DESC"]
-    runs = client.search_runs(experiment_ids(client), wanted, max_results=500, order_by=order)
-    return [run for run in runs if all(run.data.params.get(name) == value for name, value in same.items())]
+    runs = client.search_runs(experiment_ids(client), wanted, max_results=500, order_by=["attributes.start_time DESC"])
+    return [run for run in runs if same.items() <= run.data.params.items()]
 
 
 def investigations(client: MlflowClient, context_key: str) -> list[Run]:
