@@ -87,9 +87,8 @@ class Setup:
 
     def title(self, first: str) -> str:
         """Return the name of a run: what is looked at, on which task, with which approach and other model."""
-        approach = self.approach
-        other = self.model if self.model != public_name(approach.default_model) else ""
-        parts = (first, self.task.name, approach.label(self.hyperparameters), other.rpartition("/")[2])
+        other = self.model if self.model != public_name(self.approach.default_model) else ""
+        parts = (first, self.task.name, self.approach.label(self.hyperparameters), other.rpartition("/")[2])
         return " · ".join(filter(None, dict.fromkeys(parts)))
 
     @property

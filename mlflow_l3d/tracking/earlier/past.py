@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from mlflow_l3d.errors import L3DError, ParameterError
 from mlflow_l3d.parameters.search_document import FoundSearch, Subject
@@ -43,8 +43,7 @@ def latest_investigation(
 
 def own_parameter(parent: Run, name: str) -> str | None:
     """Return a parameter of a parent of this package as resolved, or else as typed; None if it has none."""
-    params: Mapping[str, Any] = parent.data.params
-    value = params.get(f"resolved.{name}", params.get(name))
+    value = parent.data.params.get(f"resolved.{name}", parent.data.params.get(name))
     return None if value is None else re.sub(r"""^(['"])(.*)\1$""", r"\2", str(value))
 
 
