@@ -317,6 +317,23 @@ def test_a_limit_of_tokens_per_minute_is_waited_for(server, tmp_path, caplog):
         asked(client_of(server, tmp_path / "b"), "a")
 
 
+def test_a_request_is_not_sent_again_after_the_session_was_closed(server, tmp_path):
+    server.retry_after = "0.3"
+    server.faults.extend([429] * 60)
+
+    async def closed():
+        client = client_of(server, tmp_path)
+        asking = asyncio.ensure_future(client.ask("/chat/completions", chat_request("a", chat=True), dict))
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        await client.close()
+        return await asyncio.gather(asking, return_exceptions=True)
+
+    (error,) = asyncio.run(closed())
+    assert str(error) == "the session was closed."
+    assert len(server.requests) < 9  # as often is a request sent
+
+
 def refusing(server, status, message, code=None):
     """Let a server refuse each request that has the word `refused`."""
     reply, refusal = server.reply, ({"error": {"message": message, "code": code}}, status)

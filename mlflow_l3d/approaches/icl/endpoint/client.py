@@ -85,6 +85,8 @@ class Client:
 
     async def _before(self, request: Any) -> None:
         retries = int(request.headers.get("x-stainless-retry-count", "0"))
+        if retries and self._stopped is not None:
+            raise self._stopped
         if retries > 2 and not self._warned:  # a limit that passes soon interests nobody
             self._warned = True
             _log.warning("%s gave no answer %d times, and is asked again.", self.endpoint.base_url, retries)
