@@ -77,11 +77,17 @@ class Setup:
             for name, value in self.hyperparameters.items()
         }
 
+    @property
+    def similar(self) -> dict[str, str]:
+        """The parameters that cells of about the same cost share: a hyperparameter such as `trainable`, too."""
+        label = self.approach.label(self.hyperparameters)
+        variant = {name: label for name, value in self.hyperparameters.items() if value == label}
+        return {"task": self.task.name, "approach": self.approach.name, "model": self.model or "none", **variant}
+
     def title(self, first: str) -> str:
         """Return the name of a run: what is looked at, on which task, with which approach and other model."""
-        approach = self.approach
-        other = self.model if self.model != public_name(approach.default_model) else ""
-        parts = (first, self.task.name, approach.label(self.hyperparameters), other.rpartition("/")[2])
+        other = self.model if self.model != public_name(self.approach.default_model) else ""
+        parts = (first, self.task.name, self.approach.label(self.hyperparameters), other.rpartition("/")[2])
         return " · ".join(filter(None, dict.fromkeys(parts)))
 
     @property

@@ -100,9 +100,7 @@ class StudyPlan(OnOneScreen):
 
 
 def _text(value: object) -> str:
-    if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:.12g}"
-    return str(value)
+    return str(value) if not isinstance(value, float) else "" if math.isnan(value) else f"{value:.12g}"
 
 
 def plan_cells(client: Client, title: str, requests: Mapping[str, CellRequest]) -> StudyPlan:
@@ -161,13 +159,9 @@ def study_plan(
 
 def seconds_per_run(client: Client, setups: Sequence[Setup], finished: Sequence[Iterable[Run]]) -> list[float]:
     """Return for each setup how long earlier runs took: its own, else those of its task, approach and model."""
-
-    @cache
-    def similar(task: str, approach: str, model: str) -> float:
-        return mean_seconds(similar_cells(client, task=task, approach=approach, model=model))
-
+    similar = cache(lambda *same: mean_seconds(similar_cells(client, dict(same))))
     means = ((mean_seconds(runs), setup) for runs, setup in zip(finished, setups, strict=True))
-    return [similar(of.task.name, of.approach.name, of.model) if math.isnan(mean) else mean for mean, of in means]
+    return [similar(*setup.similar.items()) if math.isnan(mean) else mean for mean, setup in means]
 
 
 def mean_seconds(runs: Iterable[Run]) -> float:

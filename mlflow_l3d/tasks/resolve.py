@@ -181,11 +181,11 @@ def _size_notes(task: Task) -> Iterator[str]:
         wanted = -(-DEFAULT_SIZE // len(taken))
         if requested is None and taken.min() < wanted:
             few = f": {_few(task, taken, wanted)} ({wanted} per class would be needed)" * task.form.has_classes
-            yield f"{taken.sum()} {part} examples {done} instead of the default {DEFAULT_SIZE}{few}"
+            yield f"{taken.sum():,} {part} examples {done} instead of the default {DEFAULT_SIZE:,}{few}"
     rare = np.flatnonzero(hardly_tested(drawn.test)).tolist() if task.form.has_class_names else []
     if 0 < len(rare) < len(drawn.test) - 1:
         fix = leave_out("it" if len(rare) == 1 else "them", task.label_column, [task.class_names[at] for at in rare])
-        yield f"{_few(task, drawn.test, 5)} test example(s), on which macro averages as f1_macro rest: {fix}"
+        yield f"too few test examples for macro averages such as f1_macro: {_few(task, drawn.test, 5)}; {fix}"
     if np.array_equal(drawn.labelled, drawn.train):
         yield "one labelled example a class leaves none for validation"
 

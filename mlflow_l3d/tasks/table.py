@@ -83,12 +83,12 @@ class Table:
             parts = numbers_of_parts(self.column(SPLIT_COLUMN), SPLIT_COLUMN)
         hidden = (parts == 2) & self.column(label_column).map(missing).to_numpy(bool)
         table = replace(self, parts=parts)
-        return table.select(~hidden, "test row(s) without a label") if hidden.any() else table
+        return table.select(~hidden, "without a label in the test part") if hidden.any() else table
 
     def select(self, keep: npt.NDArray[np.bool_], what: str) -> Table:
         """Return the table with the rows to keep, shape (n,), and with a note on how many rows were left out."""
         rows = np.arange(len(keep)) if self.rows is None else self.rows
-        notes = (*self.notes, f"left out {int((~keep).sum())} {what}")
+        notes = (*self.notes, f"left out {(count := int((~keep).sum())):,} row{'s' * (count != 1)} {what}")
         return replace(self, rows=rows[keep], notes=notes, parts=None if self.parts is None else self.parts[keep])
 
     def without_gaps(self, columns: Sequence[str], most: float = 0.05) -> Table:
@@ -111,7 +111,7 @@ class Table:
         )
         empty = gaps.any(axis=1).to_numpy()
         if 0 < empty.sum() <= most * len(empty) and not empty.all():
-            return self.select(~empty, f"row(s) with gaps, counted from 1: {listed}")
+            return self.select(~empty, f"with gaps, counted from 1: {listed}")
         if len(rows_without) > 1:
             allowed = f"rows, counted from 1, have gaps: {listed}"
             raise ParameterError("task", "data", allowed, "Fill or remove these rows.")

@@ -303,15 +303,35 @@ def test_faults_are_tried_again(server, tmp_path):
     np.testing.assert_array_equal(found.predictions, known.predictions)
 
 
-def test_a_limit_of_tokens_per_minute_is_waited_for(server, tmp_path):
+def test_a_limit_of_tokens_per_minute_is_waited_for(server, tmp_path, caplog):
     server.retry_after = "0.01"
     server.faults.extend([429] * 20)
     (found,) = asked(client_of(server, tmp_path / "a"), "a")
     assert found["text"].strip() in TOKENS
     assert len(server.requests) == 21
+    assert [line for line in caplog.messages if "asked again" in line] == [
+        f"{server.url} gave no answer 3 times, and is asked again."
+    ]
     server.faults.extend([429] * 60)
     with pytest.raises(EndpointError, match="Lower hyperparameter concurrency, or wait; the same command continues"):
         asked(client_of(server, tmp_path / "b"), "a")
+
+
+def test_a_request_is_not_sent_again_after_the_session_was_closed(server, tmp_path):
+    server.retry_after = "0.3"
+    server.faults.extend([429] * 60)
+
+    async def closed():
+        client = client_of(server, tmp_path)
+        asking = asyncio.ensure_future(client.ask("/chat/completions", chat_request("a", chat=True), dict))
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        await client.close()
+        return await asyncio.gather(asking, return_exceptions=True)
+
+    (error,) = asyncio.run(closed())
+    assert str(error) == "the session was closed."
+    assert len(server.requests) < 9  # as often is a request sent
 
 
 def refusing(server, status, message, code=None):
@@ -548,7 +568,7 @@ def test_an_error_that_comes_as_an_answer_is_none(server, tmp_path, fault, monke
 
     monkeypatch.setattr("mlflow_l3d.approaches.icl.endpoint.client.asyncio.sleep", sleep)
     server.answer = lambda *_, **__: fault
-    with pytest.raises(RefusedError, match=r"no answer of that protocol 3 times \(upstream overloaded\)"):
+    with pytest.raises(RefusedError, match=r"no answer of that protocol 3 times \(upstream overloaded\). Check"):
         asked(client_of(server, tmp_path), "a")
     assert [seconds for seconds in pauses if seconds] == [2, 4]
 

@@ -311,7 +311,7 @@ def test_empty_texts_of_a_public_set_are_left_out(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("L3D_DATA", str(tmp_path))
     task = load_task("multirc", settings=OWN)
     assert len(task) == 12
-    assert "left out 1 row(s) with gaps, counted from 1: 1 without answer (row 4)" in " ".join(task.notes)
+    assert "left out 1 row with gaps, counted from 1: 1 without answer (row 4)" in " ".join(task.notes)
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_a_column_of_parts_in_a_file(tmp_path: Path) -> None:
     task = load_task(str(path), settings=OWN)
     assert task.parts.tolist() == [0, 0, 0, 0, 1, 1]
     assert task.notes == (
-        "mine.csv: left out 2 test row(s) without a label",
+        "mine.csv: left out 2 rows without a label in the test part",
         "mine.csv: its own split is used: 4 train, 2 evaluated examples",
     )
     assert task.example_ids.tolist() == [*range(6)]

@@ -177,7 +177,7 @@ def which_examples(included: Masks, scores: FloatArray, *, factor: str, groups: 
         )
     r2 = _held_out(included, scores)
     if not r2.low > 0:
-        return unknown(r2, f"no signal: R2 on held-out runs is {r2.value:.2f} [{r2.low:.2f}, {r2.high:.2f}]")
+        return unknown(r2, f"no signal: R2 on held-out runs is {r2.value:z.2f} [{r2.low:z.2f}, {r2.high:z.2f}]")
     fit = _fit(included, scores)
     centre = included.mean(axis=0)
     groups = np.zeros(len(centre)) if groups is None else np.asarray(groups)

@@ -234,7 +234,7 @@ def remarks_of(cells: pd.DataFrame) -> tuple[str, ...]:
         lines.append(f"A judge gave no verdict on {silent:.1%} of answers; judge_score is the mean of the others.")
     if (unparsed := _mean(cells, "unparsed_share")) > 0:
         because = f": {reasons}" if (reasons := unparsed_reasons(cells)) else ""
-        lines.append(f"Nothing could be read from {unparsed:.1%} of the answers; they count as wrong{because}.")
+        lines.append(f"Nothing could be read from {unparsed:.1%} of all answers; they count as wrong{because}.")
     return tuple(lines)
 
 

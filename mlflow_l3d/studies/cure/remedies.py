@@ -189,8 +189,8 @@ def labels_remedy(
     reason = ""
     if golden is not None:
         size = int(trained(golden, remedy).changes["num_labelled"])
-        runs = f"golden runs with {size:,} labels" + f", as the data have no {2 * now:,}" * (size < now)
-        why = f"unknown until verified, by {runs}"
+        runs = f"golden runs with {size:,} labels" + f" (the data have no {2 * now:,})" * (size < now)
+        why = f"unknown until verified by {runs}"
         (found,) = predict_changed(client, gathered, golden, plain, remedy, 0)
         if found.basis == "exact" and size > now:
             yield replace(found, reason="; ".join(filter(None, (f"measured by {runs}", found.reason))))

@@ -168,7 +168,7 @@ def check_comparable(baseline: Side, candidate: Side) -> None:
     if candidate.run_id and candidate.run_id == baseline.run_id:
         raise ParameterError("candidate", candidate.run_id, "is the baseline itself")
     if dict(candidate.identity) == dict(baseline.identity):
-        allowed = f"is what {the_baseline} is: their runs are the same"
+        allowed = f"has the same runs as {the_baseline}"
         raise ParameterError("candidate", candidate.run_id or candidate.title, allowed, "Name what is to differ.")
     for side in (baseline, candidate):  # a study of seeds has no golden run
         if side.request is None and side.cells.index.max() < 0:

@@ -99,10 +99,10 @@ class Benchmark:
         notes = [f"{self.name}: read from {source}", *raw.notes]
         examples = pool_examples(texts, labels, raw.parts)
         counts = (
-            (examples.repeats, "repeated example(s)"),
-            (examples.contradictions, "text(s) with more than one label"),
+            (examples.repeats, "repeated examples"),
+            (examples.contradictions, "texts with more than one label"),
         )
-        if left_out := " and ".join(f"{count} {what}" for count, what in counts if count):
+        if left_out := " and ".join(f"{what} ({count:,})" for count, what in counts if count):
             notes.append(f"{self.name}: left out {left_out}")
         contexts = len(examples.texts) - len(raw.choices)
         texts, choices = examples.texts[:contexts], examples.texts[contexts:]

@@ -149,6 +149,7 @@ def test_good_examples_are_named_only_if_runs_show_them(signal: float) -> None:
         if not signal:
             assert not len(found.best)
             assert "no signal" in found.prediction.reason
+            assert "-0.00" not in found.prediction.reason
             continue
         assert found.r2.low > 0
         assert [(found.best < 15).sum(), (found.best >= 15).sum()] == [3, 3]

@@ -58,7 +58,7 @@ def test_twice_as_many_labels_are_trained_and_achieve_what_their_law_says(place:
         before = result.cure(executor="inline")
         name = "64 labelled examples in place of 32"
         assert row(before, 64, 32).basis == "unknown"
-        assert any("unknown until verified, by golden runs with 64 labels." in each for each in before.answer.reasons)
+        assert any("unknown until verified by golden runs with 64 labels." in each for each in before.answer.reasons)
         plan = plan_cure(result, executor="inline", verify=1, remedy=name)
         assert plan.parts[["cells", "done", "to_compute"]].to_numpy().tolist() == [[GOLDEN, 0, GOLDEN]]
         trained.clear()
@@ -96,7 +96,7 @@ def test_half_as_many_labels_are_trained_if_the_data_have_no_more_and_a_line_goe
         assert done.answer.verified == ()
         after = row(done, 800, 400)
         assert after.basis == "extrapolated"
-        assert after.reason == "a line through golden runs with 200 labels, as the data have no 800"
+        assert after.reason == "a line through golden runs with 200 labels (the data have no 800)"
         assert math.isnan(after.std.value)  # a line gives a range
         assert after.std.low / after.std_before < 1 / math.sqrt(2) < after.std.high / after.std_before
         low, high = (f"{100 * end:.1f}" for end in after.std[1:])

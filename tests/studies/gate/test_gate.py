@@ -268,6 +268,7 @@ def test_interrupted_it_goes_on_where_it_was(place: Place, baseline: str, monkey
             gated(place, LOWER, baseline=baseline, **FINE)
     [run] = of_role(place, "gate")
     assert (run.info.status, run.data.metrics["looks"]) == ("KILLED", 1)
+    assert run.data.tags["l3d.error"] == "Interrupted. The same command continues"
     assert {each.info.status for each in of_role(place, "golden_runs")} == {"KILLED"}
     trained = len(place.cells())
     found = gated(place, LOWER, baseline=baseline, **FINE)
@@ -555,7 +556,7 @@ def test_mistakes_are_one_line(whole: tuple[Place, str], parameters: dict[str, A
 def test_an_investigation_is_not_its_own_candidate_and_few_golden_runs_are_none(place: Place, baseline: str) -> None:
     with pytest.raises(ParameterError, match="is the baseline itself"):
         gated(place, baseline, baseline=baseline)
-    same = f"candidate=the same: is what baseline {baseline} is: their runs are the same"
+    same = f"candidate=the same: has the same runs as baseline {baseline}"
     with pytest.raises(ParameterError, match=same):
         gated(place, {"hyperparameters": SETTING}, baseline=baseline)
     few = place.investigate(golden_runs=4, hyperparameters={**SETTING, "noise": 0.5}).run_id

@@ -111,7 +111,7 @@ def test_what_matters_stands_in_terminal_description_and_report(place: Place, tm
     [sizes, design, few, remark, left_out] = found.request.notes(found.cells)
     assert re.fullmatch(r"Each run: 16 training, 4 validation, [\d,]+ test examples\.", sizes)
     assert design == "design=crossed: one factor, as published."
-    assert "test examples evaluated instead of the default 1000" in few
+    assert "test examples evaluated instead of the default 1,000" in few
     assert remark == f"{len(found.cells)} cells, all with a score: True."
     assert "has no effect and is left out" in left_out
     for text in (" ".join(found.summary().split()), parent.tags["mlflow.note.content"], report):

@@ -398,7 +398,7 @@ def test_several_studies(place: Place, tmp_path: Path) -> None:
 def test_two_studies_of_one_task(done: tuple[Place, SeedsRun]) -> None:
     place, first = done
     second = study(place, seeds=2)
-    with place.entered(), pytest.raises(ParameterError, match="task=toy: must have one study for each model"):
+    with place.entered(), pytest.raises(ParameterError, match=r"must have one study for each model\. Use compare"):
         evaluate_seeds(first.run_id, second.run_id)
     assert running(place) == []
 

@@ -140,7 +140,7 @@ def _short_notes(shown: Shown) -> list[str]:
     warnings = [check for check in by_code(shown.analysis.checks) if check.severity == "warning"]
     notes = [f"{failed} runs of the plan{golden} have no score; the verdicts are from the rest."] if failed else []
     if (group := stable_group(shown)) is not None and group.unparsed_share > 0.02:
-        notes.append(f"{points(group.unparsed_share, 1)} % of the predictions could not be read and count as wrong.")
+        notes.append(f"{points(group.unparsed_share, 1)} % of {group.runs} runs' predictions are unreadable, so wrong.")
     if warnings:
         notes.append("To watch: " + "; ".join(f"{check.title} ({check.code})" for check in warnings[:4]) + ".")
     return notes

@@ -238,7 +238,7 @@ def steps(study: SeedsStudy, source: Source, failed: int) -> Iterator[Step]:
         std, is_share = study.own.std, study.own.metric.percent  # in other units a gate has no default
         effect = {} if is_share or not std > 0 else {"smallest_effect": f"{nice_step(0.6 * std):g}"}
         gate = source.on_runs("gate", baseline=source.run_id, candidate=source.another, **effect)
-        yield Step("Is a changed command better? Name it as candidate; both are trained until that is clear:", gate)
+        yield Step("Is a changed command better? Change it in this line; both are trained until that is clear:", gate)
     elif source.run_id:
         compare = source.on_runs("compare", runs=f"{source.run_id},RUN_ID")
         yield Step("Is another system better? Name its run, and the luck of both is counted:", compare)
