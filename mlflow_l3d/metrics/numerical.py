@@ -256,4 +256,4 @@ def unparsed_reasons(cells: pd.DataFrame) -> str:
     names = {reason: f"unparsed_{reason}_share" for reason in REASONS}
     shares = {reason: cells[name].fillna(0.0).mean() for reason, name in names.items() if name in cells}
     ordered = sorted((reason for reason in shares if shares[reason] > 0), key=lambda reason: -shares[reason])
-    return ", ".join(f"{shares[reason]:.1%} {REASONS[reason]}" for reason in ordered)
+    return ", ".join(f"{100 * shares[reason]:.1f} % {REASONS[reason]}" for reason in ordered)

@@ -140,8 +140,9 @@ def locked(path: Path, waiting: str = "") -> Iterator[bool]:
 
 def warn_of_unread(metrics: Mapping[str, float]) -> None:
     """Warn if nothing could be read from many answers of the first cell, so that the others are not paid in vain."""
-    if (share := metrics.get("unparsed_share", 0.0)) > 0.2:
-        say([f"{share:.0%} of the first cell's answers cannot be read and count as wrong. Stop and change the prompt?"])
+    if (unread := 100 * metrics.get("unparsed_share", 0.0)) > 20:
+        count = f"{unread:.0f} % of the first cell's answers cannot be read and count as wrong."
+        say([f"{count} Stop and change the prompt?"])
 
 
 class Study(ABC, Generic[S, K, R]):

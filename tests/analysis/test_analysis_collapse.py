@@ -211,5 +211,5 @@ def test_constant_scores_say_why_answers_could_not_be_read():
     for found, expected in ((frame, False), (unread, True)):
         messages = [check.message for check in analyse(found, metric="accuracy").checks if check.code == "L3D004"]
         assert len(messages) == 2
-        assert all(("50.0% end inside a thought" in message) == expected for message in messages)
-        assert all((message.find("thought") < message.find("25.0% are cut")) == expected for message in messages)
+        assert all(("50.0 % end inside a thought" in message) == expected for message in messages)
+        assert all((message.find("thought") < message.find("25.0 % are cut")) == expected for message in messages)

@@ -433,7 +433,7 @@ def test_a_text_without_log_probabilities_has_no_class(server, tmp_path, gives):
     assert gone.sum() == 1
     assert found.metrics["unparsed_share"] == pytest.approx(1 / 6)
     (remark,) = [each for each in APPROACH.remarks(pd.DataFrame([found.metrics])) if "read" in each]
-    assert "16.7% give class words less than 1 % of the probability" in remark
+    assert "16.7 % give class words less than 1 % of the probability" in remark
     np.testing.assert_array_equal(found.predictions[~gone], whole.predictions[~gone])
     np.testing.assert_array_equal(found.scores[gone], [[0.5, 0.5]])
     assert len(server.requests) == 2 * count, "what is no fault is not asked again"
@@ -463,7 +463,7 @@ def test_a_prompt_that_a_filter_refuses_is_one_wrong_answer(server, tmp_path, ca
     shares = {name: value for name, value in found.metrics.items() if name.startswith("unparsed_") and value}
     assert shares == {"unparsed_share": pytest.approx(1 / 6), "unparsed_filtered_share": pytest.approx(1 / 6)}
     (remark,) = [each for each in APPROACH.remarks(pd.DataFrame([found.metrics])) if "read" in each]
-    assert f"16.7% {REASONS['filtered']}" in remark
+    assert f"16.7 % {REASONS['filtered']}" in remark
     server.withheld = "e"
     (none,) = run(server, tmp_path / "b", (1,), **given)
     assert "withheld all answers" in (none.error or "") or none.metrics["unparsed_filtered_share"] == 1
@@ -634,7 +634,7 @@ def test_prompts_that_a_server_cuts_are_named(server, tmp_path, counted):
         server, tmp_path, chat="single", template="{text} " + "Is it good or bad? " * 50, prompt_format="custom"
     )
     lines = APPROACH.remarks(pd.DataFrame([found.metrics]))
-    assert any("100.0% of the prompts have too few tokens: did" in line for line in lines) == (counted == 50)
+    assert any("100.0 % of the prompts have too few tokens: did" in line for line in lines) == (counted == 50)
 
 
 def test_tokens_that_no_server_counted_are_not_logged():
@@ -762,7 +762,7 @@ def test_another_fingerprint_is_said(server, tmp_path, caplog):
     first, *lines = APPROACH.remarks(pd.DataFrame([found.metrics]))
     assert "the same request differently, which counts as an effect of each factor" in first
     (line,) = [line for line in lines if "fingerprint" in line]
-    assert line.startswith("100.0%")
+    assert line.startswith("100.0 %")
 
 
 def test_what_the_server_says_is_in_the_key_and_what_may_be_spent_is_not(server, tmp_path, monkeypatch):

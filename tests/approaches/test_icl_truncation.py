@@ -152,10 +152,10 @@ def test_a_prompt_without_its_text_has_one_answer_for_all(
     assert spread["r"] == 0
     assert min(spread["w"], spread["l"]) > 1e-4
     remarks = APPROACH.remarks(pd.DataFrame([right.metrics, left.metrics]))
-    assert remarks == ("Truncation cut 100.0% of the prompts, and in 50.0% the text that is asked about.",)
+    assert remarks == ("Truncation cut 100.0 % of the prompts, and in 50.0 % the text that is asked about.",)
     assert APPROACH.remarks(pd.DataFrame([whole.metrics])) == ()
     (slow,) = APPROACH.remarks(pd.DataFrame([whole.metrics, {**whole.metrics, "packed": 0.0}]))
-    assert slow.startswith("Packed rows were not possible in 50% of the cells")
+    assert slow.startswith("Packed rows were not possible in 50 % of cells")
 
 
 def test_a_bounded_model_reads_what_is_left(tmp_path: Path) -> None:

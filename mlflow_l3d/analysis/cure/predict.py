@@ -222,7 +222,7 @@ def _missing(kind: Kind, table: Table, fewest: int) -> str:
         return f"{'no class scores of the runs are known' if is_class else 'texts have no mean'}: see vote"
     if table.most_exact >= fewest:
         others = max(map(disagreement, rows)) if kind == "mean" else 0.0
-        what = f"{others:.0%} of the predictions are not the class with the highest score: see vote"
+        what = f"{100 * others:.0f} % of the predictions are not the class with the highest score: see vote"
         return what if others > _MOST_DISAGREEMENT else ""
     if table.test_size:
         return f"{table.size} independent runs are too few: {table.needed(fewest)} are needed"

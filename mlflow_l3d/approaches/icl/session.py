@@ -222,19 +222,17 @@ class PromptSession(Session):
 def remarks_of(cells: pd.DataFrame) -> tuple[str, ...]:
     """Return what a report should say of the metrics of cells, see :meth:`.Hooks.remarks`."""
     lines = []
-    if (cut := _mean(cells, "truncated_share")) > 0:
-        of_input = f"in {_mean(cells, 'truncated_input_share'):.1%} the text that is asked about"
-        lines.append(f"Truncation cut {cut:.1%} of the prompts, and {of_input}.")
-    if slow := (cells["packed"] == 0).mean() if "packed" in cells else 0.0:
-        lines.append(
-            f"Packed rows were not possible in {slow:.0%} of the cells, which ran every prompt in full, and slowly."
-        )
+    if (cut := _percent(cells, "truncated_share")) > 0:
+        of_input = f"in {_percent(cells, 'truncated_input_share'):.1f} % the text that is asked about"
+        lines.append(f"Truncation cut {cut:.1f} % of the prompts, and {of_input}.")
+    if "packed" in cells and (slow := 100 * (cells["packed"] == 0).mean()) > 0:
+        lines.append(f"Packed rows were not possible in {slow:.0f} % of cells, which ran every prompt in full, slowly.")
     lines += _endpoint_remarks(cells)
-    if (silent := _mean(cells, "without_verdict_share")) > 0:
-        lines.append(f"A judge gave no verdict on {silent:.1%} of answers; judge_score is the mean of the others.")
-    if (unparsed := _mean(cells, "unparsed_share")) > 0:
+    if (silent := _percent(cells, "without_verdict_share")) > 0:
+        lines.append(f"A judge gave no verdict on {silent:.1f} % of answers; judge_score is the mean of the others.")
+    if (unparsed := _percent(cells, "unparsed_share")) > 0:
         because = f": {reasons}" if (reasons := unparsed_reasons(cells)) else ""
-        lines.append(f"Nothing could be read from {unparsed:.1%} of all answers; they count as wrong{because}.")
+        lines.append(f"Nothing could be read from {unparsed:.1f} % of all answers; they count as wrong{because}.")
     return tuple(lines)
 
 
@@ -244,19 +242,19 @@ def _endpoint_remarks(cells: pd.DataFrame) -> list[str]:
         return []
     same = "An endpoint may answer the same request differently"
     lines = [f"{same}, which counts as an effect of each factor: mlflow-l3d replicate shows it."]
-    if _mean(cells, "first_token") > 0:
-        unseen = _mean(cells, "unseen_share")
-        rest = f", of which {unseen:.1%} were not among those that the server lists" if unseen > 0 else ""
+    if _percent(cells, "first_token") > 0:
+        unseen = _percent(cells, "unseen_share")
+        rest = f", of which {unseen:.1f} % were not among those that the server lists" if unseen > 0 else ""
         lines.append(f"Class words were scored by their first token{rest}.")
-    if _mean(cells, "generated") > 0 and "unparsed_share" in cells:
+    if _percent(cells, "generated") > 0 and "unparsed_share" in cells:
         lines.append("The endpoint generated answers, which were parsed.")
-    if (few := _mean(cells, "few_tokens_share")) > 0:
-        lines.append(f"{few:.1%} of the prompts have too few tokens: did the server cut them? Ollama: raise num_ctx.")
-    if foreign := _mean(cells, "other_fingerprint_share"):
-        lines.append(f"{foreign:.1%} of the answers have another fingerprint of the server than the key of their cell.")
+    if (few := _percent(cells, "few_tokens_share")) > 0:
+        lines.append(f"{few:.1f} % of the prompts have too few tokens: did the server cut them? Ollama: raise num_ctx.")
+    if foreign := _percent(cells, "other_fingerprint_share"):
+        lines.append(f"{foreign:.1f} % of answers have another fingerprint of the server than the key of their cell.")
     return lines
 
 
-def _mean(cells: pd.DataFrame, metric: str) -> float:
-    """Return the mean of a metric over cells, 0 if they do not have it."""
-    return float(cells[metric].mean()) if metric in cells else 0.0
+def _percent(cells: pd.DataFrame, metric: str) -> float:
+    """Return the mean of a share over cells in %, 0 if they do not have it."""
+    return 100 * float(cells[metric].mean()) if metric in cells else 0.0
