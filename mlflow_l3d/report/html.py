@@ -225,6 +225,8 @@ def fragile_frame(
     pandas.DataFrame
         ``example_id``, ``text``, ``true_class``, ``share_right``, and one column of votes a class.
     """
+    import pandas as pd
+
     rows = []
     for row in [] if votes is None else votes.most_fragile(count).to_dict("records"):
         place = {"example_id": row["example_id"], "text": texts.get(row["example_id"], "")}
