@@ -118,7 +118,8 @@ def allowed(parameter: Parameter) -> str:
     """Return what a parameter may be; which entry points there are, depends on what is installed."""
     values = parameter.values
     if isinstance(values, Choice) and values.parameter:
-        return f"{''.join(f'{word} or ' for word in values.words)}a name of `{GROUPS[values.parameter]}`"
+        words = "".join(f"{word} or " for word in values.words)
+        return f"{words}a name of `{GROUPS[values.parameter]}`"
     text = str(values or "").replace("a whole number", "integer").replace("a number", "number")
     text = re.sub(r"of at least (\S+)", r"≥ \1", re.sub(r"from (\d+) to (\d+)", r"\1-\2", text))
     return re.sub(r"(above|from) 0 (?:and|to) below 1", lambda end: f"in {'(['[end[1] == 'from']}0, 1)", text)

@@ -104,14 +104,10 @@ def make_task(
     >>> len(task), task.metric
     (4, 'accuracy')
     """
-    form = form_of(kind)
-    try:  # `check` reports wrong classes and numbers
-        held = np.asarray(labels) if form.has_classes or form.has_numbers else form.labels(labels)
-    except ValueError as error:
-        raise L3DError(f"task={name}: {error}.") from None
+    held = _held(name, labels, kind)
     ids = np.arange(len(held), dtype=np.int64) if example_ids is None else np.asarray(example_ids)
     names = tuple(class_names)
-    if form.has_choices and not names:
+    if form_of(kind).has_choices and not names:
         names = tuple(f"choice{number}" for number in range(1, len(choices) + 1))
     numbers = None if features is None else np.asarray(features, dtype=np.float64)
     if numbers is not None and numbers.ndim == 2:
@@ -139,6 +135,17 @@ def own_data(name: str, classes: tuple[str, ...], kind: TaskKind = "classificati
     metric = of_kind(kind)[0].name
     task = OwnData(name, ((),), _NO_EXAMPLES, classes, _NO_EXAMPLES, kind=kind, metric=metric)
     return replace(task, fingerprint=fingerprint(task))
+
+
+def _held(name: str, labels: npt.ArrayLike, kind: TaskKind) -> npt.NDArray[Any]:
+    """Return labels as a task holds them; :func:`check` reports wrong classes and numbers."""
+    form = form_of(kind)
+    if form.has_classes or form.has_numbers:
+        return np.asarray(labels)
+    try:
+        return form.labels(labels)
+    except ValueError as error:
+        raise L3DError(f"task={name}: {error}.") from None
 
 
 def checked(task: Task) -> Task:

@@ -55,6 +55,11 @@ def test_row_numbers_are_the_default_ids() -> None:
     assert small_task().example_ids.dtype == np.int64
 
 
+def test_labels_of_several_lengths_are_an_error_of_numpy() -> None:
+    with pytest.raises(ValueError, match="inhomogeneous"):
+        make_task("small", (["a", "b"],), [[0], [0, 1]], ("no", "yes"))
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [

@@ -239,7 +239,7 @@ class Command(Approach):
             self.first = replace(self.first or FirstRun(), alone=self._why_alone(before))
         return written
 
-    def small(self, seeds: Mapping[str, int]) -> dict[str, int]:
+    def small_seeds(self, seeds: Mapping[str, int]) -> dict[str, int]:
         """Return the seeds that the command is given."""
         return {name: seeds[name] % _HIGHEST_SEED for name in self.factors}
 
@@ -255,7 +255,7 @@ class Command(Approach):
         inherited = environment(listed(hyperparameters["environment"]))
         with tempfile.TemporaryDirectory(prefix="l3d-command-", ignore_cleanup_errors=True) as place:
             folder = Path(place)
-            words = self.template.arguments(self.small(seeds), folder)
+            words = self.template.arguments(self.small_seeds(seeds), folder)
             ready = words[0] == sys.executable and self.template.mentions(b"mlflow")
             store = {} if "MLFLOW_TRACKING_URI" in inherited else tracking(folder, inherited, ready=ready)
             unread = partial(files.unread_score, folder, self.template, time.time_ns())

@@ -57,7 +57,7 @@ class Content:
     name
         What errors call it.
     hashed
-        Whether large data are read.
+        Whether large data are read; if not, their text is their type.
     variables_hashed
         Whether large data in variables are read; by default as `hashed`.
 

@@ -122,7 +122,7 @@ class SeedFunction(BySource, Command):
         L3DError
             If it fails, or gives anything else than scores or predictions.
         """
-        small = self.small(seeds)
+        small = self.small_seeds(seeds)
         seed = small[self.factors[0]]
         sources = str(self.texts) if self.texts else str(_OF_TORCH)
         needs_torch = any(name in sys.modules or name in sources for name in _OF_TORCH)

@@ -1,4 +1,4 @@
-"""The version of a function: its content, without what its own runs change there and in MLflow; workers get it all."""
+"""The version of a function: its content, without what its own runs change; and what they find and leave in MLflow."""
 
 from __future__ import annotations
 
@@ -30,11 +30,16 @@ def _as_before(content: Content) -> dict[str, str]:
     return variables
 
 
+def _with_variables(function: Callable[..., Any]) -> Content:
+    """Return the content of a function, of whose large data only those in variables are read."""
+    return Content(function, hashed=False, variables_hashed=True)
+
+
 class OwnChanges(AbstractContextManager["OwnChanges"]):
     """What runs of functions change until :meth:`note`: counters, caches and loaded models do not count."""
 
     def __init__(self, *functions: Callable[..., Any]) -> None:
-        self.before = [(each, _as_before(Content(each, hashed=False, variables_hashed=True))) for each in functions]
+        self.before = [(each, _as_before(_with_variables(each))) for each in functions]
 
     def __exit__(self, *_: object) -> None:
         self.note()
@@ -42,7 +47,7 @@ class OwnChanges(AbstractContextManager["OwnChanges"]):
     def note(self) -> None:
         """Let the variables that changed count as they were before."""
         for function, before in self.before:
-            content = Content(function, hashed=False, variables_hashed=True)
+            content = _with_variables(function)
             now, changed = content.variables, {name for name, _ in before.items() ^ content.variables.items()}
             left = {name: (now.get(name, ""), before.get(name, "")) for name in changed}
             _LEFT[content.root] = left, content.unknown

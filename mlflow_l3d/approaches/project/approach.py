@@ -221,7 +221,7 @@ class Project(Command):
 
     def _values(self, seeds: Mapping[str, int], output: Path, point: EntryPoint) -> dict[str, str]:
         """Return the parameters of one run; files that are named from here have whole paths."""
-        places = {**self.small(seeds), OUTPUT: output, HERE: self.here}
+        places = {**self.small_seeds(seeds), OUTPUT: output, HERE: self.here}
         values = {name: value.format_map(places) for name, value in self.given.items()}
         for name in point.paths & {*values}:
             if (path := (self.here / values[name]).resolve()).exists():
