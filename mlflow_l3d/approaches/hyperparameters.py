@@ -29,7 +29,7 @@ class SearchRange:
     whole
         Whether it is a whole number.
     coarse
-        The values of level 1, rising; empty if they follow from the bounds.
+        The values of level 1, rising; empty if they follow from the bounds (:meth:`values`).
     """
 
     low: float

@@ -98,7 +98,7 @@ def read_result(client: Client, run_id: str, *, files: bool = False, name: str =
 
 @cache
 def _result_classes() -> dict[str, str]:
-    """Return name -> ``module:name`` of the classes that are read."""
+    """Return name -> ``module:name`` of the classes that are read: all that verbs return."""
     return {target.partition(":")[2]: target for verb in verbs().values() for target in verb.returns}
 
 
@@ -188,9 +188,13 @@ class _Reader:
         values = {name: self.value(hints[name], value) for name, value in content.items()}
         for each in fields(kind):
             if file := each.metadata.get("file"):
-                with temporary_folder() as folder:
-                    values[each.name] = fetch_frame(self.client, self.run_id, file, folder) if self.files else None
+                values[each.name] = self._frame(file) if self.files else None
         return kind(**values)
+
+    def _frame(self, file: str) -> pd.DataFrame | None:
+        """Return a Parquet file of the run; None if there is none."""
+        with temporary_folder() as folder:
+            return fetch_frame(self.client, self.run_id, file, folder)
 
     def value(self, kind: Any, value: Any) -> Any:
         """Return the value of a type that :func:`_written` wrote."""

@@ -26,7 +26,8 @@ NUMBERS: Final = (
 _BOTH: Final = ["label", "prediction"]
 ABLATION_COLUMNS: Final = (
     *("mitigation_runs", "investigation_runs", "test_examples", "repeat", "factor"),
-    *(*NUMBERS, "golden_runs", "share_of_baseline"),
+    *NUMBERS,
+    *("golden_runs", "share_of_baseline"),
 )
 
 

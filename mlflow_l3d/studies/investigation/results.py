@@ -77,7 +77,7 @@ class Analysed(OnOneScreen):
     @property
     def line(self) -> str:
         """What the terminal says of the runs."""
-        return f"Evaluation of run {self.run_id}"
+        raise NotImplementedError
 
     @built_once
     def report(self) -> Document:
@@ -158,6 +158,11 @@ class Evaluation(Analysed):
     cells, predicted
         As in :class:`Analysed`.
     """
+
+    @property
+    def line(self) -> str:
+        """What the terminal says of the runs."""
+        return f"Evaluation of run {self.run_id}"
 
 
 def write_artifacts(

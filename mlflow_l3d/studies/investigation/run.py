@@ -192,19 +192,19 @@ class Monitor:
         scale = unit_of(self.metric).scale
         scores = scores.changed(lambda values: scale * values)
         rows = len(next(iter(scores.tables.values())))
-
         for factor, rule in self._rules.items():
             if isinstance(rule, EpsilonRule):
                 rule.analyse(scores.tables[factor], self.design.golden_scores(scores))
             else:
-                rule.analyse(rows, partial(self._estimate, scores, factor), partial(self._long_tails, scores, factor))
+                tails = partial(self._has_long_tails, scores, factor)
+                rule.analyse(rows, partial(self._estimate, scores, factor), tails)
         if all(rule.stopped for rule in self._rules.values()):
             self.stopped = rows
 
     def _estimate(self, scores: Tables, factor: str, rows: int) -> Estimate | None:
         return self.design.estimate(self.design.first(scores, rows, self.steps_done), factor)
 
-    def _long_tails(self, scores: Tables, factor: str, rows: int) -> bool:
+    def _has_long_tails(self, scores: Tables, factor: str, rows: int) -> bool:
         return long_tails(self.design.golden_scores(scores), scores.tables[factor][:rows])
 
     def _metrics(self, scores: Tables) -> dict[str, float]:

@@ -161,10 +161,10 @@ def check_factors(plan: Plan, factors: Sequence[str], metric: Metric) -> None:
     repeats = f"repeats a cell, which design={design.name} has no place for"
     itself = f"draws test examples, and {metric} comes from the approach itself, not from predictions"
     has_rows = design.repeats and not design.tables_are_golden
-    with_rows, tables = "Use design=crossed or nested.", "Use design=crossed, nested or radial."
+    of_halves, of_repeats = "Use design=crossed or nested.", "Use design=crossed, nested or radial."
     _refuse(
-        (REPLICATE in factors and not design.repeats, "factor", REPLICATE, repeats, tables),
-        (samples and not has_rows, "factor", TEST_SAMPLE, halves, with_rows),
+        (REPLICATE in factors and not design.repeats, "factor", REPLICATE, repeats, of_repeats),
+        (samples and not has_rows, "factor", TEST_SAMPLE, halves, of_halves),
         (samples and metric.function is None, "factor", TEST_SAMPLE, itself, "Name another metric."),
     )
 
@@ -227,12 +227,20 @@ def parse_plan(asked: Mapping[str, Any], all_factors: Sequence[str], design_name
     golden_runs = golden if isinstance(golden, int) else 0
     if golden == "auto" and not design.tables_are_golden:
         golden_runs = rows * columns
-    as_typed = {
-        name: asked[name] for name in ("investigation_runs", "root_seed", "joint", "stop", "half_width", "epsilon")
-    }
-    strategies = parse_mitigation(asked["mitigation"], all_factors, design)
-    sizes = {"mitigation_runs": rows, "golden_runs": golden_runs, "golden_pooled": golden == "pooled"}
-    return Plan(design, mitigation=strategies, why=why, **sizes, **as_typed)
+    return Plan(
+        design=design,
+        investigation_runs=columns,
+        mitigation_runs=rows,
+        golden_runs=golden_runs,
+        root_seed=asked["root_seed"],
+        golden_pooled=golden == "pooled",
+        joint=joint,
+        mitigation=parse_mitigation(asked["mitigation"], all_factors, design),
+        stop=stop,
+        half_width=asked["half_width"],
+        epsilon=asked["epsilon"],
+        why=why,
+    )
 
 
 def parse_mitigation(

@@ -108,7 +108,7 @@ def score(
         regression=stability.regression(),
         agreement=counted.choice,
     )
-    # Votes of texts take long: `cure` counts them.
+    # Votes of texts, which are neither classes nor numbers, take long: `cure` counts them.
     voters = members if counted.choice in (None, REGRESSION) else MemberRows(members.design, members.over)
     analysis = replace(
         analysis,

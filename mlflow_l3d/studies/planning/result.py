@@ -226,8 +226,8 @@ class Plan(OnOneScreen):
             return [Step(text, source.command("plan", pilot="run"))]
         is_enough = self.settled or self.factors["half_width"].max(skipna=False) <= plan.half_width
         if best is not None and not is_enough:
-            needed = {"mitigation_runs": "rows_needed", "investigation_runs": "columns_needed"}
-            sizes = {name: f"{best[column]:.0f}" for name, column in needed.items()}
+            sizes = {"mitigation_runs": f"{best['rows_needed']:.0f}"}
+            sizes["investigation_runs"] = f"{best['columns_needed']:.0f}"
             return [Step("Exact enough, with the fewest cells:", source.command(design=best["design"], **sizes))]
         return [Step("Train it:", source.command())] if self.cells_to_compute else []
 

@@ -77,7 +77,8 @@ def factor_table(request: InvestigationRequest, pilots: Pilots, assurance: float
             outlook, components = pilot.outlook, pilot.outlook.components
             row |= {"total_index": components.total_index, "low": pilot.low, "high": pilot.high}
             row |= {"pilot_run_id": pilot.run_id, "pilot_same": pilot.same, "settled_by": pilot.settled_by or math.nan}
-            row |= {f"pilot_{name}": getattr(components, name) for name in ("design", "rows", "columns")}
+            row |= {"pilot_rows": components.rows, "pilot_columns": components.columns}
+            row["pilot_design"] = components.design
             row["pilot_enough"] = design_named(components.design).promises(components)
         rows.append(row | _precision(request, outlook, assurance))
     return pd.DataFrame(rows)

@@ -88,6 +88,13 @@ def test_an_analysis_comes_back_from_its_run(design: str, kind: str, client: Mlf
     assert found.checks == analysis.checks
 
 
+def test_no_folder_is_made_for_files_that_are_not_read(client: MlflowClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = client.create_run("0").info.run_id
+    hold_result(client, run_id, analysed("radial"))
+    monkeypatch.setattr("mlflow_l3d.studies.files.temporary_folder", lambda: pytest.fail("a folder was made"))
+    assert read_result(client, run_id).run_id == run_id
+
+
 def logged(client: MlflowClient, points: list[SweptPoint], top: str = "", **params: str) -> list[str]:
     """Write points as parents; return their run ids."""
     run_ids = []

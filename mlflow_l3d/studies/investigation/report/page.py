@@ -113,8 +113,9 @@ def doubts(shown: Shown) -> list[Item]:
     items = []
     for record in () if shown.design.baseline else shown.records:
         if (verdict := shown.analysis.verdict(record.factor)).doubt:
-            advice = getattr(shown.analysis.advice.get(record.factor), "text", "")
-            items.append(Item(f"{verdict.word}: {verdict.reason}. {advice}".rstrip(), record.factor))
+            advice = shown.analysis.advice.get(record.factor)
+            text = f"{verdict.word}: {verdict.reason}. {advice.text if advice else ''}".rstrip()
+            items.append(Item(text, record.factor))
     return items
 
 
