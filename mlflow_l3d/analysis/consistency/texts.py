@@ -41,7 +41,8 @@ class ExactMatch(Scoring):
         return float(one == other)
 
     def form(self, prediction: Any, example: Any) -> Hashable:
-        """Return a prediction; None for the class number of an answer that names no class, where texts are compared."""
+        """Return a prediction of a table, as its base; None also for the class number of an answer without a class."""
+        # Such an answer is in a table that Stability cannot count.
         is_unparsed = isinstance(prediction, (int, np.integer)) and prediction == UNPARSED
         return None if is_unparsed else super().form(prediction, example)
 
