@@ -205,7 +205,7 @@ _RADIAL: Final = "radial"
 
 
 def advise(design: type[Design], record: Importance, verdict: Verdict) -> Advice:
-    """Return what settles the verdict on a factor, if it is as far from 0 as it seems."""
+    """Return what settles the verdict on a factor, if it is as far from 0 as it seems; all reports use it."""
     if verdict.is_decided:
         return Advice()
     word, planned = design.words.row, len(record.table)

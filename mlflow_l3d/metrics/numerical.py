@@ -1,4 +1,4 @@
-"""Scores of predicted class numbers and numbers, and why nothing could be read from answers."""
+"""Scores of predicted classes and of predicted numbers, and why nothing could be read from answers."""
 
 from __future__ import annotations
 

@@ -243,6 +243,6 @@ METRICS: Final = (
 )
 """Metrics of predicted texts, tags and rankings.
 
-Of several references of a text the closest counts. A ranking's are means over examples. Some need the extra
-``agreement``.
+Of several references of a text the closest counts. The metrics of rankings are means over examples. Some metrics need
+the extra ``agreement``.
 """

@@ -115,12 +115,14 @@ class _Rules(NamedTuple):
         self, task: str, means: Mapping[str, float], runs: Sequence[int], gaps: Sequence[float], p_values: FloatArray
     ) -> list[Rank]:
         """Return the ranks of systems, best mean first, from the differences of all pairs."""
-        alpha, pairs = 1 - self.level, zip(combinations(means, 2), gaps, p_values, strict=True)
-        apart = [(pair, gap) for pair, gap, p in pairs if p <= alpha and not {*pair} & {*self.lossy}]
+        alpha, lossy = 1 - self.level, {*self.lossy}
+        of_pairs = zip(combinations(means, 2), gaps, p_values, strict=True)
+        apart = [(pair, gap) for pair, gap, p in of_pairs if p <= alpha and not lossy & {*pair}]
         ordered = sorted(means, key=lambda name: -self.metric.sign * means[name])
         group = letters(ordered, alike(ordered, {frozenset(pair) for pair, _ in apart}))
         claims = [pair if self.metric.sign * gap > 0 else pair[::-1] for pair, gap in apart if gap]
-        limits, of_runs = ranks(claims, ordered), dict(zip(means, runs, strict=True))
+        limits = ranks(claims, ordered)
+        of_runs = dict(zip(means, runs, strict=True))
         return [Rank(task, name, means[name], of_runs[name], *limits[name], group[name]) for name in ordered]
 
 

@@ -244,6 +244,7 @@ def mean_scores(systems: Sequence[System]) -> Means:
     Notes
     -----
     Of one system ``y_li = mu + r_l + t_i + e_li``: run l (a configuration of every factor) and example i are random.
+    Two systems share the luck of runs with equal configurations, and that of examples with equal ids.
     Covariance from runs: ``sum_l a_l b_l`` over shared configurations, ``a_l`` being what run l adds to the mean of
     a system, over ``1 - 1/L_a - 1/L_b + m/(L_a L_b)``, what the means of L_a and L_b runs, m of them shared, take away.
     Covariance from examples: what examples add to the two means, multiplied and summed, without the part that comes

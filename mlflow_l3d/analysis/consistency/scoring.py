@@ -25,8 +25,8 @@ class Scoring(ABC):
 
     A prediction of None, an answer that could not be read, agrees with nothing, also not with another None.
 
-    A subclass has a `name` and the three methods below; `pair` must be symmetric. Predictions are brought into a form
-    of their own once (:meth:`prepare`), which must be hashable: equal predictions of many runs are then compared once.
+    A subclass has a `name`, :meth:`prepare`, :meth:`pair`, which must be symmetric, and :meth:`with_truth`. Predictions
+    are brought into a form of their own once, which must be hashable: equal ones of many runs are then compared once.
     """
 
     name: str

@@ -14,6 +14,7 @@ from mlflow_l3d.analysis.consistency.scoring import (
     Scoring,
     Similarity,
     f1_of_sets,
+    is_missing,
     items,
     share_of_equal,
     text,
@@ -41,16 +42,17 @@ class ExactMatch(Scoring):
         return float(one == other)
 
     def form(self, prediction: Any, example: Any) -> Hashable:
-        """Return a prediction; None for the class number of an answer that names no class, where texts are compared."""
+        """Return a prediction of a table, as its base; None also for the class number of an answer without a class."""
+        # Such an answer is in a table that Stability cannot count.
         is_unparsed = isinstance(prediction, (int, np.integer)) and prediction == UNPARSED
         return None if is_unparsed else super().form(prediction, example)
 
     def pairs(self, forms: Sequence[Any]) -> FloatArray:
-        """Return shape (k, k): 1 if both are equal, else 0; None equals nothing."""
+        """Return shape (k, k): 1 if both are equal, else 0; None and nan equal nothing."""
         numbers: dict[Hashable, int] = {}
         codes = np.array([numbers.setdefault(form, at) for at, form in enumerate(forms)], dtype=np.int64)
         equal = np.asarray(codes[:, None] == codes, dtype=np.bool_)
-        equal[[form is None for form in forms]] = False
+        equal[[is_missing(form) for form in forms]] = False
         return equal.astype(np.float64)
 
     def with_truth(self, forms: Sequence[Any], truth: Any) -> FloatArray:

@@ -245,6 +245,8 @@ def luck_of_tests(
 ) -> tuple[float, float, float]:
     """Return the variance that examples cause in a result, and what two of a row, or of two rows, have in common.
 
+    No ensemble takes this part of the spread away.
+
     Parameters
     ----------
     metric, classes

@@ -100,6 +100,11 @@ def test_an_unparsed_answer_agrees_with_nothing(name):
     assert function(value, None, value) == (pytest.approx(0.5) if isinstance(function, Similarity) else 0)
 
 
+def test_exact_match_knows_no_equal_nan():
+    # One and the same nan is found in a table of forms, although it equals nothing.
+    assert scoring("exact_match")(math.nan, math.nan) == scoring("exact_match")(math.nan, math.nan, math.nan) == 0
+
+
 def test_exact_match():
     match = ExactMatch()
     assert [match(1, 1), match(1, 2), match("a", "a"), match([1, 2], (1, 2))] == [1, 0, 1, 1]

@@ -92,7 +92,7 @@ def test_smaller_is_better_where_the_metric_says_so(rng):
     assert (first.verdict, first.difference < 0) == ("better", True)
     assert first.probability_better > 0.99
     assert first.pair_wins.value == 1
-    assert [each.system for each in found.ranks] == ["A", "B"]
+    assert [(each.system, each.low, each.high) for each in found.ranks] == [("A", 1, 1), ("B", 2, 2)]
 
 
 def test_a_difference_within_the_smallest_effect_is_equivalent(rng):
