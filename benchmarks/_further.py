@@ -28,7 +28,7 @@ from mlflow_l3d.analysis.importance.estimators.crossed import crossed_estimate
 from mlflow_l3d.analysis.importance.shape import single_run_limit
 from mlflow_l3d.analysis.importance.tables import Tables, std_interval
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.metrics.numerical import F1_MACRO
+from mlflow_l3d.metrics.classification import F1_MACRO
 
 MIXED: Final[tuple[Variances, ...]] = ((0.5, 0.25, 0.25), (0.8, 0.1, 0.1), (0.9, 0.05, 0.05))
 EXAMPLES: Final = 100

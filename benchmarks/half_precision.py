@@ -98,7 +98,7 @@ def _compared(found: Sequence[tuple[list[Any], list[float]]], task: Any) -> list
     """Return a row: means, the paired difference with its t interval, what cells differ by, and times."""
     from scipy import stats
 
-    from mlflow_l3d.metrics.numerical import f1_macro
+    from mlflow_l3d.metrics.classification import f1_macro
 
     (exact, before), (rounded, after) = found
     classes = len(task.class_names)

@@ -82,7 +82,7 @@ def _case(given: Mapping[str, object], draws: str, options: argparse.Namespace) 
     from mlflow_l3d.approaches.base import resolve_hyperparameters
     from mlflow_l3d.approaches.meta_learning import MetaLearning
     from mlflow_l3d.approaches.meta_learning.session import MetaSession
-    from mlflow_l3d.metrics.numerical import f1_macro
+    from mlflow_l3d.metrics.classification import f1_macro
     from mlflow_l3d.paths import cache_folder
     from mlflow_l3d.tasks.resolve import load_task
     from mlflow_l3d.tasks.settings import SplitSettings

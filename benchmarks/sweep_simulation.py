@@ -27,7 +27,7 @@ from mlflow_l3d.analysis.importance.shape import Collapse
 from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.designs import design_named
-from mlflow_l3d.metrics.numerical import F1_MACRO
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.studies.sweep.numbers.point import SweptPoint, without_each
 from mlflow_l3d.studies.sweep.numbers.results import analyse_sweep
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mlflow_l3d.analysis.comparison.power import Forecast, Outlook
 from mlflow_l3d.analysis.planning.spending import Measured, SequentialPlan
-from mlflow_l3d.metrics.numerical import F1_MACRO
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.report.page import Document
 from mlflow_l3d.studies.gate.numbers import GateAnswer, Look, look_at
 from mlflow_l3d.studies.gate.report import GateSource, gate_document

@@ -18,7 +18,7 @@ from mlflow_l3d.approaches.base import resolve_hyperparameters
 from mlflow_l3d.approaches.command.approach import Command
 from mlflow_l3d.approaches.synthetic import FACTORS
 from mlflow_l3d.designs import all_designs
-from mlflow_l3d.metrics import numerical
+from mlflow_l3d.metrics import classification, regression
 from mlflow_l3d.metrics.base import OF_CLASSES
 from mlflow_l3d.metrics.known import registered
 from mlflow_l3d.parameters.verbs import verbs
@@ -198,7 +198,7 @@ def test_page_on_designs_names_ours() -> None:
 
 
 def test_page_on_metrics_names_ours() -> None:
-    ours = [*numerical.METRICS]
+    ours = [*classification.METRICS, *regression.METRICS]
     rows = re.findall(r"^\| `(\w+)` \| (classes|numbers) \| (.*) \|$", PAGES["how-to/write-a-metric.md"], re.MULTILINE)
     assert rows == [(each.name, "classes" if each.kinds == OF_CLASSES else "numbers", each.words) for each in ours]
 

@@ -35,8 +35,8 @@ from mlflow_l3d.analysis.results import Analysis
 from mlflow_l3d.cells.factors import REPLICATE
 from mlflow_l3d.designs import Design, Planned, design_named
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.classification import unparsed_reasons
 from mlflow_l3d.metrics.known import as_metric
-from mlflow_l3d.metrics.numerical import unparsed_reasons
 
 
 def analyse(

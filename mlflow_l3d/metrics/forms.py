@@ -12,7 +12,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlflow_l3d.metrics.numerical import UNPARSED, Floats, Numbers
+from mlflow_l3d.metrics.classification import UNPARSED, Numbers
+from mlflow_l3d.metrics.regression import Floats
 
 Array = npt.NDArray[Any]
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlflow_l3d.errors import L3DError
-from mlflow_l3d.metrics.numerical import UNPARSED
+from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.tasks.identity import shorten
 from mlflow_l3d.tasks.settings import IntArray
 

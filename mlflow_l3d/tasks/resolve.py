@@ -12,7 +12,7 @@ import numpy as np
 from mlflow_l3d import registry
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError, leave_out, unknown_name
-from mlflow_l3d.metrics.numerical import hardly_tested
+from mlflow_l3d.metrics.classification import hardly_tested
 from mlflow_l3d.tasks.base import Task, evaluated_part, no_predefined_split, predefined_split
 from mlflow_l3d.tasks.files import PREFIX, SUFFIXES, load_data, load_file, load_folder, load_from_hub
 from mlflow_l3d.tasks.identity import OwnData, checked, is_whole, shorten, typed_path

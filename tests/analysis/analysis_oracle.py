@@ -11,7 +11,7 @@ from mlflow_l3d.analysis.consistency.comparisons import ClassComparison
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes, ranked_votes
 from mlflow_l3d.analysis.consistency.groups import Group, consistency_of
 from mlflow_l3d.analysis.consistency.runs import class_agreement, number_agreement
-from mlflow_l3d.metrics.numerical import UNPARSED
+from mlflow_l3d.metrics.classification import UNPARSED
 
 
 def example_votes_of_frame(frame, *, min_runs=2) -> ExampleVotes:

@@ -25,8 +25,8 @@ from mlflow_l3d.analysis.importance.checks.tables import disagreement
 from mlflow_l3d.analysis.importance.estimators import CROSSED, LEVELS, NESTED
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.importance.verdicts import Advice, verdict_of
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.metrics.numerical import F1_MACRO
 
 
 def table(seed=0, rows=20, columns=10, mitigated=0.5, main=0.25, interaction=0.25, std=0.02):

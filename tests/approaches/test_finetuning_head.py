@@ -12,7 +12,8 @@ from mlflow_l3d.approaches.finetuning import Finetuning, head, training
 from mlflow_l3d.approaches.finetuning.head import HeadSession
 from mlflow_l3d.approaches.finetuning.recipe import HYPERPARAMETERS, Recipe
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.metrics.numerical import f1_macro, pearson
+from mlflow_l3d.metrics.classification import f1_macro
+from mlflow_l3d.metrics.regression import pearson
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split

@@ -13,7 +13,7 @@ from mlflow_l3d.approaches.finetuning.recipe import Recipe
 from mlflow_l3d.approaches.finetuning.training import DivergedError, Progress, learning_rates
 from mlflow_l3d.approaches.numerics import one_thread
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.numerical import f1_macro
+from mlflow_l3d.metrics.classification import f1_macro
 
 APPROACH = Finetuning()
 

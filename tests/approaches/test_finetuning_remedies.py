@@ -23,7 +23,7 @@ from mlflow_l3d.approaches.meta_learning.approach import MetaLearning
 from mlflow_l3d.approaches.synthetic import Synthetic
 from mlflow_l3d.cells.factors import TASK_FACTORS, stream_seed
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.metrics.numerical import f1_macro
+from mlflow_l3d.metrics.classification import f1_macro
 from mlflow_l3d.parameters.cures import cured
 from mlflow_l3d.testing import check_approach
 

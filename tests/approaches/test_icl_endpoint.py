@@ -43,7 +43,7 @@ from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.inline import InlineExecutor
 from mlflow_l3d.execution.processes import ProcessExecutor
 from mlflow_l3d.execution.sessions import session_of
-from mlflow_l3d.metrics.numerical import REASONS
+from mlflow_l3d.metrics.classification import REASONS
 
 pytestmark = pytest.mark.skipif(find_spec("openai") is None, reason="openai is not installed")
 MODEL = "openai:tiny"

@@ -19,7 +19,7 @@ from mlflow_l3d.cells.factors import configuration_seed
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.execution.base import Job
 from mlflow_l3d.execution.outcomes import finished
-from mlflow_l3d.metrics.numerical import f1_macro
+from mlflow_l3d.metrics.classification import f1_macro
 from mlflow_l3d.paths import cache_folder
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import Split, SplitSettings

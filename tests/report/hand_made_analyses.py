@@ -10,7 +10,7 @@ import numpy as np
 from mlflow_l3d.analysis.consistency.results import Consistency
 from mlflow_l3d.analysis.importance.results import Check, Importance
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.metrics.numerical import F1_MACRO
+from mlflow_l3d.metrics.classification import F1_MACRO
 
 NAN = math.nan
 

@@ -14,7 +14,7 @@ from mlflow_l3d import cli
 from mlflow_l3d.analysis.importance.estimators import CROSSED, LEVELS, NESTED
 from mlflow_l3d.analysis.importance.importance import importance
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.metrics.numerical import F1_MACRO
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.parameters.verbs import verbs
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.studies.investigation.report.runs import scores_table

@@ -20,8 +20,8 @@ from mlflow_l3d.analysis.importance.tables import LARGEST_SCORE, SMALLEST_SCORE
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.classification import occurring
 from mlflow_l3d.metrics.known import score, scores_without
-from mlflow_l3d.metrics.numerical import occurring
 
 ANSWERS: Final = ["example_id", "label", "prediction"]
 """Columns of a table of predictions."""

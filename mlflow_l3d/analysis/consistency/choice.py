@@ -13,7 +13,7 @@ import numpy.typing as npt
 from mlflow_l3d.analysis.consistency import structures, texts
 from mlflow_l3d.analysis.consistency.scoring import Scoring, is_missing
 from mlflow_l3d.errors import ParameterError, unknown_name
-from mlflow_l3d.metrics.numerical import UNPARSED
+from mlflow_l3d.metrics.classification import UNPARSED
 
 SCORINGS: Final[dict[str, Callable[..., Scoring]]] = {
     "exact_match": texts.ExactMatch,

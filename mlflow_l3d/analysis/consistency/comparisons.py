@@ -26,7 +26,7 @@ from mlflow_l3d.analysis.consistency.results import population_variance
 from mlflow_l3d.analysis.consistency.scoring import finite, is_missing
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray, known
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.metrics.numerical import UNPARSED
+from mlflow_l3d.metrics.classification import UNPARSED
 
 
 class VoteGroup(RunGroup[Sums]):

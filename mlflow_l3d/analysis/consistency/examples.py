@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray, known
-from mlflow_l3d.metrics.numerical import UNPARSED
+from mlflow_l3d.metrics.classification import UNPARSED
 
 ROBUST: Final = "robust"
 FRAGILE: Final = "fragile"

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from mlflow_l3d.analysis.consistency.groups import fleiss_kappa
 from mlflow_l3d.analysis.consistency.results import population_std
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray, ratio_interval, share_interval, with_interval
-from mlflow_l3d.metrics.numerical import UNPARSED, unit_length
+from mlflow_l3d.metrics.classification import UNPARSED
+from mlflow_l3d.metrics.regression import unit_length
 
 Interval = tuple[float, float]
 FEWEST_RUNS: Final = 4

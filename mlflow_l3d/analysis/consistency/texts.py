@@ -23,7 +23,7 @@ from mlflow_l3d.analysis.consistency.scoring import (
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import library
-from mlflow_l3d.metrics.numerical import UNPARSED
+from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.sequences import bio, entities, f1_of_words, normalised, references
 
 

@@ -16,8 +16,8 @@ from mlflow_l3d.analysis.consistency.scored import different_forms
 from mlflow_l3d.analysis.intervals import FloatArray, IntArray
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.known import score
-from mlflow_l3d.metrics.numerical import UNPARSED
 
 Array = npt.NDArray[Any]
 Masks = npt.NDArray[np.bool_]

@@ -20,8 +20,8 @@ from mlflow_l3d.approaches.base import CellwiseSession
 from mlflow_l3d.cells.cell import Cell, Logged, Outcome
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import OF_CLASSES, OF_NUMBERS, OF_TEXTS
+from mlflow_l3d.metrics.classification import UNPARSED
 from mlflow_l3d.metrics.forms import check_tags, form_of
-from mlflow_l3d.metrics.numerical import UNPARSED
 from mlflow_l3d.tasks.answers import Classes, kind_of, labels_of, text_of
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray

@@ -19,7 +19,8 @@ from mlflow_l3d.approaches.finetuning.training import C, DivergedError, Progress
 from mlflow_l3d.cells.cell import Outcome
 from mlflow_l3d.cells.factors import TASK_FACTORS
 from mlflow_l3d.errors import L3DError, ParameterError
-from mlflow_l3d.metrics.numerical import F1_MACRO, PEARSON
+from mlflow_l3d.metrics.classification import F1_MACRO
+from mlflow_l3d.metrics.regression import PEARSON
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray
 

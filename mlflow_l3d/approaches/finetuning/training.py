@@ -23,7 +23,8 @@ from mlflow_l3d.cells.cell import Cell
 from mlflow_l3d.cells.factors import TASK_FACTORS, stream, stream_seed
 from mlflow_l3d.errors import L3DError
 from mlflow_l3d.metrics.base import Metric
-from mlflow_l3d.metrics.numerical import F1_MACRO, f1_macro, pearson
+from mlflow_l3d.metrics.classification import F1_MACRO, f1_macro
+from mlflow_l3d.metrics.regression import pearson
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray, Split
 

@@ -88,7 +88,7 @@ class Written:
         return rest, inside or (self.thought and not rest.strip())
 
     def reason(self, *, thinks: bool) -> str:
-        """Return why nothing can be read: one of :data:`mlflow_l3d.metrics.numerical.REASONS`."""
+        """Return why nothing can be read: one of :data:`mlflow_l3d.metrics.classification.REASONS`."""
         rest, inside = self.answer(thinks=thinks)
         ended = {"content_filter": "filtered", "length": "cut"}.get(self.ended, "other")
         return "thought" if inside else "empty" if not rest.strip() and ended != "filtered" else ended

@@ -23,7 +23,7 @@ from mlflow_l3d.approaches.icl.recipe import JUDGE, Recipe
 from mlflow_l3d.approaches.models.references import resolve
 from mlflow_l3d.approaches.shots import check_shots, chosen_classes, nearest_shots, random_shots, shot_order
 from mlflow_l3d.cells.cell import Cell, Outcome
-from mlflow_l3d.metrics.numerical import REASONS, unparsed_reasons
+from mlflow_l3d.metrics.classification import REASONS, unparsed_reasons
 from mlflow_l3d.metrics.sequences import references
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray

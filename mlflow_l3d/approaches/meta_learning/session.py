@@ -21,7 +21,7 @@ from mlflow_l3d.approaches.shots import Episodes, chosen_classes, members, rando
 from mlflow_l3d.approaches.stack import FloatArray, Rows, Stack, initial_head
 from mlflow_l3d.cells.cell import Cell, Outcome
 from mlflow_l3d.cells.factors import TASK_FACTORS
-from mlflow_l3d.metrics.numerical import f1_macro
+from mlflow_l3d.metrics.classification import f1_macro
 from mlflow_l3d.tasks.base import Task
 from mlflow_l3d.tasks.settings import IntArray, Split
 

@@ -15,8 +15,8 @@ from mlflow_l3d.analysis.importance.tables import Tables
 from mlflow_l3d.analysis.importance.verdicts import GOLDEN_ROW
 from mlflow_l3d.analysis.intervals import IntArray, with_interval
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.classification import F1_MACRO, occurring
 from mlflow_l3d.metrics.known import registered, score
-from mlflow_l3d.metrics.numerical import F1_MACRO, occurring
 
 NUMBERS: Final = (
     *("score_mean", "score_std", "contributed_std", "mitigated_std", "importance"),

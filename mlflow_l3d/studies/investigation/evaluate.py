@@ -14,8 +14,8 @@ from mlflow_l3d import registry
 from mlflow_l3d.designs import Planned, design_named
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named, registered, typed_name
-from mlflow_l3d.metrics.numerical import F1_MACRO
 from mlflow_l3d.parameters.declaration import Parameters
 from mlflow_l3d.parameters.values import check_names
 from mlflow_l3d.report.source import About, Source, heading, lists_in, version_words

@@ -18,8 +18,8 @@ from mlflow_l3d.analysis.consistency.examples import FEWEST_EXAMPLES
 from mlflow_l3d.analysis.intervals import LEVEL, FloatArray, known
 from mlflow_l3d.approaches.hyperparameters import SearchChoices, Searched, Value
 from mlflow_l3d.metrics.base import Metric
+from mlflow_l3d.metrics.classification import occurring
 from mlflow_l3d.metrics.known import score
-from mlflow_l3d.metrics.numerical import occurring
 from mlflow_l3d.report.numbers import shorten, value_text
 
 Sides: TypeAlias = Sequence[Sequence[pd.DataFrame | None]]

@@ -17,8 +17,8 @@ from mlflow_l3d.analysis.cure.remedy import Prediction, Range
 from mlflow_l3d.analysis.cure.series import extended
 from mlflow_l3d.analysis.cure.spread import CONSISTENCY, FRAGILE, MEAN, MOMENTS, ROW_CONSISTENCY, TOTAL, WITHIN, Table
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.classification import f1_macro, f1_macro_of_many
 from mlflow_l3d.metrics.known import registered
-from mlflow_l3d.metrics.numerical import f1_macro, f1_macro_of_many
 from mlflow_l3d.report.remedies import remedy_bars
 
 ACCURACY, F1 = registered()["accuracy"], registered()["f1_macro"]

@@ -20,8 +20,8 @@ from mlflow_l3d.designs import design_named
 from mlflow_l3d.designs.crossed import CrossedDesign
 from mlflow_l3d.designs.radial import RadialDesign
 from mlflow_l3d.errors import ParameterError
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import scores_of
-from mlflow_l3d.metrics.numerical import F1_MACRO
 from mlflow_l3d.studies.ablation import run
 from mlflow_l3d.studies.ablation.numbers import (
     ABLATION_COLUMNS,

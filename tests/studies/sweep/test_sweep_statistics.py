@@ -18,8 +18,8 @@ from mlflow_l3d.analysis.importance.multiplicity import holm
 from mlflow_l3d.analysis.importance.results import Check
 from mlflow_l3d.analysis.intervals import Measured, Source
 from mlflow_l3d.analysis.results import Analysis
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.metrics.known import named
-from mlflow_l3d.metrics.numerical import F1_MACRO
 from mlflow_l3d.studies.sweep.numbers.interactions import interaction, level_test
 from mlflow_l3d.studies.sweep.numbers.point import (
     SweptPoint,

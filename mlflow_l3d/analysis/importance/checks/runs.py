@@ -16,7 +16,7 @@ from mlflow_l3d.analysis.importance.tables import are_equal, uncollapsed
 from mlflow_l3d.analysis.intervals import FloatArray
 from mlflow_l3d.cells.factors import REPLICATE
 from mlflow_l3d.errors import leave_out
-from mlflow_l3d.metrics.numerical import hardly_tested
+from mlflow_l3d.metrics.classification import hardly_tested
 
 OF_RUNS_THAT_END: Final = (
     "All numbers describe only runs that finished. If the failed runs would have scored low, the true spread is larger."

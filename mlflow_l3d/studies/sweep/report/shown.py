@@ -12,7 +12,7 @@ import pandas as pd
 from mlflow_l3d.analysis.importance.estimate import total_index_of
 from mlflow_l3d.analysis.intervals import with_interval
 from mlflow_l3d.analysis.results import Analysis
-from mlflow_l3d.metrics.numerical import F1_MACRO
+from mlflow_l3d.metrics.classification import F1_MACRO
 from mlflow_l3d.report.numbers import MISSING, Unit, counted, plain, shorten, signed, unit_of
 from mlflow_l3d.studies.investigation.report.page import SHARES
 from mlflow_l3d.studies.investigation.report.verdicts import Shown
