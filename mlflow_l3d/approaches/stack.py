@@ -141,9 +141,10 @@ class Stack:
             means = torch.zeros_like(self._weights), torch.zeros_like(self._weights)
             self.moments = *means, torch.zeros((), device=self._weights.device)
         mean, square, steps = self.moments
-        settings = {"lr": learning_rate, "weight_decay": weight_decay, "eps": EPSILON, "beta1": BETA_1, "beta2": BETA_2}
-        flags = {"fused": True, "amsgrad": False, "maximize": False}
         step: Callable[..., None] = adam if optimizer == "adam" else adamw
+        decay = 0.0 if optimizer == "adam" else weight_decay
+        settings = {"lr": learning_rate, "weight_decay": decay, "eps": EPSILON, "beta1": BETA_1, "beta2": BETA_2}
+        flags = {"fused": True, "amsgrad": False, "maximize": False}
         step([self._weights], [self._gradients], [mean], [square], [], [steps], **settings, **flags)
 
 

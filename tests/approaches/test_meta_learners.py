@@ -242,6 +242,17 @@ def test_adam_is_that_of_torch(first: tuple[int, ...], second: tuple[int, ...]) 
         torch.testing.assert_close(own, layer.detach(), rtol=1e-10, atol=1e-12)
 
 
+def test_adam_has_no_weight_decay() -> None:
+    generator = torch.Generator().manual_seed(0)
+    layers = [torch.randn(shape, generator=generator) for shape in ((2, 5, 3), (2, 4, 2))]
+    with_decay, without = Stack(*layers), Stack(*layers)
+    for stack, weight_decay in ((with_decay, 0.5), (without, 0.0)):
+        stack.g1.copy_(layers[0].flip(0))
+        stack.descend("adam", 0.1, weight_decay)
+    assert torch.equal(with_decay.w1, without.w1)
+    assert torch.equal(with_decay.w2, without.w2)
+
+
 @pytest.mark.parametrize("classes", [2, 5])
 @by_name
 def test_the_memory_of_a_cell_is_what_it_holds(name: str, classes: int) -> None:

@@ -127,8 +127,10 @@ class CourseSession(StackedSession[C]):
 
     def __init__(self, task: Task, recipe: Recipe, device: str) -> None:
         super().__init__(task, device)
-        self.recipe, is_validated = recipe, len(task.split(dict.fromkeys(TASK_FACTORS, 0)).validation)
-        for name in () if is_validated else self.need_validation:
+        self.recipe = recipe
+        if len(task.split(dict.fromkeys(TASK_FACTORS, 0)).validation):
+            return
+        for name in self.need_validation:
             value = getattr(recipe, name)
             if value not in (0, HYPERPARAMETERS[name].default):
                 fix = "Leave it out (the last epoch counts), or hold examples out with validation_fraction."

@@ -96,8 +96,8 @@ class InContextLearning(Approach):
         versions = dict(dependencies_of(model, recipe))
         for at, name in enumerate(recipe.judge_names):
             with renamed("hyperparameters.judge"):
-                said = dependencies_of(name, recipe.of_judge()) if is_endpoint(name) else {"": revision_of(name)}
-                versions[f"judge {at}"] = " ".join(said.values())
+                said = dependencies_of(name, recipe.of_judge()) if is_endpoint(name) else {}
+                versions[f"judge {at}"] = " ".join(said.values()) or revision_of(name)
         if hyperparameters["dtype"] == "bfloat16":
             versions["attention on a cpu"] = "products"
         quantise, dtype = hyperparameters["quantise"], hyperparameters["dtype"]

@@ -23,8 +23,7 @@ class ProtoNet(Learner):
         z = self.embedded(stack, x).clamp_min_(0)
         if mask is not None:
             z.mul_(mask)
-        shares, wanted = targets[:, :support], targets[:, support:]
-        shares = shares / shares.sum(1, keepdim=True)
+        shares, wanted = class_shares(targets[:, :support]), targets[:, support:]
         means = torch.bmm(shares.transpose(1, 2), z[:, :support])
         # The squared norm of a query is the same for all classes: the softmax does not see it.
         norms = means.square().sum(2).unsqueeze(1)
@@ -42,12 +41,16 @@ class ProtoNet(Learner):
 
     def adapted_logits(self, stack: Stack, x_s: torch.Tensor, labels_s: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """See :meth:`Learner.adapted_logits`."""
-        targets = learner.one_hot(labels_s, stack.classes, x_s)
-        shares = targets / targets.sum(1, keepdim=True)
+        shares = class_shares(learner.one_hot(labels_s, stack.classes, x_s))
         means = torch.bmm(shares.transpose(1, 2), torch.bmm(x_s, stack.w1).clamp_min_(0))
         embedded = torch.bmm(x, stack.w1).clamp_min_(0)
         # Class by class: differences of all pairs at once would be C times as large as the embeddings.
         return torch.stack([(embedded - mean).square_().sum(2) for mean in means.unsqueeze(2).unbind(1)], 2).neg_()
+
+
+def class_shares(targets: torch.Tensor) -> torch.Tensor:
+    """Return what each example contributes to the mean of its class: (N, S, C) from one-hot (N, S, C)."""
+    return targets / targets.sum(1, keepdim=True)
 
 
 class Reptile(Learner):

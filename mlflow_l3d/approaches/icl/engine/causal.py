@@ -79,8 +79,8 @@ class PlainEngine(Engine):
         """Return the continuations of texts of equal length."""
         from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
-        ids = torch.tensor([texts[item] for item in batch], device=self.model.device)
-        start, sampling = ids.shape[1], how.of(batch).sampling
+        prompt_ids = torch.tensor([texts[item] for item in batch], device=self.model.device)
+        start, sampling = prompt_ids.shape[1], how.of(batch).sampling
         results: list[list[int]] = [[] for _ in batch]
         running = np.arange(len(batch))
 
@@ -99,8 +99,8 @@ class PlainEngine(Engine):
 
         settings = GenerationConfig(max_new_tokens=how.limit, pad_token_id=self.pad_id)  # type: ignore[no-untyped-call]
         self.model.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
+            prompt_ids,
+            attention_mask=torch.ones_like(prompt_ids),
             generation_config=settings,
             logits_processor=LogitsProcessorList([only_drawn] if sampling else []),
             stopping_criteria=StoppingCriteriaList([have_ended]),
