@@ -130,7 +130,8 @@ class Conduct:
         with entry_point(), self.recorder.held():
             self.session = self.recorder.session()
             if isinstance(self.source, GoldenSource):
-                self.source.run_id, champion = self.run_id, self.session.champion
+                champion = self.session.champion
+                self.source.run_id = self.run_id
                 self.source.champion = champion.content if champion.number else None
             described = self._existing(candidate) or self.source.describe(candidate)
             self._confirm()
