@@ -157,7 +157,7 @@ def verify(
 
 def agreement(tables: Iterable[pd.DataFrame | None]) -> float:
     """Return the share of predictions on which two golden runs agree; nan if it is not known."""
-    stability = Stability(design_named("crossed").comparable(()))
+    stability = Stability(design_named("crossed").comparable(()))  # that of the paper
     for number, table in enumerate(tables):
         if table is None or table["prediction"].dtype.kind not in "iu":
             return math.nan

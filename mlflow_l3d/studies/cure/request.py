@@ -106,6 +106,7 @@ class CureRequest:
 
     @cached_property
     def _predicted(self) -> tuple[tuple[Prediction, ...], tuple[str, ...]]:
+        """What is predicted of each remedy, best first, and in one line each what is not."""
         gathered, golden, most_members = self.gathered, self.golden, self.arguments["most_members"]
         spread, metric, members, each_run = gathered.spread, gathered.metric, gathered.members, self.each
         plain = self.side.scores(metric.name, 0 if golden is None else golden.runs)

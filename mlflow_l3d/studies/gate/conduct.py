@@ -109,7 +109,8 @@ class Conduct:
     def _is_missing(self, side: Side, runs: int) -> bool:
         """Return whether some of the first `runs` are still to be trained, and find those of earlier commands first."""
         name = side.name
-        if name in self.training.keys() - self.begun and not np.isfinite(self._scores(side, runs)).all():
+        is_planned = name in self.training and name not in self.begun
+        if is_planned and not np.isfinite(self._scores(side, runs)).all():
             self._stack.enter_context(self.training[name].opened())
             self.begun[name] = self.training[name]
         return name in self.begun and self.begun[name].missing_runs(runs) > 0

@@ -157,12 +157,13 @@ def recorded_side(client: Client, name: str, run_id: str, cells: pd.DataFrame | 
     try:
         recorded = {**parameters, "hyperparameters": document["hyperparameters"]}
         request = specify_golden(name, recorded, phase=phase, **machine)
-        if request.context_key == context:
-            return replace(side, request=request, task=_task_of(request) if is_pilot else side.task)
     except KeyError:
         reason = "it does not say how it was made"
     except L3DError as error:
         reason = str(error)
+    else:
+        if request.context_key == context:
+            return replace(side, request=request, task=_task_of(request) if is_pilot else side.task)
     return replace(side, reason=reason)
 
 

@@ -128,9 +128,10 @@ class Conduct:
         with entry_point(), self.recorder.held():
             self.session = self.recorder.session()
             if isinstance(self.source, GoldenSource):
-                self.source.run_id, champion = self.run_id, self.session.champion
+                champion = self.session.champion
+                self.source.run_id = self.run_id
                 self.source.champion = champion.content if champion.number else None
-            described = existing_runs(candidate, self.source, self.recorder.client) or self.source.describe(candidate)
+            described = self._existing(candidate) or self.source.describe(candidate)
             self._confirm()
             if described.key == self.recorder.systems[0].key:
                 return self._judgement(self.recorder.systems[0], replace(self.session.look({}), verdict="reject"))
@@ -243,9 +244,13 @@ class Conduct:
 
     def _described(self, record: SystemRecord) -> Candidate:
         """Return a system that was recorded, so that it can be run."""
-        if not record.paired and (existing := existing_runs(record.content, self.source, self.recorder.client)):
+        if not record.paired and (existing := self._existing(record.content)):
             return self._numbered(record, existing)
         return self.source.restore(record.content) if record.number else self.source.describe(None)
+
+    def _existing(self, candidate: object) -> Candidate | None:
+        """Return a candidate of runs that exist already; None if it is none."""
+        return existing_runs(candidate, self.source, self.recorder.client, self.session.baseline.scores)
 
     def _numbered(self, record: SystemRecord, candidate: Candidate) -> Candidate:
         """Return a candidate whose existing runs have numbers: recorded ones their own, others the next, by time."""

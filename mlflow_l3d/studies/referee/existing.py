@@ -22,7 +22,7 @@ from mlflow_l3d.studies.groups.reading import read_scores
 from mlflow_l3d.studies.judged.run import read_system
 from mlflow_l3d.studies.referee.golden import GoldenSource
 from mlflow_l3d.studies.referee.numbers.judge import UNPAIRED
-from mlflow_l3d.studies.referee.source import Candidate, FunctionSource
+from mlflow_l3d.studies.referee.source import Candidate, FunctionSource, check_unit
 from mlflow_l3d.tracking import names
 from mlflow_l3d.tracking.children import runs_named
 from mlflow_l3d.tracking.connection import Client
@@ -34,7 +34,9 @@ RunSource: TypeAlias = FunctionSource | GoldenSource
 _FILTER: Final = re.compile(r"(params?|parameters?|tags?|metrics?|attributes?|attr|run)\.")
 
 
-def existing_runs(candidate: object, source: RunSource, client: Client) -> Candidate | None:
+def existing_runs(
+    candidate: object, source: RunSource, client: Client, baseline: Mapping[int, float]
+) -> Candidate | None:
     """Return a candidate of runs that exist, oldest first; None if it is something else.
 
     Parameters
@@ -46,11 +48,13 @@ def existing_runs(candidate: object, source: RunSource, client: Client) -> Candi
         Of the session.
     client
         The tracking server.
+    baseline
+        Scores of the baseline.
 
     Raises
     ------
     ParameterError
-        If these are not runs of one system that have the metric of the session.
+        If these are not runs of one system that have the metric of the session, in the unit of the baseline.
     """
     metric, is_golden = source.metric, isinstance(source, GoldenSource)
     typed = candidate.get("runs") if isinstance(candidate, Mapping) and len(candidate) == 1 else candidate
@@ -79,6 +83,7 @@ def existing_runs(candidate: object, source: RunSource, client: Client) -> Candi
     scores = runs["score"][is_finished].dropna().astype(float)
     if scores.empty:
         raise ParameterError("candidate", shorten(named, 60), f"has no finished run with {metric.name}")
+    check_unit(named, dict(enumerate(scores)), metric, baseline)
     if left_out := [f"{run.name} ({run.status})" for run in runs[~is_finished].itertuples(index=False)]:
         more = f" and {len(left_out) - 5} more" * (len(left_out) > 5)
         notes = [

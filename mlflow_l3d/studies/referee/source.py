@@ -53,7 +53,8 @@ class Candidate:
     def __post_init__(self) -> None:
         if (size := len(json.dumps(self.content))) > LONGEST:
             allowed = f"has {size:,} characters, and a session records {LONGEST:,} at most"
-            raise ParameterError("candidate", shorten(self.title, 60), allowed, "Name a file or a revision instead.")
+            fix = "Describe it in fewer, as by the name of a file, a revision or a filter of runs."
+            raise ParameterError("candidate", shorten(self.title, 60), allowed, fix)
 
     @property
     def paired(self) -> bool:

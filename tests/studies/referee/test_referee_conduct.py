@@ -22,7 +22,7 @@ from mlflow_l3d.studies.referee.door import Referee
 from mlflow_l3d.studies.referee.existing import RunSource
 from mlflow_l3d.studies.referee.numbers.judge import Rules
 from mlflow_l3d.studies.referee.record import SessionRecorder
-from mlflow_l3d.studies.referee.source import Candidate, FunctionSource, check_measured
+from mlflow_l3d.studies.referee.source import LONGEST, Candidate, FunctionSource, check_measured, measured_elsewhere
 from mlflow_l3d.tracking.connection import connect
 
 RULES = Rules(effect=math.nan, candidates=20)
@@ -257,6 +257,19 @@ def test_scores_that_cannot_be_or_contradict_recorded_ones_are_refused(source: T
         check_measured({"0": 0.5, "00": 0.6})
     with pytest.raises(ParameterError, match="a name is there twice"):
         json_of("candidate", "", '{"scores": {"0": 0.5, "0": 0.6}}')
+
+
+def test_a_candidate_is_recorded_whole_or_refused(source: Trained) -> None:
+    conduct = Conduct.start(source, RULES, baseline_runs=8)
+    longest = {"x": 0.0, "y": "y" * (LONGEST - len('{"candidate": {"x": 0.0, "y": ""}}'))}
+    conduct.judge(longest, most_runs=1)
+    with pytest.raises(ParameterError, match=r"candidate=x=0.0, y=y+[.]{3}: has 5,921 characters"):
+        conduct.judge({**longest, "y": f"{longest['y']}y"})
+    elsewhere = {"name": "n" * 6000, "seeds": "shared", "scores": {"0": 0.5}}
+    with pytest.raises(ParameterError, match=r"candidate=n+[.]{3}: has 6,016 characters, and a session records 5,920"):
+        measured_elsewhere(elsewhere, shares_seeds=True, fresh_half=False)
+    contents = [each.content for each in resumed(source, conduct.run_id).status().course.systems]
+    assert contents == [{"candidate": {"x": 0.0}}, {"candidate": longest}]
 
 
 def test_two_that_start_at_once_share_a_session(source: Trained) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from evaluation_runs import evaluated, exact, quick_evaluations, rows
 from mlflow import MlflowClient
+from mlflow.genai.scorers import scorer
 
 from mlflow_l3d import Referee, seeds
 from mlflow_l3d.errors import ParameterError
@@ -175,6 +176,7 @@ def test_an_evaluation_is_one_run_however_many_rows_it_has(referee: Referee, tra
         runs = [evaluated(data, predict_fn=app, scorers=[exact]) for app in apps]
         answers = mlflow.search_traces(run_id=runs[0], return_type="list")
         again = evaluated(answers, scorers=[exact])
+        percent = evaluated(data[:1], predict_fn=apps[0], scorers=[scorer(name="accuracy")(lambda outputs: 75.0)])
     mlflow.set_tracking_uri(tracking_uri)
     one = share.judge({"runs": runs[0]})
     assert (one.verdict, one.assessment.runs) == ("undecided", 1)
@@ -185,6 +187,10 @@ def test_an_evaluation_is_one_run_however_many_rows_it_has(referee: Referee, tra
         share.judge({"runs": [runs[0], again]})
     with pytest.raises(ParameterError, match="candidate: metric='accuracy': must be a scorer of the evaluation: exact"):
         referee.judge({"runs": runs[0]})
+    with pytest.raises(
+        ParameterError, match=r"not in the unit of the baseline: accuracy is up to 75, there 0\.\d+\. Log"
+    ):
+        referee.judge({"runs": percent})
 
 
 def test_a_seeds_study_is_a_candidate_of_its_runs(referee: Referee) -> None:

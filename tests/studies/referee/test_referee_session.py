@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from mlflow_l3d.analysis.planning.evidence import Estimate, evidence_of_gain
-from mlflow_l3d.studies.referee.numbers.judge import Rules, assess, runs_left
+from mlflow_l3d.studies.referee.numbers.judge import Assessment, Rules, assess, runs_left
 from mlflow_l3d.studies.referee.numbers.noise import Noise, NoiseSoFar, Spread
 from mlflow_l3d.studies.referee.numbers.session import Session, SystemRecord
 
@@ -20,6 +21,19 @@ RULES = Rules(effect=1.0, candidates=60)
 def without_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the intervals of looks, which decide nothing and take most of the time of simulations."""
     monkeypatch.setattr(Spread, "half_width", lambda *_: math.inf)
+
+
+def test_an_interval_decides_nothing(request: pytest.FixtureRequest) -> None:
+    """The verdict is by evidence alone, so that simulations of verdicts need no interval."""
+
+    def looks() -> list[Assessment]:
+        noise, champion = Noise(1.0, 0.5, 50.0), dict.fromkeys(range(12), 0.0)
+        return [assess(dict.fromkeys(range(9), gain), champion, noise, RULES, 100.0) for gain in (9.0, 1.0, -3.0)]
+
+    whole = looks()
+    assert [each.verdict for each in whole] == ["keep", "undecided", "reject"]
+    request.getfixturevalue("without_intervals")
+    assert looks() == [replace(each, low=-math.inf, high=math.inf) for each in whole] != whole
 
 
 def baseline_of(scores: dict[int, float]) -> SystemRecord:
