@@ -13,8 +13,6 @@ import pandas as pd
 from mlflow_l3d.analysis.consistency.examples import ExampleVotes
 from mlflow_l3d.report.source import Source
 from mlflow_l3d.tasks.base import Task
-from mlflow_l3d.tracking.connection import Client
-from mlflow_l3d.tracking.pages import runs_page
 from mlflow_l3d.version import __version__
 
 _CLASSES_SHOWN: Final = 20
@@ -33,11 +31,6 @@ class About:
 def heading(run_id: str) -> dict[str, str]:
     """Return what every report begins with: the run, and when the report was written."""
     return {"MLflow run": run_id, "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")}
-
-
-def origin(client: Client, experiment_id: str, run_id: str) -> Source:
-    """Return the origin of a result in a run that is written today, with the address of its page."""
-    return Source(run_id=run_id, address=runs_page(client, experiment_id), date=heading(run_id)["date"][:10])
 
 
 def class_words(classes: Sequence[str]) -> str:

@@ -14,8 +14,7 @@ import pandas as pd
 from mlflow_l3d.analysis.judged.judges import unstable_rows
 from mlflow_l3d.approaches.functions.versions import OwnChanges
 from mlflow_l3d.errors import ParameterError
-from mlflow_l3d.studies.about import origin
-from mlflow_l3d.studies.base import entry_point, say
+from mlflow_l3d.studies.base import entry_point, origin, say
 from mlflow_l3d.studies.budget import Budget
 from mlflow_l3d.studies.genai import specify
 from mlflow_l3d.studies.genai.contents import own_functions

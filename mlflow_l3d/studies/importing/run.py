@@ -12,8 +12,8 @@ from mlflow_l3d.errors import L3DError, ParameterError, unknown_name
 from mlflow_l3d.metrics.known import named
 from mlflow_l3d.parameters.values import pairs
 from mlflow_l3d.report.page import Document
-from mlflow_l3d.studies.about import About, heading, origin, version_words
-from mlflow_l3d.studies.base import ProjectRun, Study, say
+from mlflow_l3d.studies.about import About, heading, version_words
+from mlflow_l3d.studies.base import ProjectRun, Study, origin, say
 from mlflow_l3d.studies.files import temporary_folder
 from mlflow_l3d.studies.groups.numbers import GroupsStudy
 from mlflow_l3d.studies.groups.report import groups_document

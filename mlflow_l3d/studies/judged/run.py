@@ -13,8 +13,7 @@ import pandas as pd
 from mlflow_l3d.analysis.intervals import LEVEL
 from mlflow_l3d.errors import ParameterError
 from mlflow_l3d.metrics.known import named, split_direction
-from mlflow_l3d.studies.about import origin
-from mlflow_l3d.studies.base import entry_point
+from mlflow_l3d.studies.base import entry_point, origin
 from mlflow_l3d.studies.judged.numbers import adjusted, pair_of, score_scorer, without_verdict
 from mlflow_l3d.studies.judged.results import JudgedComparison, JudgedEvaluation, finish_judged
 from mlflow_l3d.studies.result_file import read_result
